@@ -1,0 +1,54 @@
+"""Federated algorithms: one file each, written as its paper reads.
+
+An algorithm file holds frozen ``Params`` (part of a run's identity), a ``State`` whose fields are
+tensors, numbers, strings and lists or dicts of these (so that it can be checkpointed), and four
+functions:
+
+- ``init(fed)`` returns the state before the first round;
+- ``rounds(spec)`` returns how many rounds a run takes in all;
+- ``round(fed, state, t)`` is a generator that asks for work (:mod:`fedrepro.requests`), updates the
+  state, and returns what to log of the round;
+- ``evaluate(fed, state)`` is a generator that returns the metrics of the state;
+- ``summary(fed, state)`` returns what to keep in the record besides metrics.
+
+``fed`` is the :class:`fedrepro.engine.federation.Federation` the run trains on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import Field
+
+from fedrepro.algorithms import fedavg, local, selective, sgd
+
+if TYPE_CHECKING:
+    from fedrepro.engine.federation import Federation
+    from fedrepro.requests import Steps
+    from fedrepro.spec import RunSpec
+
+AlgorithmParams = Annotated[
+    fedavg.Params | sgd.Params | local.Params | selective.Params, Field(discriminator="name")
+]
+
+
+class Algorithm(Protocol):
+    """What an algorithm file provides; see the package docstring."""
+
+    def init(self, fed: Federation) -> Any: ...  # noqa: D102
+
+    def rounds(self, spec: RunSpec) -> int: ...  # noqa: D102
+
+    def round(self, fed: Federation, state: Any, t: int) -> Steps: ...  # noqa: D102
+
+    def evaluate(self, fed: Federation, state: Any) -> Steps: ...  # noqa: D102
+
+    def summary(self, fed: Federation, state: Any) -> dict[str, Any]: ...  # noqa: D102
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "fedavg": fedavg,
+    "sgd": sgd,
+    "local": local,
+    "selective": selective,
+}

@@ -1,0 +1,107 @@
+"""FedAvg (McMahan et al. 2017), as Zhao et al. 2018 section 2 and Liu et al. 2020 describe it.
+
+In round t every participating client k trains E epochs from the global weights ``w_t`` on its own
+examples; the server takes ``w_{t+1} = sum_k (n_k / n) w_t^(k)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.requests import Lane, Train, Trained
+from fedrepro.strict import Strict
+
+if TYPE_CHECKING:
+    from fedrepro.engine.federation import Federation
+    from fedrepro.requests import OptimizerState, Steps, Weights
+    from fedrepro.spec import RunSpec
+
+
+class Params(Strict):
+    """Parameters of FedAvg."""
+
+    name: Literal["fedavg"]
+    participants: int | None = Field(
+        default=None, ge=1, description="clients drawn each round; null: all"
+    )
+    weighting: Literal["examples", "uniform"] = Field(
+        default="examples", description="n_k / n (McMahan et al.) or 1 / K"
+    )
+    optimizer_state: Literal["reset", "keep"] = Field(
+        default="reset", description="whether a client's moments survive the weight replacement"
+    )
+    sgd_reference: bool = Field(
+        default=False,
+        description="in round 0 also train SGD for E epochs on the union of the clients' data "
+        "with K times the batch, twice with different shuffles, and log the weight divergence "
+        "(Zhao et al. 2018, eq. 1)",
+    )
+
+
+@dataclass
+class State:
+    """Global weights, the clients' kept moments, and the divergence log of round 0."""
+
+    weights: Weights
+    moments: dict[int, OptimizerState] = field(default_factory=dict)
+    divergence: dict[str, Any] = field(default_factory=dict)
+
+
+def init(fed: Federation) -> State:
+    """Start from one common initialisation."""
+    return State(fed.initial_weights())
+
+
+def rounds(spec: RunSpec) -> int:
+    """Return the number of communication rounds."""
+    return spec.rounds
+
+
+def round(fed: Federation, state: State, t: int) -> Steps:
+    """Train the participants and average."""
+    params = fed.params(Params)
+    clients = fed.participants(t, params.participants)
+    keep = params.optimizer_state == "keep"
+    lanes = [
+        Lane(state.weights, fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
+    ]
+    reference = _reference_lanes(fed, state) if params.sgd_reference and t == 0 else []
+    trained: list[Trained] = yield Train(lanes + reference, t, keep_optimizer_state=keep)
+    local, sgd = trained[: len(lanes)], trained[len(lanes) :]
+    if keep:
+        state.moments.update(
+            {k: r.optimizer_state for k, r in zip(clients, local, strict=True) if r.optimizer_state}
+        )
+    by_size = params.weighting == "examples"
+    state.weights = weighted_mean(
+        [result.weights for result in local],
+        [len(lane.examples) if by_size else 1 for lane in lanes],
+    )
+    if sgd:
+        state.divergence = {
+            "fedavg": fed.layout.divergence(state.weights, sgd[0].weights),
+            "sgd_other_shuffle": fed.layout.divergence(sgd[1].weights, sgd[0].weights),
+        }
+    return {"train_loss": float(np.mean([result.loss for result in local]))}
+
+
+def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
+    union = np.concatenate(fed.clients)
+    batch = fed.spec.batch * len(fed.clients)
+    return [Lane(state.weights, union, ("sgd", copy), batch=batch) for copy in range(2)]
+
+
+def evaluate(fed: Federation, state: State) -> Steps:
+    """Evaluate the global model, which every node holds."""
+    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
+
+
+def summary(fed: Federation, state: State) -> dict[str, Any]:
+    """Return the weight divergence of round 0, if it was asked for."""
+    return {"weight_divergence": state.divergence} if state.divergence else {}

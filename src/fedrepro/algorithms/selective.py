@@ -1,0 +1,239 @@
+"""Selective federated averaging (Liu, Lee, Julien 2020, section V), as written and as run.
+
+Phase 1: every node trains alone for ``local_rounds``. Grouping: nodes whose models are right and
+wrong on the same validation images join one group (Algorithm 1). Phase 2: each group runs federated
+averaging from the locally trained weights.
+
+With ``grouping="single"`` and ``local_rounds=0`` this is plain federated averaging over all nodes;
+that is how the paper's own "federated" runs are described with the switches below.
+
+**As run.** In the public code of the paper, loading the aggregate makes the parameters of all nodes
+of a group share storage with the server's. From the second round on the nodes therefore train *one*
+set of weights in place, one node after the other, each with its own Adam moments, and averaging the
+identical copies changes nothing. ``aggregation="alias"`` reproduces this: every node points at a
+storage, training writes into it, and loading an average moves the pointer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.requests import Lane, Predict, Prediction, Train, Trained
+from fedrepro.strict import Strict
+
+if TYPE_CHECKING:
+    from fedrepro.engine.federation import Federation
+    from fedrepro.requests import OptimizerState, Steps, Weights
+    from fedrepro.spec import RunSpec
+
+
+class Params(Strict):
+    """Parameters of selective federated averaging and the switches between its two readings."""
+
+    name: Literal["selective"]
+    local_rounds: int = Field(ge=0, description="rounds of phase 1, before the grouping")
+    grouping: Literal["similarity", "single"] = Field(
+        default="similarity", description="by agreement on the validation images, or one group"
+    )
+    threshold: float = Field(
+        default=0.82, ge=0, le=1, description="nodes join above this share of agreement"
+    )
+    compare: Literal["all", "first"] = Field(
+        default="all", description="agree with all members of a group, or with its first (as run)"
+    )
+    several_groups: bool = Field(
+        default=False, description="a node joins every group it agrees with (as run)"
+    )
+    aggregation: Literal["average", "alias"] = Field(
+        default="average", description="true averaging, or shared storage (as run)"
+    )
+    weighting: Literal["examples", "uniform"] = Field(
+        default="examples", description="n_k / n (as written) or 1 / K (as run)"
+    )
+    optimizer_state: Literal["reset", "keep"] = Field(
+        default="reset", description="whether Adam's moments survive a round of phase 2"
+    )
+    initial: Literal["common", "own"] = Field(
+        default="common", description="one initialisation for all nodes, or one each (as run)"
+    )
+
+
+@dataclass
+class State:
+    """Models are kept once per storage; ``storage[k]`` says which one node k holds."""
+
+    models: list[Weights]
+    storage: list[int]
+    moments: list[OptimizerState | None]
+    groups: list[list[int]] = field(default_factory=list)
+    agreement: list[list[float]] = field(default_factory=list)
+
+
+def init(fed: Federation) -> State:
+    """Give every node a storage of its own."""
+    nodes = range(len(fed.clients))
+    own = fed.params(Params).initial == "own"
+    return State(
+        models=[fed.initial_weights(k if own else None) for k in nodes],
+        storage=list(nodes),
+        moments=[None for _ in nodes],
+    )
+
+
+def rounds(spec: RunSpec) -> int:
+    """Return the rounds of both phases."""
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm.local_rounds + spec.rounds
+
+
+def round(fed: Federation, state: State, t: int) -> Steps:
+    """Run one round of phase 1 or phase 2; the grouping precedes the first round of phase 2."""
+    params = fed.params(Params)
+    if t < params.local_rounds:
+        loss = yield from _local_round(fed, state, t)
+        return {"train_loss": loss}
+    if not state.groups:
+        yield from _form_groups(fed, state)
+    one_round = _alias_round if params.aggregation == "alias" else _average_round
+    loss = yield from one_round(fed, state, t)
+    return {"train_loss": loss}
+
+
+def _lane(fed: Federation, state: State, node: int, tag: tuple[str | int, ...] = ()) -> Lane:
+    return Lane(
+        state.models[state.storage[node]],
+        fed.clients[node],
+        ("client", node, *tag),
+        state.moments[node],
+    )
+
+
+def _local_round(fed: Federation, state: State, t: int) -> Steps:
+    """Train every node on its own model (phase 1)."""
+    nodes = range(len(fed.clients))
+    trained: list[Trained] = yield Train(
+        [_lane(fed, state, node) for node in nodes], t, keep_optimizer_state=True
+    )
+    state.models = [result.weights for result in trained]
+    state.moments = [result.optimizer_state for result in trained]
+    return float(np.mean([result.loss for result in trained]))
+
+
+def _form_groups(fed: Federation, state: State) -> Steps:
+    """Group the nodes by their selection vectors (section V, figure 1 and Algorithm 1)."""
+    params = fed.params(Params)
+    nodes = list(range(len(fed.clients)))
+    if params.grouping == "single":
+        state.groups = [nodes]
+        return
+    answers: list[Prediction] = yield Predict(
+        [state.models[state.storage[k]] for k in nodes], "train", fed.partition.validation
+    )
+    vectors = np.stack([answer.correct for answer in answers])
+    agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
+    state.agreement = agreement.tolist()
+    state.groups = group_nodes(agreement, params.threshold, params.compare, params.several_groups)
+
+
+def group_nodes(
+    agreement: NDArray[np.float64],
+    threshold: float,
+    compare: Literal["all", "first"],
+    several_groups: bool,
+) -> list[list[int]]:
+    """Group greedily in node order (Liu et al. 2020, Algorithm 1, with the sign put right).
+
+    Args:
+        agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
+            right or both wrong.
+        threshold: a node joins a group if its agreement exceeds this.
+        compare: with all members of the group, or with its first only.
+        several_groups: join every such group instead of the first.
+
+    Returns:
+        The groups, each a list of node numbers in the order they joined.
+    """
+    groups: list[list[int]] = []
+    for node in range(len(agreement)):
+        added = False
+        for group in groups:
+            members = group if compare == "all" else group[:1]
+            if all(agreement[node, member] > threshold for member in members):
+                group.append(node)
+                added = True
+                if not several_groups:
+                    break
+        if not added:
+            groups.append([node])
+    return groups
+
+
+def _group_mean(fed: Federation, group: list[int], models: Sequence[Weights]) -> Weights:
+    by_size = fed.params(Params).weighting == "examples"
+    return weighted_mean(models, [len(fed.clients[node]) if by_size else 1 for node in group])
+
+
+def _average_round(fed: Federation, state: State, t: int) -> Steps:
+    """Train all nodes apart, then give every group the average of its nodes."""
+    keep = fed.params(Params).optimizer_state == "keep"
+    if not keep:
+        state.moments = [None] * len(state.moments)
+    trained: list[Trained] = yield Train(
+        [_lane(fed, state, node) for node in range(len(fed.clients))], t, keep_optimizer_state=keep
+    )
+    if keep:
+        state.moments = [result.optimizer_state for result in trained]
+    state.models = [
+        _group_mean(fed, group, [trained[node].weights for node in group]) for group in state.groups
+    ]
+    for number, group in enumerate(state.groups):
+        for node in group:
+            state.storage[node] = number
+    return float(np.mean([result.loss for result in trained]))
+
+
+def _alias_round(fed: Federation, state: State, t: int) -> Steps:
+    """Train a group's nodes in turn on whatever storage each points at; share the average."""
+    losses = []
+    for number, group in enumerate(state.groups):
+        for node in group:
+            tag = ("group", number) if len(state.groups) > 1 else ()
+            trained: list[Trained] = yield Train(
+                [_lane(fed, state, node, tag)], t, keep_optimizer_state=True
+            )
+            state.models[state.storage[node]] = trained[0].weights
+            state.moments[node] = trained[0].optimizer_state
+            losses.append(trained[0].loss)
+        held = [state.models[state.storage[node]] for node in group]
+        state.models.append(_group_mean(fed, group, held))
+        for node in group:
+            state.storage[node] = len(state.models) - 1
+    _drop_unused(state)
+    return float(np.mean(losses))
+
+
+def _drop_unused(state: State) -> None:
+    used = sorted(set(state.storage))
+    state.models = [state.models[position] for position in used]
+    state.storage = [used.index(position) for position in state.storage]
+
+
+def evaluate(fed: Federation, state: State) -> Steps:
+    """Evaluate every node with the model it holds."""
+    return (yield from evaluate_models(fed, state.models, state.storage))
+
+
+def summary(fed: Federation, state: State) -> dict[str, Any]:
+    """Return the groups and, where they came from similarity, the agreement matrix."""
+    kept: dict[str, Any] = {"groups": state.groups}
+    if state.agreement:
+        kept["agreement"] = state.agreement
+    return kept

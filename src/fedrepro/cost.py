@@ -1,0 +1,72 @@
+"""What a run costs: sample passes from its spec, seconds from the runs recorded so far."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from fedrepro.algorithms import ALGORITHMS
+from fedrepro.data import describe
+from fedrepro.records import RunRecord
+from fedrepro.spec import RunSpec
+
+# Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP; see the
+# run matrices of the papers' pages. Only used where no like run has been recorded yet.
+_MFLOP_PER_SAMPLE = {"liu1": 0.143, "mnist_cnn": 72.4}
+_ASSUMED_GFLOP_PER_SECOND = 20.0
+_PREDICT_SHARE = 1 / 3
+"""Cost of predicting an example against training on it: forward only."""
+
+
+def sample_passes(spec: RunSpec) -> float:
+    """Return how many examples a run trains on, plus a third of those it predicts."""
+    info = describe(spec.dataset.name)
+    partition, algorithm = spec.partition, spec.algorithm
+    if partition.scheme == "balanced_percent":
+        examples = info.train.examples - partition.validation
+    elif partition.scheme != "iid_plain" and partition.per_class is not None:
+        examples = partition.per_class * info.classes
+    else:
+        examples = info.train.examples
+    rounds = ALGORITHMS[algorithm.name].rounds(spec)
+    trained = float(rounds * spec.local_epochs * examples)
+    models = 1
+    if algorithm.name == "fedavg":
+        if algorithm.participants is not None:
+            trained *= min(1.0, algorithm.participants / partition.clients)
+        if algorithm.sgd_reference:
+            trained += 2 * spec.local_epochs * examples
+    elif algorithm.name in ("local", "selective"):
+        models = partition.clients
+    evaluations = rounds // spec.evaluate_every + 1
+    predicted = info.test.examples
+    if partition.scheme == "balanced_percent":
+        predicted += partition.validation
+    return trained + _PREDICT_SHARE * evaluations * models * predicted
+
+
+def seconds_per_pass(records: Iterable[RunRecord]) -> dict[str, float]:
+    """Return the median seconds a sample pass of each kind of run, from records.
+
+    The key is :func:`kind`; records of all devices are pooled, so this is an estimate.
+    """
+    seen: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        spec = record.typed_spec()
+        seen[kind(spec)].append(record.provenance.seconds / sample_passes(spec))
+    return {key: statistics.median(values) for key, values in seen.items()}
+
+
+def kind(spec: RunSpec) -> str:
+    """Return what decides the speed of a sample pass: network, width and batch size."""
+    return f"{spec.model.name}*{spec.model.width:g}/B{spec.batch}"
+
+
+def estimate(spec: RunSpec, speeds: dict[str, float]) -> float:
+    """Return the seconds a run will take on one core, from like runs or from its arithmetic."""
+    speed = speeds.get(kind(spec))
+    if speed is None:
+        mflop = _MFLOP_PER_SAMPLE[spec.model.name] * spec.model.width**2
+        speed = mflop / (_ASSUMED_GFLOP_PER_SECOND * 1000) + 2e-4 / spec.batch
+    return speed * sample_passes(spec)

@@ -1,0 +1,1 @@
+"""Training: drives runs, answers their requests on a backend, checkpoints them."""

@@ -1,0 +1,69 @@
+"""What an algorithm sees of its run: the spec, the clients' examples and the named streams."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+
+from fedrepro import models, streams
+from fedrepro.data import Dataset
+from fedrepro.engine.layout import Layout
+from fedrepro.partition import Partition, build_partition
+from fedrepro.requests import Weights
+from fedrepro.spec import RunSpec
+from fedrepro.strict import Strict
+
+P = TypeVar("P", bound=Strict)
+
+
+class Federation:
+    """One run's clients and constants.
+
+    Attributes:
+        spec: the run.
+        partition: who holds which examples.
+        clients: positions in the training split, int64 [n_k] for each client.
+        train_size: examples in the official training split.
+        layout: where each parameter lies in a flat weight vector.
+    """
+
+    def __init__(self, spec: RunSpec, dataset: Dataset) -> None:
+        self.spec = spec
+        self.partition: Partition = build_partition(
+            spec.partition, dataset.train_y, dataset.test_y, dataset.classes, spec.seed
+        )
+        self.clients = self.partition.clients
+        self.train_size = len(dataset.train_y)
+        self._shape = dataset.train_x.shape[1:]
+        self._classes = dataset.classes
+        self.layout = Layout.of(self._module())
+
+    def _module(self) -> torch.nn.Module:
+        channels, height, width = self._shape
+        model = self.spec.model
+        return models.build(model.name, (channels, height, width), self._classes, model.width)
+
+    def params(self, kind: type[P]) -> P:
+        """Return the algorithm's parameters, checked to be of the algorithm's own type."""
+        params = self.spec.algorithm
+        assert isinstance(params, kind)
+        return params
+
+    def initial_weights(self, node: int | None = None) -> Weights:
+        """Draw initial weights, float32 [size]: the common ones, or a node's own.
+
+        They depend on ``init_seed`` (the run seed where that is null) and the node alone.
+        """
+        seed = self.spec.seed if self.spec.init_seed is None else self.spec.init_seed
+        ids = () if node is None else ("node", node)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(streams.key(seed, "init", *ids) >> 1)
+            return self.layout.flatten(self._module())
+
+    def participants(self, t: int, count: int | None) -> list[int]:
+        """Return the clients of round ``t``: all, or ``count`` drawn without replacement."""
+        total = len(self.clients)
+        if count is None or count >= total:
+            return list(range(total))
+        return streams.choice(streams.key(self.spec.seed, "participants", t), total, count).tolist()

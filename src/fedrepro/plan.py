@@ -1,0 +1,289 @@
+"""Experiment plans: ``config/papers/<paper>.yaml`` expanded into runs, one pure function.
+
+A plan is written once, at the published scale; ``scales`` holds what differs at the others. Runs
+are specs, and equal specs are one run: two figures, papers or scales that ask for the same training
+share its record.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from fedrepro.errors import FedreproError
+from fedrepro.paths import root
+from fedrepro.spec import RunSpec, run_id
+from fedrepro.strict import Strict
+
+Scale = Literal["paper", "lite", "smoke"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+Scalar = bool | int | float | str
+PlanModel = TypeVar("PlanModel", bound=BaseModel)
+
+
+class Range(Strict):
+    """Integers from ``start`` to ``stop``, both included."""
+
+    start: int
+    stop: int
+    step: int = Field(default=1, ge=1)
+
+
+class RunGroup(Strict):
+    """A named set of runs: one for each grid point and seed."""
+
+    title: str = Field(description="what a legend or a table row calls these runs")
+    set: dict[str, Any] = Field(default={}, description="differences from the defaults")
+    grid: dict[str, list[Scalar] | Range] = Field(
+        default={}, description="dotted path of a field -> its values; one run a combination"
+    )
+    seeds: list[int] | None = Field(default=None, description="null: the plan's seeds")
+
+
+class RunGroupOverride(Strict):
+    """What a scale changes in a group of runs."""
+
+    set: dict[str, Any] = {}
+    grid: dict[str, list[Scalar] | Range] = {}
+    seeds: list[int] | None = None
+
+
+class ScaleEntry(Strict):
+    """What differs from the published scale."""
+
+    note: str = Field(default="", description="one sentence for readers: what this scale changes")
+    defaults: dict[str, Any] = {}
+    seeds: list[int] | None = None
+    runs: dict[str, RunGroupOverride] = {}
+
+
+class Artefact(Strict):
+    """A table or figure: its function is found by its name in the paper's module."""
+
+    title: str
+    source: str = Field(description="where the paper shows it, such as 'Table 2, p. 6'")
+    runs: list[str] = Field(description="the groups of runs it is made from")
+
+
+class PaperPlan(Strict):
+    """The whole experiment plan of one paper."""
+
+    paper: str
+    title: str
+    authors: str
+    year: int
+    url: str
+    defaults: dict[str, Any]
+    seeds: list[int]
+    scales: dict[Scale, ScaleEntry]
+    runs: dict[str, RunGroup]
+    tables: dict[str, Artefact] = {}
+    figures: dict[str, Artefact] = {}
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run and its place in the plan.
+
+    Attributes:
+        paper: slug of the paper.
+        group: name of the group of runs.
+        coordinates: the grid point: last part of the dotted path -> value.
+        seed: the run's seed.
+        spec: the run.
+        id: its identity.
+    """
+
+    paper: str
+    group: str
+    coordinates: dict[str, Scalar]
+    seed: int
+    spec: RunSpec
+    id: str
+
+
+def _field_names() -> list[str]:
+    """Return every key that a plan may use, for naming the nearest one to a typo."""
+    names: set[str] = set()
+    for schema in (TypeAdapter(RunSpec).json_schema(), TypeAdapter(PaperPlan).json_schema()):
+        for part in (schema, *schema.get("$defs", {}).values()):
+            names |= set(part.get("properties", {}))
+    return sorted(names)
+
+
+def explain(error: ValidationError, where: str) -> FedreproError:
+    """Turn a validation error into one that names the file, each key and the nearest valid one."""
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"])
+        text = f"  {key}: {problem['msg']}"
+        if problem["type"] == "extra_forbidden":
+            text = f"  {key}: unknown key"
+            near = difflib.get_close_matches(str(problem["loc"][-1]), _field_names(), n=1)
+            text += f"; did you mean '{near[0]}'?" if near else ""
+        lines.append(text)
+    return FedreproError(f"{where}:\n" + "\n".join(lines))
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return ``(did you mean 'x'? known: ...)`` for an unknown name."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return f"({hint}known: {', '.join(known)})"
+
+
+def read_yaml(file: Path, model: type[PlanModel]) -> PlanModel:
+    """Read a YAML file into a pydantic model.
+
+    Raises:
+        FedreproError: no such file, not YAML, or a key or value is wrong; says which.
+    """
+    try:
+        content = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise FedreproError(f"{file}: cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise FedreproError(f"{file}: not valid YAML: {error}") from error
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise explain(error, str(file)) from error
+
+
+def papers() -> list[str]:
+    """Return the slugs of all papers that have a plan."""
+    return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+
+
+@functools.cache
+def load_plan(paper: str) -> PaperPlan:
+    """Read a paper's plan.
+
+    Raises:
+        FedreproError: no such paper, or the file is wrong.
+    """
+    file = root() / f"config/papers/{paper}.yaml"
+    if not file.exists():
+        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, papers())}")
+    plan = read_yaml(file, PaperPlan)
+    for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
+        for name, artefact in artefacts.items():
+            for group in artefact.runs:
+                if group not in plan.runs:
+                    raise FedreproError(
+                        f"{file}: {kind}.{name}.runs: no group of runs '{group}' "
+                        f"{nearest(group, list(plan.runs))}"
+                    )
+    for scale, entry in plan.scales.items():
+        for group in entry.runs:
+            if group not in plan.runs:
+                raise FedreproError(
+                    f"{file}: scales.{scale}.runs: no group of runs '{group}' "
+                    f"{nearest(group, list(plan.runs))}"
+                )
+    return plan
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``changes`` merged in, dictionaries key by key.
+
+    A dictionary whose ``name`` or ``scheme`` changes is another thing altogether and is replaced.
+    """
+    merged = copy.deepcopy(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        same_kind = (
+            isinstance(value, dict)
+            and isinstance(old, dict)
+            and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
+        )
+        merged[key] = merge(old, value) if same_kind else copy.deepcopy(value)
+    return merged
+
+
+def _nested(path: str, value: Any) -> dict[str, Any]:
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _values(axis: list[Scalar] | Range) -> list[Scalar]:
+    if isinstance(axis, Range):
+        return list(range(axis.start, axis.stop + 1, axis.step))
+    return axis
+
+
+@functools.cache
+def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
+    """Return the runs of a paper at a scale, in priority order: the plan's, seed by seed.
+
+    Raises:
+        FedreproError: the plan is wrong; names the file and key.
+    """
+    plan = load_plan(paper)
+    entry = plan.scales.get(scale, ScaleEntry())
+    defaults = merge(plan.defaults, entry.defaults)
+    planned = []
+    for name, group in plan.runs.items():
+        override = entry.runs.get(name, RunGroupOverride())
+        base = merge(merge(defaults, group.set), override.set)
+        grid = group.grid | override.grid
+        seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
+        points = list(itertools.product(*(_values(axis) for axis in grid.values())))
+        for seed, point in itertools.product(seeds, points):
+            content = merge(base, {"seed": seed})
+            for path, value in zip(grid, point, strict=True):
+                content = merge(content, _nested(path, value))
+            try:
+                spec = RunSpec.model_validate(content)
+            except ValidationError as error:
+                raise explain(
+                    error, f"{root() / 'config/papers'}/{paper}.yaml: runs.{name} ({scale})"
+                ) from error
+            coordinates = {
+                path.rpartition(".")[2]: value for path, value in zip(grid, point, strict=True)
+            }
+            planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
+    return tuple(planned)
+
+
+def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
+    """Return the runs by id, first come first, so that equal specs are one run."""
+    by_id: dict[str, PlannedRun] = {}
+    for run in runs:
+        by_id.setdefault(run.id, run)
+    return by_id
+
+
+def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[PlannedRun]]]:
+    """Group runs that one job may train together: same data set, model, optimiser and batch size.
+
+    The grouping depends on the plan alone, never on what is recorded, so a batch keeps its name
+    when the plan is read again while it runs.
+
+    Args:
+        runs: distinct runs in priority order.
+        size: most runs in a batch.
+
+    Yields:
+        A name and the batch's runs.
+    """
+    fusable: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        spec = run.spec
+        key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"
+        fusable.setdefault(key, []).append(run)
+    for key, members in fusable.items():
+        for number, start in enumerate(range(0, len(members), size)):
+            yield f"{key}_{number}", members[start : start + size]

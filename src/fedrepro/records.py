@@ -1,0 +1,209 @@
+"""Run records: the committed results of training, and the source of every number.
+
+``results/runs/<run id>.json`` holds the spec and component versions (from which the id is derived
+again on reading), per-round metrics, the final evaluation, the partition's class counts, and where
+the numbers come from. Floats have 6 significant digits. A record is written to a temporary name
+and moved into place; a checksum over its content makes a half-written or edited file an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from fedrepro.errors import FedreproError
+from fedrepro.spec import RunSpec, canonical_json, identity
+from fedrepro.strict import Strict
+
+SCHEMA = 1
+FOLDER = Path("results/runs")
+"""Where records lie, relative to the working directory."""
+
+
+class PartitionRecord(Strict):
+    """The partition a run trained on: class counts [clients][classes], EMDs, digest."""
+
+    counts: list[list[int]]
+    emd: list[float]
+    sha256: str
+
+
+class Provenance(Strict):
+    """Where a record's numbers come from; none of it enters the identity."""
+
+    commit: str
+    dirty: bool
+    fedrepro: str
+    python: str
+    torch: str
+    numpy: str
+    backend: str
+    device: str
+    threads: int
+    host: str
+    started: str
+    seconds: float
+    dataset_source: str
+    dataset_sha256: str
+    dataset_note: str = ""
+
+
+class RunRecord(Strict):
+    """A finished run."""
+
+    schema_version: Literal[1]
+    run_id: str
+    status: Literal["complete"]
+    spec: dict[str, Any]
+    versions: dict[str, int]
+    metrics: dict[str, list[float]]
+    final: dict[str, Any]
+    partition: PartitionRecord
+    provenance: Provenance
+    checksum: str
+
+    def typed_spec(self) -> RunSpec:
+        """Return the spec as a model."""
+        return RunSpec.model_validate(self.spec)
+
+
+def path_of(run_id: str, folder: Path = FOLDER) -> Path:
+    """Return the file of a run's record."""
+    return folder / f"{run_id}.json"
+
+
+def rounded(value: Any) -> Any:
+    """Return the value with all floats in it rounded to 6 significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return value
+
+
+def checksum(content: dict[str, Any]) -> str:
+    """Return the sha256 of a record's content without its own checksum."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
+
+
+def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
+    """Write a record atomically; its checksum is added here.
+
+    Args:
+        content: the fields of :class:`RunRecord` but for ``checksum``, as plain JSON values.
+        folder: where to.
+
+    Raises:
+        FedreproError: the file cannot be written (no space left, say); nothing is left behind.
+    """
+    exact = ("spec", "versions")  # the identity is derived from these again
+    plain = {key: value if key in exact else rounded(value) for key, value in content.items()}
+    plain["checksum"] = checksum(plain)
+    record = RunRecord.model_validate(plain)
+    file = path_of(record.run_id, folder)
+    write_text(file, _dump(plain))
+    return file
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file atomically; on failure the old file stays and no half file is left.
+
+    Raises:
+        FedreproError: the file cannot be written.
+    """
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FedreproError(
+            f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
+            "permissions, then run again"
+        ) from error
+
+
+def _dump(value: Any, indent: int = 0) -> str:
+    """Return JSON with sorted keys, one key a line, and lists of numbers on one line."""
+    if isinstance(value, dict) and value:
+        space = " " * (indent + 1)
+        lines = [f"{space}{json.dumps(k)}: {_dump(value[k], indent + 1)}" for k in sorted(value)]
+        body = "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
+    else:
+        body = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return body if indent else body + "\n"
+
+
+def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
+    """Return whether a run has a valid record.
+
+    Raises:
+        FedreproError: there is a file under this id, but it is damaged, edited or of another run.
+    """
+    file = path_of(run_id, folder)
+    if not file.exists():
+        return False
+    _verified(file)
+    return True
+
+
+def _verified(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text())
+        derived = identity(content["spec"], content["versions"])
+        stored = content["checksum"]
+        complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FedreproError(
+            f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
+            "the run again, or restore it with git"
+        ) from error
+    if derived != file.stem or content.get("run_id") != file.stem:
+        raise FedreproError(
+            f"{file}: holds the record of another run (its spec gives the id {derived}); delete it "
+            "to train the run again, or restore it with git"
+        )
+    if not complete or stored != checksum(content):
+        raise FedreproError(
+            f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
+            "train the run again, or restore it with git"
+        )
+    return content
+
+
+def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
+    """Read and verify a record.
+
+    Raises:
+        FedreproError: it is missing, damaged, edited or of another run.
+    """
+    file = path_of(run_id, folder)
+    if not file.exists():
+        raise FedreproError(
+            f"{file}: run {run_id} has no record; `fedrepro train {run_id}` trains it"
+        )
+    content = _verified(file)
+    try:
+        return RunRecord.model_validate(content)
+    except ValidationError as error:
+        raise FedreproError(f"{file}: not a valid run record: {error}") from error
+
+
+def recorded_ids(folder: Path = FOLDER) -> list[str]:
+    """Return the ids of all record files, sorted; the files are not opened."""
+    return sorted(file.stem for file in folder.glob("*.json"))
+
+
+def read_all(ids: Iterable[str], folder: Path = FOLDER) -> dict[str, RunRecord]:
+    """Read and verify several records."""
+    return {run_id: read(run_id, folder) for run_id in ids}

@@ -1,0 +1,195 @@
+"""What one training run is: a frozen, fully typed description that holds everything that changes
+its numbers and nothing else, and the identity derived from it.
+
+``run_id`` is the hash of the canonical JSON of the spec and of the versions of the components the
+spec uses (see :mod:`fedrepro.versions`). A field at its default is left out of the JSON, so a new
+option does not rename old runs; for the same reason a default is never changed.
+
+Fractions are in [0, 1]. This module imports no torch: the Snakefile imports it on every call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from fedrepro.algorithms import AlgorithmParams
+from fedrepro.strict import Strict
+from fedrepro.versions import component_versions
+
+RUN_ID_LENGTH = 12
+
+
+DatasetName = Literal["mnist", "cifar10", "cifar100", "kws_mfcc20", "synthetic", "synthetic_rgb"]
+
+
+class DatasetSpec(Strict):
+    """A data set and how its pixels reach the network."""
+
+    name: DatasetName
+    transform: Literal["unit", "standard"] = Field(
+        default="unit",
+        description="unit: uint8 pixels / 255; standard: unit, then (x - mean) / std with the "
+        "constants of config/datasets.yaml",
+    )
+
+
+class IidPlain(Strict):
+    """Random split; client sizes differ by at most one example."""
+
+    scheme: Literal["iid_plain"]
+    clients: int = Field(ge=1)
+
+
+class IidStratified(Strict):
+    """Every client gets the same number of each class (Zhao et al. 2018, section 2.1)."""
+
+    scheme: Literal["iid_stratified"]
+    clients: int = Field(ge=1)
+    per_class: int | None = Field(default=None, ge=1, description="examples kept of each class")
+
+
+class ClassAligned(Strict):
+    """Every client holds one or two classes only (Zhao et al. 2018, section 2.1)."""
+
+    scheme: Literal["class_aligned"]
+    clients: int = Field(ge=1)
+    classes_per_client: Literal[1, 2]
+    per_class: int | None = Field(default=None, ge=1, description="examples kept of each class")
+
+
+class EmdShift(Strict):
+    """Every client at the same exact EMD from uniform (Zhao et al. 2018, section 3.2.1).
+
+    The run seed is the number of the distribution: seeds 0..4 are the paper's five.
+    """
+
+    scheme: Literal["emd_shift"]
+    clients: int = Field(ge=2)
+    emd: float = Field(ge=0, le=2, description="sum of absolute differences of class shares")
+    per_class: int = Field(ge=1, description="M: examples kept of each class, and client size")
+
+
+class BalancedPercent(Strict):
+    """Liu et al. 2020, section III.A: N % of the images dealt evenly, the rest by label group.
+
+    Deterministic in file order; the first ``validation`` training images are set aside.
+    """
+
+    scheme: Literal["balanced_percent"]
+    clients: int = Field(ge=1)
+    percent: int = Field(ge=0, le=100, description="N: percentage balanced")
+    groups: Literal["code", "paper"] = Field(
+        default="code", description="label groups 0-2|3-5|6-9 (as run) or 0-3|4-6|7-9 (Table I)"
+    )
+    validation: int = Field(default=10_000, ge=0, description="images set aside for validation")
+
+
+PartitionSpec = Annotated[
+    IidPlain | IidStratified | ClassAligned | EmdShift | BalancedPercent,
+    Field(discriminator="scheme"),
+]
+
+ModelName = Literal["liu1", "mnist_cnn"]
+
+
+class ModelSpec(Strict):
+    """A network architecture of :mod:`fedrepro.models`."""
+
+    name: ModelName
+    width: float = Field(
+        default=1.0, gt=0, le=1, description="share of the hidden units and channels kept"
+    )
+
+
+class Sgd(Strict):
+    """Stochastic gradient descent; the step size in round t (from 0) is ``lr * lr_decay**t``."""
+
+    name: Literal["sgd"]
+    lr: float = Field(gt=0)
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor per round")
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    nesterov: bool = False
+    weight_decay: float = Field(default=0.0, ge=0, description="L2 term added to the gradient")
+
+    @model_validator(mode="after")
+    def _nesterov_needs_momentum(self) -> Sgd:
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs momentum > 0")
+        return self
+
+
+class Adam(Strict):
+    """Adam (Kingma and Ba 2015) with bias correction; the step size decays as for ``Sgd``."""
+
+    name: Literal["adam"]
+    lr: float = Field(gt=0)
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor per round")
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    eps: float = Field(default=1e-8, gt=0)
+
+
+OptimizerSpec = Annotated[Sgd | Adam, Field(discriminator="name")]
+
+
+class RunSpec(Strict):
+    """One training run: one spec and one seed give one record."""
+
+    dataset: DatasetSpec
+    partition: PartitionSpec
+    model: ModelSpec
+    algorithm: AlgorithmParams
+    optimizer: OptimizerSpec
+    batch: int = Field(ge=1, description="examples a step; the last, smaller batch is kept")
+    local_epochs: int = Field(default=1, ge=1, description="E: epochs a client and round")
+    rounds: int = Field(ge=1, description="communication rounds")
+    evaluate_every: int = Field(
+        default=1, ge=1, description="evaluate after every so many rounds, and after the last"
+    )
+    seed: int = Field(ge=0, description="names every random stream of the run")
+    init_seed: int | None = Field(
+        default=None, ge=0, description="seed of the initial weights; null: the run seed"
+    )
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def spec_dict(spec: RunSpec) -> dict[str, Any]:
+    """Return the spec as plain JSON values with fields at their default left out."""
+    return spec.model_dump(mode="json", exclude_defaults=True)
+
+
+def identity(spec: dict[str, Any], versions: dict[str, int]) -> str:
+    """Hash a spec (as of :func:`spec_dict`) and component versions: 12 hexadecimal digits."""
+    text = canonical_json({"spec": spec, "versions": versions})
+    return hashlib.sha256(text.encode()).hexdigest()[:RUN_ID_LENGTH]
+
+
+def run_id(spec: RunSpec) -> str:
+    """Return the identity of a run with the component versions of this code."""
+    plain = spec_dict(spec)
+    return identity(plain, component_versions(plain))
+
+
+def partition_id(spec: RunSpec) -> str:
+    """Return the identity of the run's partition: data set, scheme, parameters, seed, versions.
+
+    The seed is left out for schemes that use none, so all seeds share one partition.
+    """
+    plain = spec_dict(spec)
+    key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}
+    if spec.partition.scheme != "balanced_percent":
+        key["seed"] = spec.seed
+    versions = {
+        name: version
+        for name, version in component_versions(plain).items()
+        if name.startswith(("data.", "partition."))
+    }
+    return identity(key, versions)

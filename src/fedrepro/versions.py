@@ -1,0 +1,47 @@
+"""Component versions that enter run ids.
+
+A version is raised when a component's numbers change; then exactly the runs that use it get new
+ids and train again. A change that leaves the numbers alone (the golden trajectories still match)
+keeps the version: see tests/golden/test_fingerprints.py, which notices every change of code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+VERSIONS: dict[str, int] = {
+    "engine": 1,
+    "data.mnist": 1,
+    "data.cifar10": 1,
+    "data.cifar100": 1,
+    "data.kws_mfcc20": 1,
+    "data.synthetic": 1,
+    "data.synthetic_rgb": 1,
+    "partition.iid_plain": 1,
+    "partition.iid_stratified": 1,
+    "partition.class_aligned": 1,
+    "partition.emd_shift": 1,
+    "partition.balanced_percent": 1,
+    "model.liu1": 1,
+    "model.mnist_cnn": 1,
+    "algorithm.fedavg": 1,
+    "algorithm.sgd": 1,
+    "algorithm.local": 1,
+    "algorithm.selective": 1,
+}
+
+
+def component_versions(spec: dict[str, Any]) -> dict[str, int]:
+    """Return the versions of the components that a spec (as plain JSON values) uses.
+
+    Raises:
+        KeyError: the spec names a component that this code does not have.
+    """
+    names = (
+        "engine",
+        f"data.{spec['dataset']['name']}",
+        f"partition.{spec['partition']['scheme']}",
+        f"model.{spec['model']['name']}",
+        f"algorithm.{spec['algorithm']['name']}",
+    )
+    return {name: VERSIONS[name] for name in names}

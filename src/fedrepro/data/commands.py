@@ -1,0 +1,268 @@
+"""What `fedrepro data ...` does. Each function returns the text to print."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fedrepro.data import cadis, packs, sources
+from fedrepro.data.dataset import build
+from fedrepro.data.registry import NAMES, DatasetInfo, describe, registry, require_known
+from fedrepro.errors import FedreproError
+from fedrepro.records import write_text
+
+CADIS_INDEX = "cadis_index"
+"""How the CADIS client partitions are called beside the data sets."""
+
+
+def list_datasets(data_root: Path | None = None) -> str:
+    """Say of every data set what it is and where it would come from now.
+
+    Args:
+        data_root: a pack folder, as in `fedrepro.data.load`.
+    """
+    rows = []
+    for name in NAMES:
+        info = describe(name)
+        try:
+            location = sources.locate(name, data_root)
+        except FedreproError as error:
+            place, size = f"problem: {error}", 0
+        else:
+            place, size = _place(location), _size(info, location)
+        channels, height, width = info.shape
+        examples = f"{info.train:,} + {info.test:,}"
+        shape = f"{channels} x {height} x {width}"
+        rows.append([name, examples, shape, info.classes, place, _megabytes(size), info.licence])
+    known = registry().cadis_index
+    folder = cadis.cadis_folder(data_root)
+    size = (folder / known.file).stat().st_size if folder else 0
+    rows.append(
+        [
+            CADIS_INDEX,
+            f"{len(known.partitions)} partitions",
+            f"{known.clients} clients",
+            "",
+            f"pack {folder}" if folder else "not here: import a pack",
+            _megabytes(size),
+            known.licence,
+        ]
+    )
+    headers = ["name", "training + test", "shape", "classes", "source now", "MB", "licence"]
+    return tabulate(rows, headers, tablefmt="simple", colalign=("left",) * 3 + ("right", "left"))
+
+
+def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
+    """Load data sets and check their checksums, shapes and counts.
+
+    Args:
+        names: data sets, or `CADIS_INDEX`; none means all that are here without a download.
+        data_root: a pack folder, as in `fedrepro.data.load`.
+
+    Returns:
+        one line per data set.
+
+    Raises:
+        FedreproError: something is wrong with at least one; the text holds all the lines.
+    """
+    _require_names(names)
+    lines, bad = [], 0
+    for name in names or (*NAMES, CADIS_INDEX):
+        try:
+            problem, text = False, _verify_one(name, data_root, download=bool(names))
+        except FedreproError as error:
+            problem, text = True, f"PROBLEM  {error}"
+        bad += problem
+        lines.append(f"{name:<14} {text}")
+    if bad:
+        raise FedreproError("\n".join([*lines, f"{bad} of {len(lines)} have a problem."]))
+    return "\n".join(lines)
+
+
+def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) -> str:
+    """Write data sets as a pack, from wherever they are; see `fedrepro.data.packs`.
+
+    Files of a pack are copied as they are; official files are packed without loss.
+
+    Args:
+        out: folder to write to; other data sets already packed there stay.
+        names: data sets, or `CADIS_INDEX`; none means all that are here without a download.
+        data_root: a pack folder to read from, as in `fedrepro.data.load`.
+
+    Raises:
+        FedreproError: a data set is not to be had or is made on the spot, or ``out`` cannot be
+            written.
+    """
+    _require_names(names)
+    writers: dict[str, Callable[[Path], None]] = {}
+    expected: dict[str, str] = {}
+    packed = []
+    for name in names or (*NAMES, CADIS_INDEX):
+        if name == CADIS_INDEX:
+            files: tuple[str, ...] = (registry().cadis_index.file,)
+            folder = cadis.cadis_folder(data_root)
+            if folder is None and not names:
+                continue
+            if folder is None:
+                raise FedreproError(f"{files[0]} is in no pack here, so it cannot be packed.")
+            _verify_cadis(data_root)
+        else:
+            info, location = describe(name), sources.locate(name, data_root)
+            if location.kind in ("synthetic", "download", "nowhere") and not names:
+                continue
+            if info.pack is None:
+                raise FedreproError(f"Data set {name!r} is made on the spot: nothing to pack.")
+            data = sources.load(name, data_root)  # checks everything
+            files = info.pack.files
+            folder = location.folder if location.kind == "pack" else None
+            if folder is None:
+                writers |= packs.writers(info, data)
+        if folder is not None:
+            if folder.resolve() == out.resolve():
+                raise FedreproError(f"{name} is already in the pack {out}: choose another folder.")
+            writers |= {file: partial(_copy, folder / file) for file in files}
+            expected |= {file: packs.sums(folder)[file] for file in files}
+        packed.append(name)
+    if not packed:
+        raise FedreproError("There is no data set here to pack: name one to download it.")
+    packs.publish(out, writers, expected)
+    size = sum((out / file).stat().st_size for file in writers)
+    return f"{out}: packed {', '.join(packed)} ({len(writers)} files, {_megabytes(size)} MB)"
+
+
+def import_pack(source: Path, root: Path | None = None) -> str:
+    """Check a pack and copy it to where later loads find it; all of it or nothing.
+
+    Args:
+        source: the folder of a pack, or one file of it that is a whole data set by itself.
+        root: the pack to copy into; None for ``data/pack`` of the working directory.
+
+    Raises:
+        FedreproError: the pack is incomplete or corrupt, or the copy failed.
+    """
+    target = root or sources.PACK
+    folder, only = (source, None) if source.is_dir() else (source.parent, source.name)
+    if not source.exists():
+        raise FedreproError(f"{source} does not exist: name the folder of a pack.")
+    listed = packs.sums(folder)
+    if only is not None and only not in listed:
+        raise FedreproError(
+            f"{source} is not listed in a {packs.SUMS} beside it: name the folder of a pack, "
+            "unpacked if it came as an archive."
+        )
+    if not listed:
+        raise FedreproError(
+            f"{folder} has no {packs.SUMS}, so it is not a pack: write one with `fedrepro data "
+            "pack`, or name the folder that holds that file."
+        )
+    if folder.resolve() == target.resolve():
+        raise FedreproError(f"{folder} is the pack to import into: nothing to do.")
+    files = [only] if only else sorted(listed)
+    for file in files:
+        packs.checked(folder, file)
+    known = []
+    for name in NAMES:
+        info = describe(name)
+        if info.pack is not None and set(info.pack.files) & set(files):
+            if only and len(info.pack.files) > 1:
+                raise FedreproError(
+                    f"{source} is one of {len(info.pack.files)} files of {name}: import the folder "
+                    f"{folder}."
+                )
+            packs.has(folder, info.pack.files)
+            build(info, packs.read(info, folder), "pack", f"the pack {folder}")
+            known.append(name)
+    if registry().cadis_index.file in files:
+        _verify_cadis(folder)
+        known.append(CADIS_INDEX)
+    packs.publish(
+        target,
+        {file: partial(_copy, folder / file) for file in files},
+        {file: listed[file] for file in files},
+    )
+    size = sum((target / file).stat().st_size for file in files)
+    what = ", ".join(known) or "no data set known here"
+    return f"{target}: imported {what} ({len(files)} files, {_megabytes(size)} MB)"
+
+
+def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
+    """Make sure a data set is there, downloading it if need be, and write a manifest of it.
+
+    The manifest is JSON: name, source, sha256, train, test (examples) and note. A download counts
+    as "raw", as every later load calls it, so a manifest does not depend on who came first.
+
+    Args:
+        name: one of `fedrepro.data.NAMES`.
+        out: the manifest to write.
+        data_root: a pack folder, as in `fedrepro.data.load`.
+
+    Raises:
+        FedreproError: as `fedrepro.data.load`, or ``out`` cannot be written.
+    """
+    data = sources.load(name, data_root)
+    manifest = {
+        "name": data.name,
+        "source": "raw" if data.source == "download" else data.source,
+        "sha256": data.sha256,
+        "train": len(data.train_y),
+        "test": len(data.test_y),
+        "note": data.note,
+    }
+    write_text(out, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    return f"{name}: {manifest['source']}, content {data.sha256[:12]}, manifest {out}"
+
+
+def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
+    if name == CADIS_INDEX:
+        folder = cadis.cadis_folder(data_root)
+        if folder is None and not download:
+            return "not here   comes only in a pack"
+        return f"OK       {_verify_cadis(data_root)} partitions, pack {folder}"
+    location = sources.locate(name, data_root)
+    if location.kind in ("download", "nowhere") and not download:
+        return f"not here   {_place(location)}"
+    data = sources.load(name, data_root)
+    text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {_place(location)}, "
+    return f"{text}content {data.sha256[:12]}" + (f"\n{'':<24}{data.note}" if data.note else "")
+
+
+def _verify_cadis(data_root: Path | None) -> int:
+    """Read every CADIS partition; return how many there are."""
+    partitions = registry().cadis_index.partitions
+    for partition in partitions:
+        cadis.cadis_partition(partition, data_root)
+    return len(partitions)
+
+
+def _require_names(names: Sequence[str]) -> None:
+    for name in names:
+        require_known(name, (*NAMES, CADIS_INDEX), "data set")
+
+
+def _place(location: sources.Location) -> str:
+    """Say where a data set would come from."""
+    return {
+        "synthetic": "made on the spot",
+        "download": f"download to {location.folder}",
+        "nowhere": "not here: import a pack",
+    }.get(location.kind, f"{location.kind} {location.folder}")
+
+
+def _size(info: DatasetInfo, location: sources.Location) -> int:
+    """Return bytes on disk, or bytes to download."""
+    if location.kind == "download" and info.official is not None:
+        return sum(archive.bytes for archive in info.official.archives)
+    return sum(path.stat().st_size for path in location.files)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f}"
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)

@@ -1,0 +1,282 @@
+"""What is known about the data sets without having them: ``config/datasets.yaml``, validated."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from fedrepro import paths
+from fedrepro.errors import FedreproError
+from fedrepro.strict import Strict
+
+NAMES: tuple[str, ...] = (
+    "mnist",
+    "cifar10",
+    "cifar100",
+    "kws_mfcc20",
+    "synthetic",
+    "synthetic_rgb",
+)
+"""The data sets that `fedrepro.data.load` knows."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+
+
+class PerClass(Strict):
+    """Examples of each class on either side of the split; one number stands for every class."""
+
+    train: tuple[int, ...] | int
+    test: tuple[int, ...] | int
+
+
+class Archive(Strict):
+    """A file on the data set's server."""
+
+    file: FileName
+    bytes: int = Field(gt=0)
+    md5: Md5
+    sha256: Sha256
+
+
+class RawFile(Strict):
+    """A file of the official data as it lies below ``data/raw``, and its checksum."""
+
+    file: FileName
+    md5: Md5
+
+
+class Official(Strict):
+    """Where the official files come from, and where they lie.
+
+    ``torchvision``: the class that downloads them. ``urls``: addresses below which the archives
+    are found, the primary one first. ``folder``: below ``data/raw``, as torchvision lays it out.
+    ``train`` and ``test``: the files to read, in order.
+    """
+
+    torchvision: Literal["MNIST", "CIFAR10", "CIFAR100"]
+    folder: str
+    urls: tuple[str, ...] = Field(min_length=1)
+    archives: tuple[Archive, ...]
+    train: tuple[RawFile, ...]
+    test: tuple[RawFile, ...]
+
+
+class PackFiles(Strict):
+    """The files of the data set in a pack; one file may hold both sides of the split."""
+
+    train: tuple[FileName, ...] = Field(min_length=1)
+    test: tuple[FileName, ...] = Field(min_length=1)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files, each once."""
+        return tuple(dict.fromkeys((*self.train, *self.test)))
+
+
+class KnownCopy(Strict):
+    """The content hash of a copy that differs from the official data, and how it differs."""
+
+    sha256: Sha256
+    note: str
+
+
+class Content(Strict):
+    """Content hashes (see `fedrepro.data.Dataset`): of the official data, and of known copies."""
+
+    official: Sha256 | None = None
+    copies: tuple[KnownCopy, ...] = ()
+
+
+class DatasetInfo(Strict):
+    """One data set.
+
+    Attributes:
+        shape: of one example, [channels, height, width].
+        train: examples in the training split.
+        test: examples in the test split.
+        mean: usual constant to subtract, of values in [0, 1] where ``dtype`` is uint8.
+        std: usual constant to divide by.
+        statistics_axis: what ``mean`` and ``std`` have one entry per: "channel" (axis 1 of the
+            data) or "row" (axis 2, the coefficients of features).
+    """
+
+    name: str
+    title: str
+    format: Literal["mnist", "cifar", "keywords", "synthetic"]
+    shape: tuple[int, int, int]
+    dtype: Literal["uint8", "float32"]
+    classes: int = Field(gt=1)
+    class_names: tuple[str, ...]
+    superclasses: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    train: int = Field(gt=0)
+    test: int = Field(gt=0)
+    per_class: PerClass
+    mean: tuple[float, ...]
+    std: tuple[Annotated[float, Field(gt=0)], ...]
+    statistics_axis: Literal["channel", "row"] = "channel"
+    licence: str
+    citation: str
+    homepage: str
+    official: Official | None = None
+    pack: PackFiles | None = None
+    content: Content = Content()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DatasetInfo:
+        if len(self.class_names) != self.classes:
+            raise ValueError(f"class_names has {len(self.class_names)} of {self.classes} classes")
+        for side, examples, per_class in (
+            ("train", self.train, self.train_per_class),
+            ("test", self.test, self.test_per_class),
+        ):
+            if len(per_class) != self.classes or sum(per_class) != examples:
+                raise ValueError(
+                    f"per_class.{side} has {len(per_class)} classes and {sum(per_class)} examples, "
+                    f"not {self.classes} and {examples}"
+                )
+        wanted = self.shape[0 if self.statistics_axis == "channel" else 1]
+        if not len(self.mean) == len(self.std) == wanted:
+            raise ValueError(f"mean and std must have {wanted} entries each")
+        return self
+
+    @property
+    def train_per_class(self) -> tuple[int, ...]:
+        """Training examples of each class."""
+        return self._each(self.per_class.train)
+
+    @property
+    def test_per_class(self) -> tuple[int, ...]:
+        """Test examples of each class."""
+        return self._each(self.per_class.test)
+
+    @property
+    def statistics_shape(self) -> tuple[int, int, int, int]:
+        """Shape that ``mean`` and ``std`` need to broadcast over [n, channels, height, width]."""
+        return (1, -1, 1, 1) if self.statistics_axis == "channel" else (1, 1, -1, 1)
+
+    def _each(self, per_class: tuple[int, ...] | int) -> tuple[int, ...]:
+        return (per_class,) * self.classes if isinstance(per_class, int) else per_class
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Addresses of the official files, mirrors included; empty where there are none."""
+        if self.official is None:
+            return ()
+        return tuple(
+            base + archive.file for base in self.official.urls for archive in self.official.archives
+        )
+
+
+class CadisIndex(Strict):
+    """The file of client partitions by the CADIS authors: names, clients and the file itself."""
+
+    title: str
+    file: FileName
+    clients: int = Field(gt=0)
+    partitions: dict[str, str]
+    licence: str
+    homepage: str
+
+
+class Registry(Strict):
+    """The whole file."""
+
+    datasets: dict[str, DatasetInfo]
+    cadis_index: CadisIndex
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_datasets(cls, data: object) -> object:
+        if isinstance(data, dict) and isinstance(data.get("datasets"), dict):
+            named = {
+                key: {"name": key, **value} if isinstance(value, dict) else value
+                for key, value in data["datasets"].items()
+            }
+            return {**data, "datasets": named}
+        return data
+
+    @model_validator(mode="after")
+    def _complete(self) -> Registry:
+        if set(self.datasets) != set(NAMES):
+            raise ValueError(f"datasets must be exactly {', '.join(NAMES)}")
+        for dataset in self.cadis_index.partitions.values():
+            if dataset not in NAMES:
+                raise ValueError(f"cadis_index.partitions names the unknown data set {dataset!r}")
+        return self
+
+
+def registry() -> Registry:
+    """Read and validate ``config/datasets.yaml`` of the repository.
+
+    Raises:
+        FedreproError: the file is missing, is not YAML or does not fit; the text names the key.
+    """
+    path = paths.root() / "config" / "datasets.yaml"
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        raise FedreproError(f"{path} is missing: restore it with `git checkout {path}`.") from None
+
+
+def describe(name: str) -> DatasetInfo:
+    """Describe a data set without needing its data.
+
+    Raises:
+        FedreproError: there is no data set of this name; the text gives the nearest one.
+    """
+    require_known(name, NAMES, "data set")
+    return registry().datasets[name]
+
+
+def require_known(name: str, known: tuple[str, ...], what: str) -> None:
+    """Refuse a name that is not in ``known``, with the nearest valid one in the text."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise FedreproError(f"Unknown {what} {name!r}.{hint} Known: {', '.join(known)}.")
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, mtime_ns: int) -> Registry:
+    """Read one version of the file (``mtime_ns`` makes an edited file a new one)."""
+    try:
+        return Registry.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise FedreproError(f"{path} is not valid YAML: {error}") from None
+    except ValidationError as error:
+        raise FedreproError(f"{path} is not valid:\n{_explain(error)}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Say one line per problem: where, what, and the nearest key for an unknown one."""
+    keys = sorted({key for model in _MODELS for key in model.model_fields})
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "the file"
+        hint = ""
+        if problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(str(problem["loc"][-1]), keys, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+        lines.append(f"  {where}: {problem['msg']}{hint}")
+    return "\n".join(lines)
+
+
+_MODELS: tuple[type[Strict], ...] = (
+    Registry,
+    CadisIndex,
+    DatasetInfo,
+    PerClass,
+    Content,
+    KnownCopy,
+    PackFiles,
+    Official,
+    RawFile,
+    Archive,
+)

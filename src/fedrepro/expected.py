@@ -1,0 +1,158 @@
+"""Published values and claims: ``config/expected/<paper>.yaml``.
+
+Every published number has a location, a tolerance and the reason for it, written before the runs.
+A number names the cell of ours that it is held against: an artefact (table or figure) of the plan
+and the two key columns of its frame.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from fedrepro.errors import FedreproError
+from fedrepro.paths import root
+from fedrepro.plan import load_plan, nearest, read_yaml
+from fedrepro.strict import Strict
+
+
+class Number(Strict):
+    """One published number."""
+
+    id: str
+    where: str = Field(description="where the paper prints it")
+    artefact: str = Field(description="the table or figure that holds our value")
+    cell: tuple[str, str | float] = Field(description="row and column, or series and x")
+    published: float
+    tolerance: float = Field(gt=0, description="largest difference of a reproduced value")
+    reason: str = Field(description="why this tolerance")
+    value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
+    reading: str = Field(default="", description="as_run or as_written, where both are held")
+    explanation: str = Field(default="", description="our explanation, where it deviates")
+
+
+class Series(Strict):
+    """A published curve: one number for each x. Its numbers get the ids ``<id>@<x>``."""
+
+    id: str
+    where: str
+    artefact: str
+    series: str
+    x: list[float]
+    published: list[float]
+    tolerance: list[float] | float = Field(description="one for all points, or one each")
+    reason: str
+    reading: str = ""
+    explanation: str = ""
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Series:
+        lengths = {len(self.x), len(self.published)}
+        if isinstance(self.tolerance, list):
+            lengths.add(len(self.tolerance))
+        if len(lengths) > 1:
+            raise ValueError("x, published and tolerance differ in length")
+        return self
+
+    def numbers(self) -> list[Number]:
+        """Return the curve's numbers."""
+        tolerances = (
+            self.tolerance
+            if isinstance(self.tolerance, list)
+            else [self.tolerance] * len(self.x)
+        )
+        return [
+            Number(
+                id=f"{self.id}@{x:g}",
+                where=f"{self.where}, x = {x:g}",
+                artefact=self.artefact,
+                cell=(self.series, x),
+                published=published,
+                tolerance=tolerance,
+                reason=self.reason,
+                reading=self.reading,
+                explanation=self.explanation,
+            )
+            for x, published, tolerance in zip(self.x, self.published, tolerances, strict=True)
+        ]
+
+
+class Claim(Strict):
+    """A qualitative claim, decided by the function of the same id in ``fedrepro.checks``."""
+
+    id: str
+    statement: str = Field(description="the assertion, with its numbers")
+    source: str = Field(description="where the paper makes it")
+    reading: str = ""
+    scales: list[Literal["paper", "lite"]] = Field(
+        default=["paper", "lite"], description="the scales at which our runs can decide it"
+    )
+    explanation: str = ""
+
+
+class NotReproducible(Strict):
+    """A published number that cannot be re-created, with the reason."""
+
+    id: str
+    where: str
+    published: float
+    reason: str
+
+
+class Expected(Strict):
+    """All that one paper publishes of the parts we re-create."""
+
+    paper: str
+    numbers: list[Number] = []
+    series: list[Series] = []
+    claims: list[Claim] = []
+    not_reproducible: list[NotReproducible] = []
+
+    def all_numbers(self) -> list[Number]:
+        """Return single numbers and the numbers of all curves."""
+        return self.numbers + [n for series in self.series for n in series.numbers()]
+
+
+@dataclass(frozen=True)
+class PublishedCell:
+    """A published value to show beside ours."""
+
+    key: tuple[str, str | float]
+    value: float
+
+
+@functools.cache
+def load_expected(paper: str) -> Expected:
+    """Read the published values of a paper.
+
+    Raises:
+        FedreproError: the file is missing or wrong, an id is double, an artefact is unknown.
+    """
+    file = root() / f"config/expected/{paper}.yaml"
+    expected = read_yaml(file, Expected)
+    plan = load_plan(paper)
+    known = [*plan.tables, *plan.figures]
+    numbers = expected.all_numbers()
+    for number in numbers:
+        if number.artefact not in known:
+            raise FedreproError(
+                f"{file}: {number.id}: no table or figure '{number.artefact}' "
+                f"{nearest(number.artefact, known)}"
+            )
+    ids = [item.id for item in (*numbers, *expected.claims, *expected.not_reproducible)]
+    double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
+    if double:
+        raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
+    return expected
+
+
+def published_cells(paper: str, artefact: str) -> list[PublishedCell]:
+    """Return the published means that belong into an artefact, by its key columns."""
+    return [
+        PublishedCell(number.cell, number.published)
+        for number in load_expected(paper).all_numbers()
+        if number.artefact == artefact and number.value == "mean"
+    ]

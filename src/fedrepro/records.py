@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedrepro.errors import FedreproError
+from fedrepro.files import write_text
 from fedrepro.spec import RunSpec, canonical_json, identity
 from fedrepro.strict import Strict
 
@@ -112,25 +112,6 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     file = path_of(record.run_id, folder)
     write_text(file, _dump(plain))
     return file
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a text file atomically; on failure the old file stays and no half file is left.
-
-    Raises:
-        FedreproError: the file cannot be written.
-    """
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise FedreproError(
-            f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
-            "permissions, then run again"
-        ) from error
 
 
 def _dump(value: Any, indent: int = 0) -> str:

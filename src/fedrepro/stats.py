@@ -1,6 +1,4 @@
-"""Summaries over seeds: every seed is shown, spread is a sample standard deviation, intervals are
-Student t.
-"""
+"""Summaries over seeds: all seeds shown, sample standard deviation, Student t intervals."""
 
 from __future__ import annotations
 

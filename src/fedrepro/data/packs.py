@@ -253,12 +253,14 @@ def publish(
                         f"below {target} or the copy is bad. Nothing was changed."
                     )
             listed = sums(target)
-            kept = {file: value for file, value in listed.items() if file not in hashes}
-            if any(listed.get(file, value) != value for file, value in hashes.items()):
-                _write_sums(target, Path(partial), kept)
+            unchanged = {
+                file: value for file, value in listed.items() if hashes.get(file, value) == value
+            }
+            if unchanged != listed:
+                _write_sums(target, Path(partial), unchanged)
             for file in new:
                 os.replace(Path(partial, file), target / file)
-            _write_sums(target, Path(partial), kept | hashes)
+            _write_sums(target, Path(partial), unchanged | hashes)
     except BaseException as error:
         if made and target.is_dir() and not any(target.iterdir()):
             target.rmdir()
@@ -275,14 +277,26 @@ def opened(folder: Path, file: str) -> Iterator[Mapping[str, NDArray[Any]]]:
     """Open a file of a pack after checking its hash; problems of its content become one error."""
     path = checked(folder, file)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             yield arrays
-    except (KeyError, ValueError, TypeError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except _FORMAT_ERRORS as error:
         reason = error.args[0] if error.args else type(error).__name__
         raise FedreproError(
             f"{path} is not of the pack format, though its hash is as listed: {reason}. Write the "
             "pack again with `fedrepro data pack`."
         ) from None
+
+
+_FORMAT_ERRORS = (
+    KeyError,
+    ValueError,
+    TypeError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What a file of another format raises while it is opened or decoded."""
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,127 @@
+"""Builds tables and figures with the published values beside ours, and writes their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.errors import FedreproError
+from fedrepro.expected import published_cells
+from fedrepro.files import write_text
+from fedrepro.plan import Artefact, load_plan, nearest
+from fedrepro.runs import RunSet
+
+
+def entry(paper: str, name: str) -> Artefact:
+    """Return a table's or figure's entry in the plan.
+
+    Raises:
+        FedreproError: the paper has no such table or figure; names the nearest.
+    """
+    plan = load_plan(paper)
+    known = plan.tables | plan.figures
+    if name not in known:
+        raise FedreproError(
+            f"paper '{paper}' has no table or figure '{name}' {nearest(name, list(known))}"
+        )
+    return known[name]
+
+
+def frame(runs: RunSet, name: str) -> pd.DataFrame:
+    """Return the frame of a table or figure, with a column ``published``.
+
+    Raises:
+        FedreproError: no such artefact, or a record is missing; says what to do.
+    """
+    # Matplotlib is only needed for figures, and slow to import.
+    missing = runs.missing(entry(runs.paper, name).runs)
+    if missing:
+        raise FedreproError(
+            f"{runs.paper} {name} ({runs.scale}) needs {len(missing)} runs that have no record, "
+            f"such as {missing[0].id} ({missing[0].group}); train them with `fedrepro train "
+            f"--pending --paper {runs.paper} --scale {runs.scale}`"
+        )
+    if name in runs.plan.tables:
+        from fedrepro.tables import TABLES
+
+        cells = TABLES[runs.paper][name](runs)
+    else:
+        from fedrepro.plots import FIGURES
+
+        cells = FIGURES[runs.paper][name].data(runs)
+    return _with_published(cells, runs.paper, name)
+
+
+def cell_key(row: object, column: object) -> tuple[str, str]:
+    """Return the key of a cell as text; equal numbers give equal text."""
+
+    def text(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            return str(value)
+        return f"{float(value):g}"
+
+    return text(row), text(column)
+
+
+def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
+    published = {cell_key(*cell.key): cell.value for cell in published_cells(paper, name)}
+    keys = [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
+    result = cells.copy()
+    result["published"] = [published.get(key, float("nan")) for key in keys]
+    return result
+
+
+def write_table(runs: RunSet, name: str, stem: Path) -> None:
+    """Write ``<stem>.csv`` (one row a cell) and ``<stem>.md`` (laid out as in the paper)."""
+    cells = frame(runs, name)
+    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))
+    write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
+
+
+def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``."""
+    artefact = entry(runs.paper, name)
+    scale = runs.plan.scales[runs.scale]
+    grid = pd.DataFrame(
+        {
+            "row": cells["row"].astype(str),
+            "column": cells["column"].astype(str),
+            "text": [_cell_text(cell) for _, cell in cells.iterrows()],
+        }
+    ).pivot(index="row", columns="column", values="text")
+    grid = grid.reindex(
+        index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
+    )
+    note = f" ({scale.note})" if scale.note else ""
+    return (
+        f"**{artefact.title}** ({artefact.source}). Scale: {runs.scale}{note}. "
+        "Cells: our mean ± sample standard deviation over n seeds; in brackets the published "
+        "value.\n\n" + str(grid.to_markdown(missingval="")) + "\n"
+    )
+
+
+def _cell_text(cell: pd.Series) -> str:
+    percent = cell.get("unit", "fraction") == "fraction"
+    factor, digits, sign = (100, 2, " %") if percent else (1, 3, "")
+    text = f"{cell['mean'] * factor:.{digits}f}"
+    if cell["n"] > 1:
+        text += f" ± {cell['sd'] * factor:.{digits}f}"
+    text += f"{sign} (n={cell['n']})"
+    if not np.isnan(cell["published"]):
+        text += f" [{cell['published'] * factor:.{digits}f}{sign}]"
+    return text
+
+
+def write_figure(runs: RunSet, name: str, stem: Path) -> None:
+    """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``."""
+    from fedrepro.plots import FIGURES, style
+
+    style.use()
+    cells = frame(runs, name)
+    figure = FIGURES[runs.paper][name].draw(cells)
+    artefact = entry(runs.paper, name)
+    figure.suptitle(f"{artefact.title} ({artefact.source}); scale: {runs.scale}", fontsize=10)
+    style.save(figure, stem)
+    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))

@@ -1,0 +1,19 @@
+"""Tables: run records in, one data frame a table out; no plotting, no files.
+
+Each paper's module holds a dictionary ``TABLES`` from the table's name in the plan to a function
+``RunSet -> DataFrame``. The frame has one row a cell: two key columns ``row`` and ``column`` first,
+then what :func:`fedrepro.stats.summarise` returns, and ``unit``. Accuracies are fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from fedrepro.runs import RunSet
+from fedrepro.tables import emd, selective
+
+Table = Callable[[RunSet], pd.DataFrame]
+
+TABLES: dict[str, dict[str, Table]] = {"emd": emd.TABLES, "selective": selective.TABLES}

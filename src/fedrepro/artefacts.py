@@ -12,6 +12,7 @@ from fedrepro.expected import published_cells
 from fedrepro.files import write_text
 from fedrepro.plan import Artefact, load_plan, nearest
 from fedrepro.runs import RunSet
+from fedrepro.tables import TABLES
 
 
 def entry(paper: str, name: str) -> Artefact:
@@ -35,20 +36,11 @@ def frame(runs: RunSet, name: str) -> pd.DataFrame:
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
-    # Matplotlib is only needed for figures, and slow to import.
-    missing = runs.missing(entry(runs.paper, name).runs)
-    if missing:
-        raise FedreproError(
-            f"{runs.paper} {name} ({runs.scale}) needs {len(missing)} runs that have no record, "
-            f"such as {missing[0].id} ({missing[0].group}); train them with `fedrepro train "
-            f"--pending --paper {runs.paper} --scale {runs.scale}`"
-        )
+    runs.require(entry(runs.paper, name).runs, name)
     if name in runs.plan.tables:
-        from fedrepro.tables import TABLES
-
         cells = TABLES[runs.paper][name](runs)
     else:
-        from fedrepro.plots import FIGURES
+        from fedrepro.plots import FIGURES  # Matplotlib is slow to import
 
         cells = FIGURES[runs.paper][name].data(runs)
     return _with_published(cells, runs.paper, name)

@@ -60,9 +60,7 @@ class Series(Strict):
     def numbers(self) -> list[Number]:
         """Return the curve's numbers."""
         tolerances = (
-            self.tolerance
-            if isinstance(self.tolerance, list)
-            else [self.tolerance] * len(self.x)
+            self.tolerance if isinstance(self.tolerance, list) else [self.tolerance] * len(self.x)
         )
         return [
             Number(

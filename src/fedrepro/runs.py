@@ -14,6 +14,10 @@ from fedrepro.plan import PaperPlan, PlannedRun, Scale, expand, load_plan
 from fedrepro.records import RunRecord
 
 
+class MissingRunsError(FedreproError):
+    """Runs that are asked for have no record yet."""
+
+
 class RunSet:
     """Runs and their records.
 
@@ -40,6 +44,20 @@ class RunSet:
         """Return the planned runs of the groups that have no record."""
         return [r for r in self.members(groups) if not records.is_recorded(r.id, self._folder)]
 
+    def require(self, groups: Iterable[str], what: str) -> None:
+        """Make sure that all runs of the groups are recorded.
+
+        Raises:
+            MissingRunsError: some are not; names what needs them and how to train them.
+        """
+        missing = self.missing(groups)
+        if missing:
+            raise MissingRunsError(
+                f"{self.paper} {what} ({self.scale}) needs {len(missing)} runs that have no "
+                f"record, such as {missing[0].id} ({missing[0].group}); train them with "
+                f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
+            )
+
     def record(self, run: PlannedRun) -> RunRecord:
         """Return a run's record, read once.
 
@@ -47,6 +65,8 @@ class RunSet:
             FedreproError: it is missing or damaged.
         """
         if run.id not in self._records:
+            if not records.path_of(run.id, self._folder).exists():
+                self.require([run.group], f"group '{run.group}'")
             self._records[run.id] = records.read(run.id, self._folder)
         return self._records[run.id]
 

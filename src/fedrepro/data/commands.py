@@ -14,7 +14,7 @@ from fedrepro.data import cadis, packs, sources
 from fedrepro.data.dataset import build
 from fedrepro.data.registry import NAMES, DatasetInfo, describe, registry, require_known
 from fedrepro.errors import FedreproError
-from fedrepro.records import write_text
+from fedrepro.files import write_text
 
 CADIS_INDEX = "cadis_index"
 """How the CADIS client partitions are called beside the data sets."""

@@ -1,0 +1,223 @@
+"""Verdicts: every published number and claim against our runs.
+
+A number is judged against runs of the published scale only. At another scale it is judged too
+where the runs of its artefact are the very same runs (equal ids); elsewhere it is ``not decidable``
+there and our value is shown without a verdict. Claims are judged at the scales they list.
+
+Verdicts of numbers, with tolerance tol: ``reproduced`` where ``|ours - published| <= tol``;
+``close`` up to twice that; else ``deviates``. Of claims: ``reproduced`` or ``deviates``. Both:
+``not run`` where a record is missing, ``not reproducible`` with the reason, ``not decidable``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from fedrepro import records
+from fedrepro.artefacts import cell_key, entry, frame
+from fedrepro.claims import CLAIMS
+from fedrepro.errors import FedreproError
+from fedrepro.expected import Claim, Number, load_expected
+from fedrepro.paths import root
+from fedrepro.plan import Scale, expand
+from fedrepro.runs import MissingRunsError, RunSet
+
+Verdict = Literal["reproduced", "close", "deviates", "not run", "not reproducible", "not decidable"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """The verdict on one published number or claim.
+
+    ``published`` and ``ours`` are fractions for accuracies; ``ours`` is the mean over the seeds
+    listed in ``values``; ``interval`` is its 95 % Student t interval (empty for one seed).
+    """
+
+    id: str
+    kind: Literal["number", "claim"]
+    paper: str
+    scale: str
+    where: str
+    reading: str
+    statement: str
+    published: float | None
+    ours: float | None
+    interval: list[float]
+    values: list[float]
+    tolerance: float | None
+    reason: str
+    verdict: Verdict
+    evidence: str
+    explanation: str
+    runs: list[str]
+
+
+def check(paper: str, scale: Scale, folder: Path = records.FOLDER) -> list[Check]:
+    """Judge every published number and claim of a paper at a scale.
+
+    Raises:
+        FedreproError: the expected values are wrong, or name a cell that our frame does not have.
+    """
+    expected = load_expected(paper)
+    runs = RunSet(paper, scale, folder)
+    frames: dict[str, pd.DataFrame | None] = {}
+    checks = []
+    for number in expected.all_numbers():
+        name = number.artefact
+        if name not in frames:
+            missing = runs.missing(entry(paper, name).runs)
+            frames[name] = None if missing else frame(runs, name)
+        checks.append(_judge_number(runs, number, frames[name]))
+    for item in expected.not_reproducible:
+        checks.append(
+            _check(runs, item.id, "number", item.where, "not reproducible")
+            | {"published": item.published, "reason": item.reason}
+        )
+    checks += [_judge_claim(runs, claim) for claim in expected.claims]
+    return [Check(**content) for content in checks]
+
+
+def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "id": name,
+        "kind": kind,
+        "paper": runs.paper,
+        "scale": runs.scale,
+        "where": where,
+        "reading": "",
+        "statement": "",
+        "published": None,
+        "ours": None,
+        "interval": [],
+        "values": [],
+        "tolerance": None,
+        "reason": "",
+        "verdict": verdict,
+        "evidence": "",
+        "explanation": "",
+        "runs": [],
+    }
+
+
+def _judge_number(runs: RunSet, number: Number, cells: pd.DataFrame | None) -> dict[str, Any]:
+    content = _check(runs, number.id, "number", number.where, "not run") | {
+        "reading": number.reading,
+        "published": number.published,
+        "tolerance": number.tolerance,
+        "reason": number.reason,
+    }
+    if cells is None:
+        return content
+    cell = _find(cells, number, runs)
+    if cell is None:
+        return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
+    ours = float(cell[number.value])
+    ids = str(cell["runs"]).split()
+    content |= {
+        "ours": ours,
+        "values": [float(value) for value in str(cell["values"]).split()],
+        "runs": ids,
+    }
+    if number.value == "mean" and not math.isnan(cell["low"]):
+        content["interval"] = [float(cell["low"]), float(cell["high"])]
+    content["verdict"] = "not decidable"
+    if _at_published_scale(runs.paper, ids):
+        content["verdict"] = _verdict(abs(ours - number.published), number.tolerance)
+    if content["verdict"] == "deviates":
+        content["explanation"] = number.explanation
+    return records.rounded(content)  # type: ignore[no-any-return]
+
+
+def _verdict(difference: float, tolerance: float) -> Verdict:
+    slack = 1e-9  # published values and ours are decimal fractions of finite precision
+    if difference <= tolerance + slack:
+        return "reproduced"
+    return "close" if difference <= 2 * tolerance + slack else "deviates"
+
+
+def _at_published_scale(paper: str, ids: Iterable[str]) -> bool:
+    published = {run.id for run in expand(paper, "paper")}
+    return set(ids) <= published
+
+
+def _find(cells: pd.DataFrame, number: Number, runs: RunSet) -> pd.Series | None:
+    """Return the number's cell; None where a scale below the published one leaves it out."""
+    wanted = cell_key(*number.cell)
+    keys = [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
+    if wanted in keys:
+        return cells.iloc[keys.index(wanted)]
+    if runs.scale != "paper":
+        return None
+    raise FedreproError(
+        f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "
+        f"cell {list(number.cell)}; its first cells are {keys[:3]}"
+    )
+
+
+def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
+    content = _check(runs, claim.id, "claim", claim.source, "not decidable") | {
+        "reading": claim.reading,
+        "statement": claim.statement,
+    }
+    if runs.scale not in claim.scales:
+        return content | {"evidence": f"our {runs.scale} runs cannot decide this claim"}
+    if claim.id not in CLAIMS[runs.paper]:
+        raise FedreproError(
+            f"config/expected/{runs.paper}.yaml: claims: no function decides '{claim.id}'"
+        )
+    try:
+        finding = CLAIMS[runs.paper][claim.id](runs)
+    except MissingRunsError as error:
+        return content | {"verdict": "not run", "evidence": str(error)}
+    content |= {
+        "verdict": "reproduced" if finding.holds else "deviates",
+        "evidence": finding.evidence,
+        "ours": finding.ours,
+        "runs": sorted(set(finding.runs)),
+    }
+    if not finding.holds:
+        content["explanation"] = claim.explanation
+    return records.rounded(content)  # type: ignore[no-any-return]
+
+
+def to_json(checks: Iterable[Check]) -> str:
+    """Return checks as a JSON list, one check an entry."""
+    return json.dumps([asdict(item) for item in checks], indent=1, allow_nan=False) + "\n"
+
+
+def released_file(paper: str, scale: str) -> Path:
+    """Return the committed file of the released verdicts."""
+    return root() / f"docs/verdicts/{scale}/{paper}.json"
+
+
+def released(checks: Iterable[Check]) -> str:
+    """Return what is released of the verdicts: id -> verdict, ours, published."""
+    content = {
+        item.id: {"verdict": item.verdict, "ours": item.ours, "published": item.published}
+        for item in checks
+    }
+    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def changes(checks: Iterable[Check], file: Path) -> list[str]:
+    """Return how fresh checks differ from the released ones, one line a difference.
+
+    Raises:
+        FedreproError: there is no released file; says how to release.
+    """
+    checks = list(checks)
+    if not file.exists():
+        raise FedreproError(f"{file}: no released verdicts; `fedrepro check --release` writes them")
+    old, new = json.loads(file.read_text()), json.loads(released(checks))
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            lines.append(f"{name}: released {old.get(name)}, now {new.get(name)}")
+    return lines

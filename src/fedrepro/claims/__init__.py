@@ -1,0 +1,19 @@
+"""Claims: each paper's qualitative assertions as functions of our runs.
+
+Each paper's module holds a dictionary ``CLAIMS`` from the claim's id in ``config/expected`` to a
+function ``RunSet -> Finding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedrepro.claims import emd, selective
+from fedrepro.claims.finding import Finding
+from fedrepro.runs import RunSet
+
+Claim = Callable[[RunSet], Finding]
+
+CLAIMS: dict[str, dict[str, Claim]] = {"emd": emd.CLAIMS, "selective": selective.CLAIMS}
+
+__all__ = ["CLAIMS", "Claim", "Finding"]

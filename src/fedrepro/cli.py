@@ -1,0 +1,349 @@
+"""The command line: ``fedrepro <command>``; the Snakefile's rules call the same commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedrepro import __version__, records
+from fedrepro.errors import FedreproError
+from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
+
+# Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
+
+
+def _add_selection(parser: argparse.ArgumentParser, *, all_scales: bool = False) -> None:
+    parser.add_argument("--paper", metavar="P", help="only this paper's runs; default: all papers")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default=None if all_scales else "lite",
+        help="the plan's scale" + ("; default: all" if all_scales else "; default: lite"),
+    )
+
+
+def _selected(arguments: argparse.Namespace) -> list[PlannedRun]:
+    """Return the distinct planned runs that --paper and --scale select, in priority order."""
+    names = [arguments.paper] if arguments.paper else papers()
+    scales = [arguments.scale] if arguments.scale else list(SCALES)
+    return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    if bool(arguments.runs) == arguments.pending:
+        raise FedreproError("fedrepro train: give run ids, or --pending, and not both")
+    planned = _selected(arguments)
+    if arguments.runs:
+        known = {run.id: run for run in planned}
+        unknown = [name for name in arguments.runs if name not in known]
+        if unknown:
+            raise FedreproError(
+                f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
+            )
+        planned = [known[name] for name in arguments.runs]
+    from fedrepro.training import train
+
+    trained = train(
+        planned,
+        device=arguments.device,
+        backend=arguments.backend,
+        in_flight=arguments.in_flight,
+        data_root=arguments.data_root,
+    )
+    print(f"{trained} runs trained, {len(planned) - trained} were recorded or trained elsewhere")
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    from fedrepro import status
+
+    report = status.status(_selected(arguments))
+    if arguments.json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        print(report.text(list_runs=arguments.list))
+
+
+def _why(arguments: argparse.Namespace) -> None:
+    from fedrepro import why
+
+    print(why.why(arguments.paper, arguments.artefact, arguments.cell, arguments.scale))
+
+
+def _prune(arguments: argparse.Namespace) -> None:
+    from fedrepro import status
+
+    everything = [r for name in papers() for scale in SCALES for r in expand(name, scale)]
+    orphaned = status.status(everything).orphaned
+    for run_id in orphaned:
+        file = records.path_of(run_id)
+        if not arguments.dry_run:
+            file.unlink()
+        print(f"{'would remove' if arguments.dry_run else 'removed'} {file}")
+    print(f"{len(orphaned)} records of no planned run")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from fedrepro import checks
+    from fedrepro.files import write_text
+
+    names = [arguments.paper] if arguments.paper else papers()
+    found = {name: checks.check(name, arguments.scale) for name in names}
+    everything = [item for items in found.values() for item in items]
+    if arguments.out:
+        write_text(arguments.out, checks.to_json(everything))
+    if arguments.json:
+        print(checks.to_json(everything), end="")
+    else:
+        print(checks.text(everything, verbose=arguments.verbose))
+    for name, items in found.items():
+        file = checks.released_file(name, arguments.scale)
+        if arguments.release:
+            write_text(file, checks.released(items))
+        elif arguments.against_released:
+            changes = checks.changes(items, file)
+            if changes:
+                raise FedreproError(
+                    f"verdicts of {name} differ from the released ones in {file}:\n  "
+                    + "\n  ".join(changes)
+                    + "\nlook into it; `fedrepro check --release` makes the new ones current"
+                )
+
+
+def _table(arguments: argparse.Namespace) -> None:
+    from fedrepro.artefacts import write_table
+    from fedrepro.runs import RunSet
+
+    write_table(RunSet(arguments.paper, arguments.scale), arguments.name, arguments.out)
+
+
+def _figure(arguments: argparse.Namespace) -> None:
+    from fedrepro.artefacts import write_figure
+    from fedrepro.runs import RunSet
+
+    write_figure(RunSet(arguments.paper, arguments.scale), arguments.name, arguments.out)
+
+
+def _partition(arguments: argparse.Namespace) -> None:
+    from fedrepro import partition_artefacts
+
+    partition_artefacts.write_indices(
+        arguments.paper, arguments.scale, arguments.id, arguments.out, arguments.data_root
+    )
+
+
+def _partitions(arguments: argparse.Namespace) -> None:
+    from fedrepro import partition_artefacts
+
+    partition_artefacts.write_overview(arguments.paper, arguments.scale, arguments.out)
+
+
+def _schema(arguments: argparse.Namespace) -> None:
+    from fedrepro.schemas import write_schemas
+
+    for file in write_schemas(arguments.out):
+        print(file)
+
+
+def _data(arguments: argparse.Namespace) -> None:
+    from fedrepro.data import commands
+
+    if arguments.action == "list":
+        print(commands.list_datasets(arguments.data_root))
+    elif arguments.action == "verify":
+        print(commands.verify(arguments.names, arguments.data_root))
+    elif arguments.action == "pack":
+        print(commands.pack(arguments.out, arguments.names, arguments.data_root))
+    elif arguments.action == "import":
+        print(commands.import_pack(arguments.source, arguments.to))
+    else:
+        print(commands.prepare(arguments.name, arguments.out, arguments.data_root))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fedrepro",
+        description="Re-create the tables and figures of five papers on federated learning with "
+        "non-IID data, from committed run records or by training.",
+        epilog="Run it in the repository (records are read from and written to results/runs). "
+        "The whole pipeline is `snakemake --cores 8 all`.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    train = commands.add_parser(
+        "train",
+        help="train runs and write their records",
+        description="Train runs that have no record yet, and write results/runs/<id>.json for "
+        "each. Runs with a record are left alone: delete the record to train a run again. Killed "
+        "runs go on from their last checkpoint. Several processes may work on the same list.",
+    )
+    train.add_argument("runs", nargs="*", metavar="ID", help="run ids, as `fedrepro status --list`")
+    train.add_argument("--pending", action="store_true", help="all planned runs without a record")
+    _add_selection(train, all_scales=True)
+    train.add_argument("--device", default="cpu", help="PyTorch device; default: cpu")
+    train.add_argument("--backend", choices=["loop"], default="loop", help="how lanes are trained")
+    train.add_argument(
+        "--in-flight", type=int, default=1, metavar="N", help="runs open at once; default: 1"
+    )
+    _add_data_root(train)
+    train.set_defaults(run=_train)
+
+    status = commands.add_parser(
+        "status",
+        help="recorded, pending and orphaned runs",
+        description="Count the planned runs that have a record and those that do not, with the "
+        "estimated seconds to train them, and the records that no plan asks for.",
+    )
+    _add_selection(status)
+    status.add_argument("--json", action="store_true", help="as JSON: ids by state, and seconds")
+    status.add_argument("--list", action="store_true", help="one line a run")
+    status.set_defaults(run=_status)
+
+    why = commands.add_parser(
+        "why",
+        help="from a number to its runs",
+        description="Show the runs behind a table, a figure or one cell of it: id, spec, seed, "
+        "code version, data hash, device, seconds, and the command that trains it again.",
+        epilog="Example: fedrepro why emd table2 MNIST/1.44",
+    )
+    why.add_argument("paper", help="slug of the paper, such as emd")
+    why.add_argument("artefact", help="table or figure, such as table2 or fig5a")
+    why.add_argument(
+        "cell", nargs="?", help="ROW/COLUMN of a table or SERIES/X of a figure; default: all"
+    )
+    why.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    why.set_defaults(run=_why)
+
+    prune = commands.add_parser(
+        "prune",
+        help="remove records that no plan asks for",
+        description="Remove the records of runs that are in no plan at any scale.",
+    )
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.set_defaults(run=_prune)
+
+    check = commands.add_parser(
+        "check",
+        help="verdicts on published numbers and claims",
+        description="Hold our runs against every published number and claim. Numbers are judged "
+        "at the published scale, claims also at lite.",
+    )
+    check.add_argument("--paper", metavar="P", help="only this paper; default: all")
+    check.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    check.add_argument("--json", action="store_true", help="as a JSON list, one entry a check")
+    check.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON list here")
+    check.add_argument("--verbose", action="store_true", help="show every check, not the counts")
+    check.add_argument(
+        "--against-released", action="store_true", help="fail if a released verdict changed"
+    )
+    check.add_argument("--release", action="store_true", help="make these the released verdicts")
+    check.set_defaults(run=_check)
+
+    for name, function, what in (
+        ("table", _table, "csv, md"),
+        ("figure", _figure, "svg, png, csv"),
+    ):
+        artefact = commands.add_parser(
+            name, help=f"write one {name}", description=f"Write one {name} as {what}."
+        )
+        artefact.add_argument("paper", help="slug of the paper")
+        artefact.add_argument("name", help="its name in the plan, such as table2 or fig3")
+        artefact.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+        artefact.add_argument(
+            "--out", type=Path, required=True, metavar="STEM", help="file name without ending"
+        )
+        artefact.set_defaults(run=function)
+
+    partition = commands.add_parser(
+        "partition",
+        help="write the index lists of one partition",
+        description="Build a partition from the data, check it against the digest in the records "
+        "of its runs, and write the clients' index lists as npz.",
+    )
+    partition.add_argument("paper", help="slug of the paper")
+    partition.add_argument("id", help="partition id")
+    partition.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    partition.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
+    _add_data_root(partition)
+    partition.set_defaults(run=_partition)
+
+    partitions = commands.add_parser(
+        "partitions",
+        help="write a paper's table and figure of class counts",
+        description="Write the class counts and EMD of every client of every partition, from "
+        "records; no data are needed.",
+    )
+    partitions.add_argument("paper", help="slug of the paper")
+    partitions.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    partitions.add_argument("--out", type=Path, required=True, metavar="STEM")
+    partitions.set_defaults(run=_partitions)
+
+    schema = commands.add_parser(
+        "schema",
+        help="export the JSON schemas of the configuration",
+        description="Write the JSON schemas of plans, expected values and specs.",
+    )
+    schema.add_argument("--out", type=Path, default=None, help="folder; default: config/schemas")
+    schema.set_defaults(run=_schema)
+
+    data = commands.add_parser(
+        "data",
+        help="list, verify, pack and import data sets",
+        description="Data sets come from FEDREPRO_DATA (a pack), data/pack, data/raw or a "
+        "download, in this order.",
+    )
+    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="what there is and where it would come from")
+    _add_data_root(listing)
+    verify = actions.add_parser("verify", help="load and check counts, shapes and hashes")
+    verify.add_argument("names", nargs="*", help="data sets; default: all that are here")
+    _add_data_root(verify)
+    pack = actions.add_parser("pack", help="write a pack for machines without internet")
+    pack.add_argument("out", type=Path, help="folder to write")
+    pack.add_argument("names", nargs="*", help="data sets; default: all that are here")
+    _add_data_root(pack)
+    importing = actions.add_parser("import", help="verify a pack and copy it to data/pack")
+    importing.add_argument("source", type=Path, help="a pack's folder or one of its files")
+    importing.add_argument("--to", type=Path, default=Path("data/pack"), help="default: data/pack")
+    prepare = actions.add_parser("prepare", help="make sure a data set is here, write a manifest")
+    prepare.add_argument("name", help="data set")
+    prepare.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+    _add_data_root(prepare)
+    for action in (listing, verify, pack, importing, prepare):
+        action.set_defaults(run=_data)
+    return parser
+
+
+def _add_data_root(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-root",
+        type=Path,
+        metavar="DIR",
+        help="folder of packed data; default: $FEDREPRO_DATA",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status. User errors are one message, no traceback."""
+    arguments = _parser().parse_args(argv)
+    try:
+        paper = getattr(arguments, "paper", None)
+        if paper is not None:
+            load_plan(paper)
+        arguments.run(arguments)
+    except FedreproError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        print("fedrepro: interrupted; run again to go on from the checkpoints", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The N-% partition: by hand, by property, and against the table of node sizes for real MNIST."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedrepro.errors import FedreproError
+from fedrepro.partition.balanced_percent import (
+    CODE_GROUPS,
+    GROUPS,
+    PAPER_GROUPS,
+    SINGLE_LABELS,
+    balanced_percent,
+    dealt,
+)
+from fedrepro.partition.statistics import class_counts
+
+SMALL = settings(max_examples=80, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    folder = os.environ.get("FEDREPRO_DATA")
+    if not folder:
+        pytest.skip("FEDREPRO_DATA is not set: no real MNIST labels to compare with")
+    with np.load(Path(folder) / "mnist.npz") as pack:
+        return pack["y_train"].astype(np.int64)[10_000:], pack["y_test"].astype(np.int64)
+
+
+def test_by_hand():
+    labels = np.array([0, 1, 0, 1, 1, 1, 0, 1, 0, 0])
+    groups = ((0, 0), (1, 1))
+    # 50 %: 5 due, 2 each dealt from the first 4 images; the next 5 by label; the last unused
+    split = balanced_percent(labels, 2, 50, groups)
+    assert [indices.tolist() for indices in split] == [[0, 2, 6, 8], [1, 3, 4, 5, 7]]
+    split = balanced_percent(labels, 2, 0, groups)
+    assert [indices.tolist() for indices in split] == [[0, 2, 6, 8, 9], [1, 3, 4, 5, 7]]
+    split = balanced_percent(labels, 2, 100, groups)
+    assert [indices.tolist() for indices in split] == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+    # two clients a group: a group's images go to its clients in turn
+    split = balanced_percent(labels, 4, 0, groups)
+    assert [indices.tolist() for indices in split] == [[0, 6, 9], [2, 8], [1, 4, 7], [3, 5]]
+
+
+@SMALL
+@given(
+    st.integers(0, 2**32),
+    st.integers(120, 400),
+    st.integers(0, 100),
+    st.sampled_from([(3, CODE_GROUPS), (3, PAPER_GROUPS), (9, CODE_GROUPS), (9, SINGLE_LABELS)]),
+)
+def test_construction(seed, examples, percent, clients_and_groups):
+    clients, groups = clients_and_groups
+    labels = np.random.default_rng(seed).permutation(np.arange(examples) % 10)
+    split = balanced_percent(labels, clients, percent, groups)
+    due = examples * percent // 100
+    start = due - due % clients
+    end = examples - due % clients
+    group_size = clients // len(groups)
+    assert np.sort(np.concatenate(split)).tolist() == list(range(end))
+    for client, indices in enumerate(split):
+        assert indices.dtype == np.int64
+        assert np.all(np.diff(indices) > 0)
+        balanced, rest = indices[indices < start], indices[indices >= start]
+        assert balanced.tolist() == list(range(client, start, clients))
+        low, high = groups[client // group_size]
+        assert np.all((labels[rest] >= low) & (labels[rest] <= high))
+    for group in range(len(groups)):
+        sizes = [indices.size for indices in split[group * group_size : (group + 1) * group_size]]
+        assert sizes == sorted(sizes, reverse=True)
+        assert sizes[0] - sizes[-1] <= 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "percent", "sizes"),
+    [
+        (CODE_GROUPS, 0, [15504, 14519, 19977]),
+        (CODE_GROUPS, 10, [15642, 14726, 19630]),
+        (CODE_GROUPS, 50, [16087, 15591, 18321]),
+        (PAPER_GROUPS, 0, [20603, 14324, 15073]),
+        (PAPER_GROUPS, 10, [20225, 14570, 15203]),
+        (PAPER_GROUPS, 50, [18642, 15489, 15868]),
+    ],
+)
+def test_node_sizes_of_mnist_training(mnist, groups, percent, sizes):
+    split = balanced_percent(mnist[0], 3, percent, groups)
+    assert [indices.size for indices in split] == sizes
+
+
+@pytest.mark.parametrize(
+    ("groups", "sizes"), [(CODE_GROUPS, [3147, 2884, 3969]), (PAPER_GROUPS, [4157, 2832, 3011])]
+)
+def test_node_sizes_of_mnist_test(mnist, groups, sizes):
+    assert [indices.size for indices in balanced_percent(mnist[1], 3, 0, groups)] == sizes
+
+
+def test_nine_nodes_of_mnist(mnist):
+    train, test = mnist
+    split = balanced_percent(train, 9, 0, CODE_GROUPS)
+    assert [indices.size for indices in split] == [5168] * 3 + [4840] * 2 + [4839] + [6659] * 3
+    counts = class_counts(test, balanced_percent(test, 9, 0, SINGLE_LABELS), 10)
+    by_label = np.bincount(test)
+    assert np.count_nonzero(counts, axis=1).tolist() == [1] * 8 + [2]
+    assert counts[:8, :8].diagonal().tolist() == by_label[:8].tolist()
+    assert counts[8, 8:].tolist() == by_label[8:].tolist()
+    even = class_counts(test, balanced_percent(test, 9, 10, SINGLE_LABELS), 10)
+    assert np.all(even.sum(axis=1) > 111)
+    assert even.sum() == 9999  # floor(1000 / 9) = 111 each; one of the 1,000 stays unused
+
+
+def test_dealt():
+    assert [indices.tolist() for indices in dealt(8, 3)] == [[0, 3], [1, 4], [2, 5]]
+    for clients, each in ((3, 3333), (9, 1111)):
+        parts = dealt(10_000, clients)
+        assert [part.size for part in parts] == [each] * clients
+        assert np.sort(np.concatenate(parts)).tolist() == list(range(9999))
+    with pytest.raises(FedreproError, match=r"clients must be in 1\.\.2 .* got 3"):
+        dealt(2, 3)
+
+
+def test_groups_cover_ten_labels():
+    assert set(GROUPS) == {"code", "paper"}
+    for groups in (*GROUPS.values(), SINGLE_LABELS):
+        assert [label for low, high in groups for label in range(low, high + 1)] == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("clients", "percent", "groups", "text"),
+    [
+        (3, 101, CODE_GROUPS, r"percent must be in 0\.\.100, got 101"),
+        (3, -1, CODE_GROUPS, r"percent must be in 0\.\.100, got -1"),
+        (4, 0, CODE_GROUPS, r"multiple of the number of groups \(3\), got 4"),
+        (0, 0, CODE_GROUPS, r"clients must be in 1\.\.100 .* got 0"),
+        (3, 0, (), r"multiple of the number of groups \(0\)"),
+        (2, 0, ((0, 4), (4, 9)), "groups must not overlap"),
+        (2, 0, ((0, 9), (10, 9)), r"groups must be ranges \(lowest, highest\)"),
+        (2, 0, ((0, 4), (6, 9)), r"every label in 0\.\.9, and .* lack label 5"),
+        (2, 0, ((0, 9), (10, 11)), r"client 1 would get no image: too few of labels 10\.\.11"),
+    ],
+)
+def test_infeasible_arguments(clients, percent, groups, text):
+    with pytest.raises(FedreproError, match=text):
+        balanced_percent(np.arange(100) % 10, clients, percent, groups)

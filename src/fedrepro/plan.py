@@ -43,7 +43,7 @@ class RunGroup(Strict):
     """A named set of runs: one for each grid point and seed."""
 
     title: str = Field(description="what a legend or a table row calls these runs")
-    set: dict[str, Any] = Field(default={}, description="differences from the defaults")
+    set: dict[str, Any] = Field(default_factory=dict, description="differences from the defaults")
     grid: dict[str, list[Scalar] | Range] = Field(
         default={}, description="dotted path of a field -> its values; one run a combination"
     )
@@ -53,8 +53,8 @@ class RunGroup(Strict):
 class RunGroupOverride(Strict):
     """What a scale changes in a group of runs."""
 
-    set: dict[str, Any] = {}
-    grid: dict[str, list[Scalar] | Range] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Scalar] | Range] = Field(default_factory=dict)
     seeds: list[int] | None = None
 
 
@@ -62,9 +62,9 @@ class ScaleEntry(Strict):
     """What differs from the published scale."""
 
     note: str = Field(default="", description="one sentence for readers: what this scale changes")
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, Any] = Field(default_factory=dict)
     seeds: list[int] | None = None
-    runs: dict[str, RunGroupOverride] = {}
+    runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
 
 
 class Artefact(Strict):
@@ -87,8 +87,8 @@ class PaperPlan(Strict):
     seeds: list[int]
     scales: dict[Scale, ScaleEntry]
     runs: dict[str, RunGroup]
-    tables: dict[str, Artefact] = {}
-    figures: dict[str, Artefact] = {}
+    tables: dict[str, Artefact] = Field(default_factory=dict)
+    figures: dict[str, Artefact] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
     """Return the runs by id, first come first, so that equal specs are one run."""
-    by_id: dict[str, PlannedRun] = {}
+    by_id: dict[str, PlannedRun] = Field(default_factory=dict)
     for run in runs:
         by_id.setdefault(run.id, run)
     return by_id
@@ -279,7 +279,7 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
     Yields:
         A name and the batch's runs.
     """
-    fusable: dict[str, list[PlannedRun]] = {}
+    fusable: dict[str, list[PlannedRun]] = Field(default_factory=dict)
     for run in runs:
         spec = run.spec
         key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"

@@ -1,9 +1,9 @@
-"""What one training run is: a frozen, fully typed description that holds everything that changes
-its numbers and nothing else, and the identity derived from it.
+"""What one training run is, and the identity derived from it.
 
-``run_id`` is the hash of the canonical JSON of the spec and of the versions of the components the
-spec uses (see :mod:`fedrepro.versions`). A field at its default is left out of the JSON, so a new
-option does not rename old runs; for the same reason a default is never changed.
+A spec is a frozen, fully typed description that holds everything that changes a run's numbers and
+nothing else. ``run_id`` is the hash of the canonical JSON of the spec and of the versions of the
+components the spec uses (see :mod:`fedrepro.versions`). A field at its default is left out of the
+JSON, so a new option does not rename old runs; for the same reason a default is never changed.
 
 Fractions are in [0, 1]. This module imports no torch: the Snakefile imports it on every call.
 """

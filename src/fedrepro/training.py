@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import functools
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,18 +59,17 @@ def train(
     """
     use_one_thread()
     trainer = _Trainer(runs, device, BACKENDS[backend](device))
-    with ExitStack() as claims:
-        drive(
-            trainer.claimed(claims),
-            lambda spec: load(spec.dataset.name, data_root),
-            trainer.backend,
-            on_done=trainer.record,
-            on_failed=trainer.failed,
-            on_progress=trainer.report,
-            in_flight=in_flight,
-            checkpoints=CHECKPOINTS,
-            checkpoint_seconds=checkpoint_seconds,
-        )
+    drive(
+        trainer.claimed(),
+        lambda spec: load(spec.dataset.name, data_root),
+        trainer.backend,
+        on_done=trainer.record,
+        on_failed=trainer.failed,
+        on_progress=trainer.report,
+        in_flight=in_flight,
+        checkpoints=CHECKPOINTS,
+        checkpoint_seconds=checkpoint_seconds,
+    )
     if trainer.failures:
         raise FedreproError("\n".join(str(failure) for failure in trainer.failures))
     return trainer.trained
@@ -78,15 +77,17 @@ def train(
 
 class _Trainer:
     def __init__(self, runs: Sequence[PlannedRun], device: str, backend: Backend) -> None:
+        code_version()  # of the code that was loaded, before anything can change it
         self.runs = runs
         self.device = device
         self.backend = backend
         self.failures: list[RunFailure] = []
         self.trained = 0
+        self._locks: dict[str, IO[str]] = {}
         self._started = datetime.datetime.now(datetime.UTC)
         self._last_report = self._started
 
-    def claimed(self, claims: ExitStack) -> Iterator[RunSpec]:
+    def claimed(self) -> Iterator[RunSpec]:
         """Yield the runs without a record that no other process is training."""
         for run in self.runs:
             if records.is_recorded(run.id):
@@ -95,13 +96,21 @@ class _Trainer:
             if lock is None:
                 _say(f"{run.id} is being trained by another process; left to it")
                 continue
-            claims.callback(_release, lock)
-            if not records.is_recorded(run.id):  # it may have ended while we waited
+            self._locks[run.id] = lock
+            if records.is_recorded(run.id):  # another process ended it since we looked
+                self._release(run.id)
+            else:
                 yield run.spec
+
+    def _release(self, run_id: str) -> None:
+        lock = self._locks.pop(run_id)
+        Path(lock.name).unlink(missing_ok=True)
+        lock.close()
 
     def record(self, run: ActiveRun) -> None:
         """Write the record of a run that ended."""
         file = records.write(_content(run, self.backend.name, self.device, self._started))
+        self._release(run.id)
         self.trained += 1
         accuracy = run.progress.final.get("accuracy", float("nan"))
         _say(
@@ -111,6 +120,7 @@ class _Trainer:
 
     def failed(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
+        self._release(run_id)
         self.failures.append(failure)
         _say(str(failure))
 
@@ -137,11 +147,6 @@ def _claim(run_id: str) -> IO[str] | None:
         lock.close()
         return None
     return lock
-
-
-def _release(lock: IO[str]) -> None:
-    Path(lock.name).unlink(missing_ok=True)
-    lock.close()
 
 
 def _content(
@@ -200,6 +205,7 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
+@functools.cache
 def code_version() -> tuple[str, bool]:
     """Return the commit of the code and whether source files differ from it.
 

@@ -1,5 +1,7 @@
-"""Drives one or many runs at once: collects their open requests, lets a backend answer them all,
-hands each run its own results, and admits the next run when one ends.
+"""Drives one or many runs at once.
+
+The driver collects the open requests of all runs in flight, lets a backend answer them all, hands
+each run its own results, and admits the next run when one ends.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def cadis_partition(name: str, data_root: Path | None = None) -> tuple[IntArray,
 
     Returns:
         for each of the 100 clients, int64 [examples]: positions in the training set, in the
-        order of the file.
+        order of the file. Disjoint, but for the Pareto kind: there clients share examples, and
+        a few clients list an example twice.
 
     Raises:
         FedreproError: the name is unknown, no pack holds the file, or the file is corrupt.

@@ -1,0 +1,197 @@
+"""Descriptions, the made-up data sets, and where data come from."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_data import REGISTRY, images, read_registry, tiny_root, write_official, write_registry
+
+from fedrepro import data, paths
+from fedrepro.data import commands, sources
+from fedrepro.data.dataset import Arrays, content_sha256
+from fedrepro.errors import FedreproError
+
+SYNTHETIC = {
+    "synthetic": "01bae287f61d7254b29661c1318d61a94a5f4ac7985fee0fc7f8994fa9183cf5",
+    "synthetic_rgb": "44bb2a6cb18eaf87142f0fe53389591dc0fedad32882f995d1235a13e150e203",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return tiny_root(tmp_path, monkeypatch)
+
+
+def test_every_data_set_is_described() -> None:
+    for name in data.NAMES:
+        info = data.describe(name)
+        assert info.name == name
+        assert sum(info.train_per_class) == info.train
+        assert sum(info.test_per_class) == info.test
+        assert -1 in info.statistics_shape
+    assert data.describe("mnist").urls[0].startswith("https://")
+    assert data.describe("cifar100").train_per_class == (500,) * 100
+    assert sum(len(names) for names in data.describe("cifar100").superclasses.values()) == 100
+    assert data.describe("kws_mfcc20").statistics_shape == (1, 1, -1, 1)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(FedreproError, match=r"'cifar_10'.*'cifar10'.*mnist"):
+        data.load("cifar_10")
+    with pytest.raises(FedreproError, match="Unknown data set 'imagenet'"):
+        data.describe("imagenet")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"licens": "x"}, r"mnist\.licens.*did you mean 'licence'"),
+        ({"train": 60001}, r"mnist.*per_class\.train has 10 classes and 60000 examples"),
+        ({"mean": [0.1, 0.2]}, r"mnist.*mean and std must have 1 entries"),
+        ({"class_names": ["0"]}, r"class_names has 1 of 10"),
+    ],
+)
+def test_a_typo_in_the_registry_is_named(
+    root: Path, change: dict[str, object], expected: str
+) -> None:
+    registry = copy.deepcopy(REGISTRY)
+    registry["datasets"]["mnist"] |= change
+    write_registry(root, registry)
+    with pytest.raises(FedreproError, match=f"(?s)datasets.yaml.*{expected}"):
+        data.describe("mnist")
+
+
+def test_a_missing_or_broken_registry_is_named(root: Path) -> None:
+    (root / "config/datasets.yaml").write_text("a: [")
+    with pytest.raises(FedreproError, match="not valid YAML"):
+        data.describe("mnist")
+    (root / "config/datasets.yaml").unlink()
+    with pytest.raises(FedreproError, match=r"datasets\.yaml is missing"):
+        data.describe("mnist")
+
+
+def test_the_registry_must_describe_exactly_the_known_sets(root: Path) -> None:
+    registry = read_registry(root)
+    del registry["datasets"]["mnist"]
+    write_registry(root, registry)
+    with pytest.raises(FedreproError, match="must be exactly mnist, cifar10"):
+        data.describe("cifar10")
+
+
+def test_root_and_data_root_refuse_wrong_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
+    with pytest.raises(FedreproError, match=r"FEDREPRO_ROOT is .* no config/papers"):
+        paths.root()
+    monkeypatch.delenv("FEDREPRO_ROOT")
+    assert (paths.root() / "config/datasets.yaml").is_file()
+    monkeypatch.setenv("FEDREPRO_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FedreproError, match=r"FEDREPRO_DATA is .*nowhere"):
+        data.load("mnist")
+    with pytest.raises(FedreproError, match=r"data_root is .*elsewhere"):
+        data.load("mnist", tmp_path / "elsewhere")
+    monkeypatch.setenv("FEDREPRO_DATA", "")
+    assert paths.data_root() is None
+
+
+def test_root_is_found_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "clone/config/papers").mkdir(parents=True)
+    (tmp_path / "clone/deep/er").mkdir(parents=True)
+    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "site-packages/fedrepro/paths.py"))
+    monkeypatch.chdir(tmp_path / "clone/deep/er")
+    assert paths.root() == (tmp_path / "clone").resolve()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FedreproError, match="change into the clone, or set FEDREPRO_ROOT"):
+        paths.root()
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_data_are_the_same_bytes_everywhere(name: str) -> None:
+    made, info = data.load(name), data.describe(name)
+    assert made.sha256 == SYNTHETIC[name]
+    assert (made.source, made.note) == ("synthetic", "")
+    assert made.train_x.shape == (2000, *info.shape)
+    assert made.test_x.shape == (500, *info.shape)
+    assert made.train_x.dtype == np.uint8
+    assert made.train_y.dtype == np.int64
+    assert np.bincount(made.train_y).tolist() == [200] * 10
+    assert np.bincount(made.test_y).tolist() == [50] * 10
+    values = made.train_x / 255.0
+    assert np.allclose(values.mean((0, 2, 3)), info.mean, atol=0.001)
+    assert np.allclose(values.std((0, 2, 3)), info.std, atol=0.001)
+    assert data.load(name) is made
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_data_can_be_learned(name: str) -> None:
+    made = data.load(name)
+    train, test = _flat(made.train_x), _flat(made.test_x)
+    targets = np.eye(10)[made.train_y]
+    ridge = train.T @ train + 10.0 * np.eye(train.shape[1])
+    guess = (test @ np.linalg.solve(ridge, train.T @ targets)).argmax(1)
+    assert (guess == made.test_y).mean() > 0.9
+
+
+def test_content_hash_covers_values_shape_and_dtype() -> None:
+    x, y = images("cifar10", "train")
+    xt, yt = images("cifar10", "test")
+    hashes = {
+        content_sha256(arrays)
+        for arrays in (
+            Arrays(x, y, xt, yt),
+            Arrays(x ^ 1, y, xt, yt),
+            Arrays(x.reshape(-1, 3, 64, 16), y, xt, yt),
+            Arrays(x.astype(np.float32), y, xt, yt),
+            Arrays(x, y[::-1].copy(), xt, yt),
+            Arrays(x, y, xt, yt.astype(np.int32)),  # type: ignore[arg-type]
+        )
+    }
+    assert len(hashes) == 6
+    strided = np.asfortranarray(x)
+    assert content_sha256(Arrays(strided, y, xt, yt)) == content_sha256(Arrays(x, y, xt, yt))
+
+
+def test_importing_the_package_or_reading_raw_files_imports_no_torch(root: Path) -> None:
+    write_official("mnist", root / "data/raw")
+    code = (
+        "import sys; from fedrepro import data; from fedrepro.data import commands; "
+        "data.load('mnist'); print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "False", result.stderr
+
+
+def test_sources_are_tried_in_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sources.locate("mnist").kind == "download"
+    assert sources.locate("kws_mfcc20").kind == "nowhere"
+    assert sources.locate("synthetic").kind == "synthetic"
+    write_official("mnist", Path("data/raw"))
+    assert sources.locate("mnist") == sources.locate("mnist", None)
+    assert sources.locate("mnist").kind == "raw"
+    write_official("mnist", root / "mine/raw")
+    monkeypatch.setenv("FEDREPRO_DATA", str(root / "mine"))
+    assert sources.locate("mnist").folder == root / "mine/raw"
+    commands.pack(Path("data/pack"), ["mnist"])
+    assert sources.locate("mnist").folder == Path("data/pack")
+    commands.pack(root / "mine", ["mnist"])
+    assert sources.locate("mnist").folder == root / "mine"
+    commands.pack(root / "yours", ["mnist"])
+    assert sources.locate("mnist", root / "yours").folder == root / "yours"
+    kinds = [data.load("mnist", folder).source for folder in (None, root / "yours")]
+    assert kinds == ["pack", "pack"]
+
+
+def _flat(x: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Return means of 4 x 4 pixels, and a one for the bias: [n, features]."""
+    blocks = x.reshape(*x.shape[:2], x.shape[2] // 4, 4, x.shape[3] // 4, 4).mean((3, 5))
+    return np.hstack([blocks.reshape(len(x), -1) / 255.0, np.ones((len(x), 1))])

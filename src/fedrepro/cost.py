@@ -24,11 +24,11 @@ def sample_passes(spec: RunSpec) -> float:
     info = describe(spec.dataset.name)
     partition, algorithm = spec.partition, spec.algorithm
     if partition.scheme == "balanced_percent":
-        examples = info.train.examples - partition.validation
+        examples = info.train - partition.validation
     elif partition.scheme != "iid_plain" and partition.per_class is not None:
         examples = partition.per_class * info.classes
     else:
-        examples = info.train.examples
+        examples = info.train
     rounds = ALGORITHMS[algorithm.name].rounds(spec)
     trained = float(rounds * spec.local_epochs * examples)
     models = 1
@@ -40,7 +40,7 @@ def sample_passes(spec: RunSpec) -> float:
     elif algorithm.name in ("local", "selective"):
         models = partition.clients
     evaluations = rounds // spec.evaluate_every + 1
-    predicted = info.test.examples
+    predicted = info.test
     if partition.scheme == "balanced_percent":
         predicted += partition.validation
     return trained + _PREDICT_SHARE * evaluations * models * predicted

@@ -260,7 +260,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
     """Return the runs by id, first come first, so that equal specs are one run."""
-    by_id: dict[str, PlannedRun] = Field(default_factory=dict)
+    by_id: dict[str, PlannedRun] = {}
     for run in runs:
         by_id.setdefault(run.id, run)
     return by_id
@@ -279,7 +279,7 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
     Yields:
         A name and the batch's runs.
     """
-    fusable: dict[str, list[PlannedRun]] = Field(default_factory=dict)
+    fusable: dict[str, list[PlannedRun]] = {}
     for run in runs:
         spec = run.spec
         key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"

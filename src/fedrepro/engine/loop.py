@@ -42,8 +42,8 @@ class DeviceData:
         self._scale = 255.0 if dataset.train_x.dtype.name == "uint8" else 1.0
         self._mean = self._std = None
         if transform == "standard":
-            constants = describe(dataset.name).normalisation
-            shape = (1, -1, 1, 1) if constants.axis == "channel" else (1, 1, -1, 1)
+            constants = describe(dataset.name)
+            shape = (1, -1, 1, 1) if constants.statistics_axis == "channel" else (1, 1, -1, 1)
             self._mean = torch.tensor(constants.mean, device=device).view(shape)
             self._std = torch.tensor(constants.std, device=device).view(shape)
 

@@ -1,0 +1,224 @@
+"""Algorithms, one generator at a time: the requests they make and what they do with the answers."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fedrepro.algorithms import fedavg, local, selective, sgd
+from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.requests import Predict, Prediction, Train, Trained
+
+
+class FakeFederation:
+    """Two or more nodes with one-number models; every draw is known."""
+
+    def __init__(self, params, sizes=(1, 3), batch=2):
+        ends = np.cumsum(sizes)
+        self.clients = tuple(
+            np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)
+        )
+        self.spec = SimpleNamespace(batch=batch, local_epochs=1, rounds=4, algorithm=params)
+        self.partition = SimpleNamespace(validation=np.arange(5), node_sets={})
+        self._params = params
+
+    def params(self, kind):
+        assert isinstance(self._params, kind)
+        return self._params
+
+    def initial_weights(self, node=None):
+        return torch.tensor([0.0 if node is None else 10.0 * (node + 1)])
+
+    def participants(self, t, count):
+        return list(range(len(self.clients)))[: count or len(self.clients)]
+
+
+def drive(steps, answer):
+    """Answer a generator's requests; return them and its result."""
+    requests, reply = [], None
+    while True:
+        try:
+            requests.append(steps.send(reply))
+        except StopIteration as stop:
+            return requests, stop.value
+        reply = answer(requests[-1])
+
+
+def add_client(request):
+    """Pretend training: add the client's number plus one; count the moments."""
+    assert isinstance(request, Train)
+    answers = []
+    for lane in request.lanes:
+        steps = (lane.optimizer_state or {"step": 0})["step"] + 1
+        shift = lane.stream[1] + 1 if lane.stream[0] == "client" else 100
+        state = {"step": steps} if request.keep_optimizer_state else None
+        answers.append(Trained(lane.weights + shift, 0.5, state))
+    return answers
+
+
+def test_weighted_mean_by_hand():
+    models = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])]
+    assert weighted_mean(models, [1, 3]).tolist() == [2.5, 5.0]
+    assert models[0].tolist() == [1.0, 2.0]
+
+
+def test_fedavg_weights_by_examples():
+    fed = FakeFederation(fedavg.Params(name="fedavg"))
+    state = fedavg.init(fed)
+    requests, log = drive(fedavg.round(fed, state, 0), add_client)
+    assert state.weights.item() == pytest.approx((1 * 1 + 3 * 2) / 4)
+    assert [lane.stream for lane in requests[0].lanes] == [("client", 0), ("client", 1)]
+    assert log == {"train_loss": 0.5}
+
+
+def test_fedavg_uniform_weights_and_participation():
+    params = fedavg.Params(name="fedavg", weighting="uniform", participants=2)
+    fed = FakeFederation(params, sizes=(1, 3, 5))
+    state = fedavg.init(fed)
+    drive(fedavg.round(fed, state, 0), add_client)
+    assert state.weights.item() == pytest.approx(1.5)
+
+
+def test_fedavg_keeps_moments_only_when_asked():
+    for choice, steps in (("keep", [2, 2]), ("reset", [])):
+        fed = FakeFederation(fedavg.Params(name="fedavg", optimizer_state=choice))
+        state = fedavg.init(fed)
+        for t in range(2):
+            drive(fedavg.round(fed, state, t), add_client)
+        assert [moments["step"] for moments in state.moments.values()] == steps
+
+
+def test_fedavg_sgd_reference_only_in_round_zero():
+    fed = FakeFederation(fedavg.Params(name="fedavg", sgd_reference=True))
+    fed.layout = SimpleNamespace(divergence=lambda a, b: {"model": float(a - b)})
+    state = fedavg.init(fed)
+    first, _ = drive(fedavg.round(fed, state, 0), add_client)
+    second, _ = drive(fedavg.round(fed, state, 1), add_client)
+    reference = first[0].lanes[2:]
+    assert [lane.batch for lane in reference] == [4, 4]
+    assert all(len(lane.examples) == 4 for lane in reference)
+    assert len({lane.stream for lane in reference}) == 2
+    assert len(second[0].lanes) == 2
+    divergence = fedavg.summary(fed, state)["weight_divergence"]
+    assert divergence["fedavg"]["model"] == pytest.approx(1.75 - 100)
+    assert divergence["sgd_other_shuffle"]["model"] == 0
+
+
+def test_sgd_trains_the_union_with_kept_moments():
+    fed = FakeFederation(sgd.Params(name="sgd"))
+    state = sgd.init(fed)
+    for t in range(3):
+        requests, _ = drive(sgd.round(fed, state, t), add_client)
+    assert len(requests[0].lanes) == 1
+    assert sorted(requests[0].lanes[0].examples) == [0, 1, 2, 3]
+    assert state.moments == {"step": 3}
+    assert state.weights.item() == 300
+
+
+@pytest.mark.parametrize(("initial", "start"), [("common", [0, 0]), ("own", [10, 20])])
+def test_local_never_averages(initial, start):
+    fed = FakeFederation(local.Params(name="local", initial=initial))
+    state = local.init(fed)
+    for t in range(2):
+        drive(local.round(fed, state, t), add_client)
+    assert [w.item() for w in state.weights] == [start[0] + 2, start[1] + 4]
+    assert [moments["step"] for moments in state.moments] == [2, 2]
+
+
+def single(**changes):
+    return selective.Params(
+        **({"name": "selective", "local_rounds": 0, "grouping": "single"} | changes)
+    )
+
+
+def test_true_averaging_over_one_group_is_fedavg():
+    fed = FakeFederation(single())
+    state = selective.init(fed)
+    averaged = fedavg.State(torch.tensor([0.0]))
+    other = FakeFederation(fedavg.Params(name="fedavg"))
+    for t in range(3):
+        drive(selective.round(fed, state, t), add_client)
+        drive(fedavg.round(other, averaged, t), add_client)
+    assert [state.models[i].item() for i in state.storage] == [averaged.weights.item()] * 2
+
+
+def test_aliasing_is_one_average_and_then_sequential_training():
+    params = single(
+        aggregation="alias", weighting="uniform", optimizer_state="keep", initial="own"
+    )
+    fed = FakeFederation(params)
+    state = selective.init(fed)
+    drive(selective.round(fed, state, 0), add_client)
+    # Round 0: nodes start at 10 and 20 and add 1 and 2; both then hold the mean.
+    assert [state.models[i].item() for i in state.storage] == [16.5, 16.5]
+    requests, _ = drive(selective.round(fed, state, 1), add_client)
+    # Round 1: node 0 trains the shared weights, node 1 goes on from what node 0 left.
+    assert [request.lanes[0].weights.item() for request in requests] == [16.5, 17.5]
+    assert [state.models[i].item() for i in state.storage] == [19.5, 19.5]
+    assert [moments["step"] for moments in state.moments] == [2, 2]
+    assert len(state.models) == 1
+
+
+def predictions(vectors):
+    def answer(request):
+        if isinstance(request, Predict):
+            assert request.split == "train"
+            return [Prediction(np.zeros(5, int), np.array(v, bool), 0.0) for v in vectors]
+        return add_client(request)
+
+    return answer
+
+
+VECTORS = [[1, 1, 1, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 0, 0]]
+
+
+def test_selective_groups_and_averages_within_groups():
+    fed = FakeFederation(
+        selective.Params(name="selective", local_rounds=1, threshold=0.9), sizes=(1, 1, 3)
+    )
+    state = selective.init(fed)
+    answer = predictions(VECTORS)
+    drive(selective.round(fed, state, 0), answer)
+    assert [state.models[i].item() for i in state.storage] == [1, 2, 3]
+    drive(selective.round(fed, state, 1), answer)
+    assert state.groups == [[0, 2], [1]]
+    assert state.agreement[0] == [1.0, 0.0, 1.0]
+    # Nodes go on from their local weights: (1 + 1) and (3 + 3) weighted 1:3, and 2 + 2 alone.
+    assert [state.models[i].item() for i in state.storage] == [5.0, 4.0, 5.0]
+    assert selective.summary(fed, state)["groups"] == [[0, 2], [1]]
+
+
+def test_a_node_of_two_groups_trains_for_both_when_aliased():
+    params = selective.Params(
+        name="selective",
+        local_rounds=0,
+        threshold=0.5,
+        compare="first",
+        several_groups=True,
+        aggregation="alias",
+        weighting="uniform",
+        optimizer_state="keep",
+        initial="own",
+    )
+    fed = FakeFederation(params, sizes=(1, 1, 1))
+    state = selective.init(fed)
+    # Node 2 agrees with nodes 0 and 1, who disagree with each other.
+    answer = predictions([[1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 1, 0, 0, 0]])
+    requests, _ = drive(selective.round(fed, state, 0), answer)
+    assert state.groups == [[0, 2], [1, 2]]
+    streams = [request.lanes[0].stream for request in requests[1:]]
+    assert streams == [
+        ("client", 0, "group", 0),
+        ("client", 2, "group", 0),
+        ("client", 1, "group", 1),
+        ("client", 2, "group", 1),
+    ]
+    # Group 0: (11 + 33) / 2 = 22; group 1: node 2 trains that average on, (22 + 25) / 2 = 23.5.
+    # Its training was in place, so node 0, which still points at group 0's storage, sees 25.
+    assert [state.models[i].item() for i in state.storage] == [25.0, 23.5, 23.5]
+
+
+def test_rounds_count_both_phases():
+    spec = SimpleNamespace(rounds=21, algorithm=selective.Params(name="selective", local_rounds=4))
+    assert selective.rounds(spec) == 25

@@ -1,0 +1,294 @@
+"""The loop backend and the driver, against hand-written training and against themselves."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from fedrepro import data, models, streams
+from fedrepro.engine import checkpoint, optim
+from fedrepro.engine.driver import ActiveRun, drive, use_one_thread
+from fedrepro.engine.federation import Federation
+from fedrepro.engine.loop import LaneError, LoopBackend
+from fedrepro.errors import FedreproError
+from fedrepro.requests import Lane, Predict, Train
+from fedrepro.spec import RunSpec, run_id
+
+use_one_thread()
+
+
+def make_spec(**changes):
+    content = {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+        "model": {"name": "liu1"},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.05, "lr_decay": 0.5},
+        "batch": 16,
+        "local_epochs": 2,
+        "rounds": 3,
+        "seed": 5,
+    }
+    return RunSpec.model_validate(content | changes)
+
+
+SMALL_CNN = {"name": "mnist_cnn", "width": 0.05}
+
+
+def collect(specs, tmp_path, **options):
+    """Train specs and return progress and weights by run id, and failures."""
+    done, failures = {}, {}
+
+    def keep(run):
+        done[run.id] = run
+
+    drive(
+        specs,
+        lambda spec: data.load(spec.dataset.name),
+        LoopBackend(),
+        on_done=keep,
+        on_failed=lambda run, failure: failures.setdefault(run, failure),
+        checkpoints=tmp_path,
+        **options,
+    )
+    return done, failures
+
+
+@pytest.mark.parametrize("model", [{"name": "liu1"}, SMALL_CNN])
+@pytest.mark.parametrize(
+    "optimizer", [{"name": "sgd", "lr": 0.05, "lr_decay": 0.5}, {"name": "adam", "lr": 0.01}]
+)
+def test_a_lane_equals_hand_written_training(model, optimizer):
+    spec = make_spec(model=model, optimizer=optimizer)
+    dataset = data.load("synthetic")
+    fed = Federation(spec, dataset)
+    start, examples = fed.initial_weights(), fed.clients[1]
+    lane = Lane(start, examples, ("client", 1))
+    [[trained]] = LoopBackend().answer([(fed, dataset, Train([lane], round=1))])
+
+    net = models.build(model["name"], (1, 28, 28), 10, model.get("width", 1.0))
+    with torch.no_grad():
+        for position, parameter in enumerate(net.parameters()):
+            parameter.copy_(fed.layout.view(start, position))
+    lr = optimizer["lr"] * optimizer.get("lr_decay", 1.0)
+    kind = torch.optim.Adam if optimizer["name"] == "adam" else torch.optim.SGD
+    reference = kind(net.parameters(), lr=lr)
+    losses = []
+    for epoch in range(2):
+        key = streams.key(5, "shuffle", "client", 1, 1, epoch)
+        order = examples[streams.permutation(key, len(examples))]
+        for begin in range(0, len(order), 16):
+            chosen = order[begin : begin + 16]
+            images = torch.tensor(dataset.train_x[chosen]).float() / 255
+            loss = functional.cross_entropy(net(images), torch.tensor(dataset.train_y[chosen]))
+            reference.zero_grad()
+            loss.backward()
+            reference.step()
+            losses += [loss.item()] * len(chosen)
+    expected = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+    torch.testing.assert_close(trained.weights, expected, rtol=1e-4, atol=1e-5)
+    assert trained.loss == pytest.approx(np.mean(losses), rel=1e-4)
+    assert not torch.equal(trained.weights, start)
+
+
+def test_prediction_by_hand():
+    spec = make_spec()
+    dataset = data.load("synthetic")
+    fed = Federation(spec, dataset)
+    weights = fed.initial_weights()
+    chosen = np.array([3, 1, 4], dtype=np.int64)
+    request = Predict([weights], "test", chosen)
+    [[answer]] = LoopBackend().answer([(fed, dataset, request)])
+    hidden, bias, output, last = (fed.layout.view(weights, i) for i in range(4))
+    images = torch.tensor(dataset.test_x[chosen]).float().reshape(3, -1) / 255
+    logits = torch.relu(images @ hidden.T + bias) @ output.T + last
+    labels = torch.tensor(dataset.test_y[chosen])
+    assert answer.classes.tolist() == logits.argmax(1).tolist()
+    assert answer.correct.tolist() == (logits.argmax(1) == labels).tolist()
+    assert answer.loss == pytest.approx(float(functional.cross_entropy(logits, labels)), rel=1e-5)
+
+
+def test_the_standard_transform_uses_the_constants_of_the_data_set():
+    backend = LoopBackend()
+    dataset = data.load("synthetic")
+    spec = make_spec(dataset={"name": "synthetic", "transform": "standard"})
+    constants = data.describe("synthetic")
+    device_data = backend._device_data(spec, dataset)
+    images, _ = device_data.batch("train", torch.arange(7))
+    raw = dataset.train_x[:7].astype(np.float64) / 255
+    expected = (raw - constants.mean[0]) / constants.std[0]
+    np.testing.assert_allclose(images.numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+ALONE = [
+    make_spec(seed=1),
+    make_spec(seed=2, model=SMALL_CNN),
+    make_spec(seed=3, algorithm={"name": "local"}, rounds=2),
+    make_spec(seed=4, algorithm={"name": "sgd"}, optimizer={"name": "adam", "lr": 0.01}),
+]
+
+
+def test_runs_together_equal_runs_alone_to_the_bit(tmp_path):
+    together, _ = collect(ALONE, tmp_path / "together", in_flight=3)
+    for spec in ALONE:
+        alone, _ = collect([spec], tmp_path / "alone")
+        run, other = together[run_id(spec)], alone[run_id(spec)]
+        assert run.progress.metrics == other.progress.metrics
+        assert run.progress.final == other.progress.final
+
+
+def test_evaluation_follows_the_spec(tmp_path):
+    spec = make_spec(rounds=5, evaluate_every=2)
+    done, _ = collect([spec], tmp_path)
+    metrics = done[run_id(spec)].progress.metrics
+    assert metrics["evaluated_rounds"] == [2, 4, 5]
+    assert len(metrics["accuracy"]) == 3
+    assert len(metrics["train_loss"]) == 5
+    assert metrics["train_loss"][-1] < metrics["train_loss"][0]
+
+
+def test_common_and_own_initial_weights():
+    dataset = data.load("synthetic")
+    fed = Federation(make_spec(init_seed=9), dataset)
+    same = Federation(make_spec(seed=6, init_seed=9), dataset)
+    assert torch.equal(fed.initial_weights(), same.initial_weights())
+    assert not torch.equal(fed.initial_weights(), fed.initial_weights(0))
+    assert not torch.equal(fed.initial_weights(1), fed.initial_weights(0))
+    before = torch.random.get_rng_state()
+    fed.initial_weights()
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_participants_are_drawn_by_round_and_seed():
+    fed = Federation(
+        make_spec(partition={"scheme": "iid_plain", "clients": 20}), data.load("synthetic")
+    )
+    drawn = [tuple(fed.participants(t, 5)) for t in range(10)]
+    assert all(len(set(clients)) == 5 for clients in drawn)
+    assert len(set(drawn)) > 5
+    assert fed.participants(3, 5) == fed.participants(3, 5)
+    assert fed.participants(0, None) == list(range(20))
+
+
+class Interrupt(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "fedavg", "optimizer_state": "keep"},
+        {"name": "local", "initial": "own"},
+        {"name": "sgd"},
+        {
+            "name": "selective",
+            "local_rounds": 1,
+            "aggregation": "alias",
+            "optimizer_state": "keep",
+            "initial": "own",
+        },
+    ],
+    ids=lambda algorithm: algorithm["name"],
+)
+def test_a_run_that_is_cut_off_resumes_to_the_same_bits(tmp_path, algorithm):
+    spec = make_spec(
+        algorithm=algorithm,
+        partition={
+            "scheme": "balanced_percent",
+            "clients": 3,
+            "percent": 50,
+            "validation": 400,
+        },
+        optimizer={"name": "adam", "lr": 0.01},
+        batch=128,
+        local_epochs=1,
+        rounds=4,
+    )
+    whole, _ = collect([spec], tmp_path / "whole")
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path / "cut", on_progress=stop, checkpoint_seconds=0)
+    assert (tmp_path / "cut" / f"{run_id(spec)}.pt").exists()
+    rounds_seen = []
+    resumed, _ = collect(
+        [spec],
+        tmp_path / "cut",
+        on_progress=lambda active: rounds_seen.extend(run.progress.round for run in active),
+    )
+    assert min(rounds_seen) >= 1  # not from the start
+    run, other = resumed[run_id(spec)], whole[run_id(spec)]
+    assert run.progress.metrics == other.progress.metrics
+    assert run.progress.final == other.progress.final
+    assert not list((tmp_path / "cut").glob("*.pt"))
+
+
+def test_a_diverging_run_fails_by_name_and_the_others_go_on(tmp_path):
+    bad = make_spec(optimizer={"name": "sgd", "lr": 1e30}, seed=8)
+    good = make_spec(seed=9)
+    done, failures = collect([bad, good], tmp_path, in_flight=2)
+    assert list(done) == [run_id(good)]
+    message = str(failures[run_id(bad)])
+    assert run_id(bad) in message
+    assert "client 0" in message
+    assert "round 0" in message
+
+
+def test_a_lane_without_examples_is_refused():
+    dataset = data.load("synthetic")
+    fed = Federation(make_spec(), dataset)
+    lane = Lane(fed.initial_weights(), np.zeros(0, np.int64), ("client", 7))
+    [answer] = LoopBackend().answer([(fed, dataset, Train([lane], round=0))])
+    assert isinstance(answer, LaneError)
+    assert "client 7" in str(answer)
+
+
+def test_moments_of_a_request_are_left_alone():
+    dataset = data.load("synthetic")
+    fed = Federation(make_spec(optimizer={"name": "adam", "lr": 0.01}), dataset)
+    start = fed.initial_weights()
+    moments = optim.fresh_state(fed.spec.optimizer, start)
+    before = start.clone()
+    lane = Lane(start, fed.clients[0], ("client", 0), moments)
+    request = Train([lane], round=0, keep_optimizer_state=True)
+    [[trained]] = LoopBackend().answer([(fed, dataset, request)])
+    assert moments["step"] == 0
+    assert float(moments["mean"].abs().sum()) == 0
+    assert trained.optimizer_state["step"] == 2 * 7  # 100 examples, batch 16, two epochs
+    assert torch.equal(start, before)
+
+
+def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
+    file = tmp_path / "abc.pt"
+    assert checkpoint.load(file, "abc") is None
+    checkpoint.save(file, "abc", {"round": 2})
+    assert checkpoint.load(file, "abc") == {"round": 2}
+    with pytest.raises(FedreproError, match=r"abc\.pt.*another run.*delete"):
+        checkpoint.load(file, "xyz")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(FedreproError, match=r"abc\.pt.*cannot be read.*delete"):
+        checkpoint.load(file, "abc")
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    file = tmp_path / "abc.pt"
+    checkpoint.save(file, "abc", {"round": 1})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.torch, "save", full)
+    with pytest.raises(FedreproError, match=r"abc\.pt.*No space left"):
+        checkpoint.save(file, "abc", {"round": 2})
+    assert checkpoint.load(file, "abc") == {"round": 1}
+    assert [f.name for f in tmp_path.iterdir()] == ["abc.pt"]
+
+
+def test_only_saved_progress_counts(tmp_path):
+    spec = make_spec()
+    run = ActiveRun(spec, data.load("synthetic"), tmp_path, 0.0)
+    assert not run.done
+    assert run.progress.round == 0

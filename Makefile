@@ -1,0 +1,59 @@
+# `make figures` and `make test` are all that a newcomer needs: each sets up .venv first.
+# Another interpreter: make clean && make test PYTHON=python3.12
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+READY := .venv/.ready
+RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
+
+.PHONY: help
+help:  ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
+
+.PHONY: figures
+figures: $(READY)  ## Draw every figure from the committed run records (trains only what has no record)
+	$(RUN) snakemake --cores 8 all_figures
+
+.PHONY: test
+test: lint  ## Everything CI checks: style, types, all tests
+	$(RUN) OMP_NUM_THREADS=1 pytest
+
+.PHONY: unit
+unit: $(READY)  ## The fast tests only
+	$(RUN) OMP_NUM_THREADS=1 pytest tests/unit
+
+.PHONY: lint
+lint: $(READY)  ## Style, spelling, types, schemas, workflow
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) codespell
+	$(RUN) mypy
+	$(RUN) nbstripout --verify notebooks/*.ipynb
+	$(RUN) check-jsonschema --check-metaschema config/schemas/*.json
+	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format --force-filetype yaml CITATION.cff
+	$(RUN) snakefmt --check Snakefile workflow
+	$(RUN) snakemake --lint
+
+.PHONY: format
+format: $(READY)  ## Rewrite the files in house style
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+	$(RUN) nbstripout notebooks/*.ipynb
+	$(RUN) snakefmt Snakefile workflow
+
+.PHONY: lock
+lock:  ## Make envs/requirements.lock again from pyproject.toml (needs uv; see envs/README.md)
+	uv pip compile pyproject.toml --extra dev --output-file envs/requirements.lock \
+	    --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+	    --no-annotate --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command "make lock" --quiet
+
+.PHONY: clean
+clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+
+$(READY): envs/requirements.lock envs/install.sh pyproject.toml
+	bash envs/install.sh .venv
+	touch $(READY)

@@ -1,0 +1,166 @@
+"""The project's own files agree with each other: lock, conda file, versions, licence, profiles."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import fedrepro
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = (ROOT / "envs/requirements.lock").read_text()
+DIRECT = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+
+
+def lock_entries() -> list[tuple[Requirement, list[str]]]:
+    """Each entry of the lock with its hash options."""
+    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", LOCK, flags=re.MULTILINE))
+    entries = []
+    for line in text.splitlines():
+        requirement, *hashes = line.split("--hash=")
+        entries.append((Requirement(requirement.strip()), [h.strip() for h in hashes]))
+    return entries
+
+
+def pinned(python: str) -> dict[str, str]:
+    """Name -> version of the lock's entries on Linux x86-64 under ``python`` (such as "3.11")."""
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+    }
+    return {
+        canonicalize_name(r.name): str(r.specifier).removeprefix("==")
+        for r, _ in lock_entries()
+        if r.marker is None or r.marker.evaluate(environment)
+    }
+
+
+def test_every_locked_requirement_has_one_version_and_hashes() -> None:
+    for requirement, hashes in lock_entries():
+        assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
+        assert requirement.url is None
+        assert hashes, f"no hash for {requirement.name}"
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes), requirement.name
+
+
+def test_lock_names_no_index_url_or_path() -> None:
+    options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", LOCK)))
+    assert options == {"--hash"}
+    assert "://" not in LOCK
+    assert " @ " not in LOCK
+    assert "/" not in LOCK
+    assert "file:" not in LOCK
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_lock_satisfies_pyproject(python: str) -> None:
+    versions = pinned(python)
+    for requirement in map(Requirement, DIRECT):
+        name = canonicalize_name(requirement.name)
+        assert name in versions, f"{name} is not in the lock: run `make lock`"
+        assert requirement.specifier.contains(versions[name]), f"{name}: run `make lock`"
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_torch_versions(python: str) -> None:
+    versions = pinned(python)
+    assert versions["torch"].startswith("2.11.")
+    assert versions["torchvision"].startswith("0.26.")
+
+
+def test_one_version_per_package_for_all_pythons() -> None:
+    names = [requirement.name for requirement, _ in lock_entries()]
+    assert len(names) == len(set(names))
+
+
+def test_conda_environment_has_the_locked_versions() -> None:
+    environment = yaml.safe_load((ROOT / "envs/fedrepro.yaml").read_text())
+    (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    python = next(d for d in environment["dependencies"] if str(d).startswith("python="))
+    versions = pinned(python.removeprefix("python="))
+    conda = dict(line.split("==") for line in pip)
+    assert conda == {name: versions[name] for name in conda}
+    missing = {canonicalize_name(Requirement(d).name) for d in PROJECT["dependencies"]} - set(conda)
+    assert not missing
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert fedrepro.__version__ == PROJECT["version"] == citation["version"]
+    assert PROJECT["license"] == citation["license"] == "Apache-2.0"
+
+
+def test_license_is_the_full_apache_text() -> None:
+    words = " ".join((ROOT / "LICENSE").read_text().split())
+    assert words.startswith("Apache License Version 2.0, January 2004")
+    assert "END OF TERMS AND CONDITIONS" in words
+    assert hashlib.sha256(words.encode()).hexdigest() == (
+        "0ffddef9e48f8a09aed5caf2d44f7ba1c1be2d9b8e0a6f693b1635b2d5566645"
+    )
+
+
+def test_makefile_has_the_two_commands_of_the_readme() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = dict(re.findall(r"^([a-z]+):[^\n]*\n((?:\t[^\n]*\n?)+)", makefile, re.MULTILINE))
+    assert "snakemake --cores 8 all_figures" in recipes["figures"]
+    assert "pytest" in recipes["test"]
+    assert "make test" in (ROOT / ".ci/run").read_text()
+
+
+def test_set_up_depends_on_lock_and_pyproject() -> None:
+    """Make sets up again exactly when one of these files is newer than its stamp."""
+    makefile = (ROOT / "Makefile").read_text()
+    (rule,) = re.findall(r"^\$\(READY\): (.*)$", makefile, re.MULTILINE)
+    assert rule.split() == ["envs/requirements.lock", "envs/install.sh", "pyproject.toml"]
+    assert all((ROOT / path).is_file() for path in rule.split())
+
+
+def test_default_profile() -> None:
+    profile = yaml.safe_load((ROOT / "profiles/default/profile.yaml").read_text())
+    assert profile == {
+        "rerun-incomplete": True,
+        "show-failed-logs": True,
+        "keep-incomplete": True,
+        "resources": {"gpu": 1},
+    }
+
+
+def test_cluster_profile_keeps_the_default_switches() -> None:
+    default = yaml.safe_load((ROOT / "profiles/default/profile.yaml").read_text())
+    slurm = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
+    assert slurm["executor"] == "slurm"
+    assert {key: slurm[key] for key in default if key != "resources"} == {
+        key: value for key, value in default.items() if key != "resources"
+    }
+    assert "rerun-triggers" not in slurm
+
+
+def test_git_ignores_no_source_file() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git work tree")
+    sources = [
+        str(p.relative_to(ROOT))
+        for folder in ("src", "workflow", "config", "tests", "envs", "profiles", "notebooks")
+        for p in (ROOT / folder).rglob("*")
+        if p.is_file() and "__pycache__" not in p.parts and ".egg-info" not in str(p)
+    ]
+    command = ["git", "check-ignore", "--no-index", *sources]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ignored.stdout.split() == []

@@ -257,7 +257,7 @@ def test_moments_of_a_request_are_left_alone():
     [[trained]] = LoopBackend().answer([(fed, dataset, request)])
     assert moments["step"] == 0
     assert float(moments["mean"].abs().sum()) == 0
-    assert trained.optimizer_state["step"] == 2 * 7  # 100 examples, batch 16, two epochs
+    assert trained.optimizer_state["step"] == 2 * 4  # 50 examples, batch 16, two epochs
     assert torch.equal(start, before)
 
 

@@ -1,0 +1,70 @@
+"""Which source files make up each versioned component, and their fingerprints."""
+
+import ast
+import hashlib
+from pathlib import Path
+
+from fedrepro.versions import VERSIONS
+
+SOURCE = Path(__file__).parents[2] / "src/fedrepro"
+
+SHARED = {
+    "engine": [
+        "streams.py",
+        "requests.py",
+        "engine/driver.py",
+        "engine/federation.py",
+        "engine/layout.py",
+        "engine/loop.py",
+        "engine/optim.py",
+        "algorithms/averaging.py",
+        "algorithms/evaluation.py",
+        "models/__init__.py",
+    ],
+    "data": ["data/dataset.py", "data/sources.py", "data/official.py", "data/packs.py"],
+    "partition": ["partition/__init__.py", "partition/shared.py", "partition/statistics.py"],
+}
+OWN = {
+    "data.synthetic": ["data/synthetic.py"],
+    "data.synthetic_rgb": ["data/synthetic.py"],
+    "partition.iid_plain": ["partition/iid.py"],
+    "partition.iid_stratified": ["partition/iid.py"],
+}
+
+
+def files(component: str) -> list[str]:
+    """Return the source files of a component, relative to the package."""
+    kind, _, name = component.partition(".")
+    shared = SHARED.get(kind, [])
+    if not name:
+        return shared
+    if kind == "data":
+        return shared + OWN.get(component, [])
+    folder = {"model": "models", "algorithm": "algorithms", "partition": "partition"}[kind]
+    own = {"partition.emd_shift": ["partition/emd.py"]} | OWN
+    return shared + own.get(component, [f"{folder}/{name}.py"])
+
+
+def fingerprint(component: str) -> str:
+    """Hash a component's code; comments, docstrings and layout do not count."""
+    digest = hashlib.sha256()
+    for file in files(component):
+        tree = ast.parse((SOURCE / file).read_text())
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body and _is_text(body[0]):
+                node.body = body[1:] or [ast.Pass()]
+        digest.update(ast.unparse(tree).encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
+
+
+def current() -> dict[str, dict[str, object]]:
+    """Return version and fingerprint of every component."""
+    return {
+        name: {"version": version, "fingerprint": fingerprint(name)}
+        for name, version in sorted(VERSIONS.items())
+    }

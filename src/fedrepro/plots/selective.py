@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -101,7 +102,7 @@ def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve) -> None:
     axis.plot(published["x"], 100 * published["published"], color=colour, **_PUBLISHED)
 
 
-_PUBLISHED = {
+_PUBLISHED: dict[str, Any] = {
     "linestyle": (0, (2, 1.5)),
     "linewidth": 0.8,
     "marker": "s",

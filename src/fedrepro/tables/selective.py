@@ -150,6 +150,7 @@ def validation(runs: RunSet) -> pd.DataFrame:
         cells += [
             _row(name, summary[summary["percent"] == percent], str(percent))
             for percent in VALIDATION_PERCENTS
+            if percent in set(summary["percent"])
         ]
     return pd.concat(cells, ignore_index=True)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from fedrepro.configfile import nearest
 from fedrepro.errors import FedreproError
 from fedrepro.expected import published_cells
 from fedrepro.files import write_text
-from fedrepro.plan import Artefact, load_plan, nearest
+from fedrepro.plan import Artefact, load_plan
 from fedrepro.runs import RunSet
 from fedrepro.tables import TABLES
 

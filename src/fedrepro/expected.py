@@ -13,9 +13,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from fedrepro.configfile import nearest, read_yaml
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.plan import load_plan, nearest, read_yaml
+from fedrepro.plan import load_plan
 from fedrepro.strict import Strict
 
 
@@ -140,7 +141,9 @@ def load_expected(paper: str) -> Expected:
                 f"{file}: {number.id}: no table or figure '{number.artefact}' "
                 f"{nearest(number.artefact, known)}"
             )
-    ids = [item.id for item in (*numbers, *expected.claims, *expected.not_reproducible)]
+    ids = [number.id for number in numbers]
+    ids += [claim.id for claim in expected.claims]
+    ids += [item.id for item in expected.not_reproducible]
     double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
     if double:
         raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")

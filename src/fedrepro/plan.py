@@ -8,17 +8,15 @@ share its record.
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-import yaml
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
+from fedrepro.configfile import nearest, read_yaml, validate
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
 from fedrepro.spec import RunSpec, run_id
@@ -28,7 +26,6 @@ Scale = Literal["paper", "lite", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 Scalar = bool | int | float | str
-PlanModel = TypeVar("PlanModel", bound=BaseModel)
 
 
 class Range(Strict):
@@ -112,54 +109,6 @@ class PlannedRun:
     id: str
 
 
-def _field_names() -> list[str]:
-    """Return every key that a plan may use, for naming the nearest one to a typo."""
-    names: set[str] = set()
-    for schema in (TypeAdapter(RunSpec).json_schema(), TypeAdapter(PaperPlan).json_schema()):
-        for part in (schema, *schema.get("$defs", {}).values()):
-            names |= set(part.get("properties", {}))
-    return sorted(names)
-
-
-def explain(error: ValidationError, where: str) -> FedreproError:
-    """Turn a validation error into one that names the file, each key and the nearest valid one."""
-    lines = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
-        text = f"  {key}: {problem['msg']}"
-        if problem["type"] == "extra_forbidden":
-            text = f"  {key}: unknown key"
-            near = difflib.get_close_matches(str(problem["loc"][-1]), _field_names(), n=1)
-            text += f"; did you mean '{near[0]}'?" if near else ""
-        lines.append(text)
-    return FedreproError(f"{where}:\n" + "\n".join(lines))
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return ``(did you mean 'x'? known: ...)`` for an unknown name."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"({hint}known: {', '.join(known)})"
-
-
-def read_yaml(file: Path, model: type[PlanModel]) -> PlanModel:
-    """Read a YAML file into a pydantic model.
-
-    Raises:
-        FedreproError: no such file, not YAML, or a key or value is wrong; says which.
-    """
-    try:
-        content = yaml.safe_load(file.read_text())
-    except OSError as error:
-        raise FedreproError(f"{file}: cannot be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise FedreproError(f"{file}: not valid YAML: {error}") from error
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise explain(error, str(file)) from error
-
-
 def papers() -> list[str]:
     """Return the slugs of all papers that have a plan."""
     return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
@@ -202,13 +151,15 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     merged = copy.deepcopy(base)
     for key, value in changes.items():
         old = merged.get(key)
-        same_kind = (
-            isinstance(value, dict)
-            and isinstance(old, dict)
-            and all(value.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
-        )
-        merged[key] = merge(old, value) if same_kind else copy.deepcopy(value)
+        if isinstance(value, dict) and isinstance(old, dict) and _same_kind(old, value):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = copy.deepcopy(value)
     return merged
+
+
+def _same_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return all(new.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
 
 
 def _nested(path: str, value: Any) -> dict[str, Any]:
@@ -245,12 +196,8 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            try:
-                spec = RunSpec.model_validate(content)
-            except ValidationError as error:
-                raise explain(
-                    error, f"{root() / 'config/papers'}/{paper}.yaml: runs.{name} ({scale})"
-                ) from error
+            where = f"{root() / 'config/papers'}/{paper}.yaml: runs.{name} ({scale})"
+            spec = validate(content, RunSpec, where)
             coordinates = {
                 path.rpartition(".")[2]: value for path, value in zip(grid, point, strict=True)
             }

@@ -44,7 +44,7 @@ def test_every_data_set_is_described() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(FedreproError, match=r"'cifar_10'.*'cifar10'.*mnist"):
         data.load("cifar_10")
-    with pytest.raises(FedreproError, match="Unknown data set 'imagenet'"):
+    with pytest.raises(FedreproError, match="unknown data set 'imagenet'"):
         data.describe("imagenet")
 
 

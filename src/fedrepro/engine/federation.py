@@ -66,4 +66,5 @@ class Federation:
         total = len(self.clients)
         if count is None or count >= total:
             return list(range(total))
-        return streams.choice(streams.key(self.spec.seed, "participants", t), total, count).tolist()
+        drawn = streams.choice(streams.key(self.spec.seed, "participants", t), total, count)
+        return [int(client) for client in drawn]

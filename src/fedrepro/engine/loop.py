@@ -155,7 +155,7 @@ def _train_lane(
         stream = streams.key(spec.seed, "shuffle", *lane.stream, request.round, epoch)
         order = lane.examples[streams.permutation(stream, len(lane.examples))]
         on_device = torch.from_numpy(order).to(net.flat.device)
-        for examples in on_device.split(lane.batch or spec.batch):
+        for examples in torch.split(on_device, lane.batch or spec.batch):
             images, labels = data.batch("train", examples)
             gradient.zero_()
             loss = functional.cross_entropy(net.module(images), labels)
@@ -183,7 +183,7 @@ def _predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weigh
         everything = torch.from_numpy(request.examples).to(net.flat.device)
     classes, correct = [], []
     loss = torch.zeros((), device=net.flat.device)
-    for examples in everything.split(_PREDICT_BATCH):
+    for examples in torch.split(everything, _PREDICT_BATCH):
         images, labels = data.batch(request.split, examples)
         logits = net.module(images)
         loss += functional.cross_entropy(logits, labels, reduction="sum")

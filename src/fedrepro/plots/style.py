@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.figure
@@ -26,7 +27,7 @@ PALETTE = {
 }
 """Seaborn's colour-blind palette by name."""
 
-RC = {
+RC: dict[Any, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,

@@ -301,7 +301,7 @@ def test_a_pack_can_be_packed_again() -> None:
         commands.pack(Path("third"))
     with pytest.raises(FedreproError, match=r"cadis_index\.npz is in no pack"):
         commands.pack(Path("third"), ["cadis_index"])
-    with pytest.raises(FedreproError, match=r"Unknown data set 'minst'\. Did you mean 'mnist'"):
+    with pytest.raises(FedreproError, match=r"unknown data set 'minst' .did you mean 'mnist'"):
         commands.pack(Path("third"), ["minst"])
     assert not Path("third").exists()
 
@@ -310,7 +310,7 @@ def test_cadis_partitions() -> None:
     clients = data.cadis_partition("cifar10_mc", PACK)
     assert [client.tolist() for client in clients] == [[4, 0], [], [9, 1, 2]]
     assert all(client.dtype == np.int64 for client in clients)
-    with pytest.raises(FedreproError, match=r"Unknown CADIS partition 'cifar_mc'\. Did you mean"):
+    with pytest.raises(FedreproError, match=r"unknown CADIS partition 'cifar_mc' .did you mean"):
         data.cadis_partition("cifar_mc", PACK)
     with pytest.raises(FedreproError, match=r"in no pack; looked in data/pack.*fedrepro data impo"):
         data.cadis_partition("cifar10_mc")

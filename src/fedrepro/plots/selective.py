@@ -88,7 +88,7 @@ def draw_curves(cells: pd.DataFrame) -> MplFigure:
             axis.axhline(central, color=PALETTE["grey"], linestyle=":", linewidth=1.2)
         axes[0, column].set_title(title)
         axes[1, column].set_xlabel(X_LABEL)
-    axes[0, 0].set(ylabel=Y_LABEL, ylim=(28, 102))
+    axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
     axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=(90, 99.5), xlim=(-2, 102))
     figure.legend(handles=_curve_legend(), loc="outside lower center", ncols=4)
     return figure
@@ -166,7 +166,7 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
             shown = (cells["curve"] == curve.name) & (cells["test"] == title)
             _draw_ours(axis, cells[shown], colour)
         axis.set(title=title, xlabel=X_LABEL)
-    axes[0].set(ylabel=Y_LABEL, ylim=(28, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
+    axes[0].set(ylabel=Y_LABEL, ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
     handles = [Line2D([], [], color=colour, label=label) for colour, label in _ALIASING.values()]
     dots = Line2D([], [], color="black", linestyle="", marker=".", label="every seed")
     figure.legend(handles=[*handles, dots], loc="outside lower center", ncols=2)

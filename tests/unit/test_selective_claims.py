@@ -1,0 +1,183 @@
+"""Claims of the paper `selective`: each holds on data made for it and fails on data against it."""
+
+from __future__ import annotations
+
+import pytest
+from selective_records import ACCURACIES, ONE_GROUP, THREE_GROUPS, MadeUpRuns
+
+from fedrepro.claims.selective import CLAIMS
+from fedrepro.plan import PlannedRun
+
+Values = dict[str, object]
+
+
+def rising(start: float, percent: int, end: float, scale: float = 4.0) -> float:
+    """Return a curve that rises fast from ``start`` and ends at ``end``."""
+    share = (1 - 2.0 ** (-percent / scale)) / (1 - 2.0 ** (-100 / scale))
+    return start + (end - start) * share
+
+
+def as_claimed(run: PlannedRun) -> Values:
+    """Return what the runs would give if every claim of the paper held."""
+    percent = int(run.coordinates.get("percent", 100))
+    group = run.group
+    iid, noniid = {
+        "centralised": (0.964, 0.964),
+        "federated_as_run": (rising(0.36, percent, 0.965, 2), rising(0.31, percent, 0.965, 3.5)),
+        "federated_as_written": (rising(0.36, percent, 0.965, 2), rising(0.31, percent, 0.965, 3)),
+        "federated_kept_moments": (0.64, 0.63),
+        "federated_own_initial": (0.62, 0.63),
+        "local": (rising(0.33, percent, 0.951), 0.988 - 0.037 * percent / 100),
+        "selective_as_run": (rising(0.33, percent, 0.964), 0.987 if percent < 14 else 0.963),
+        "selective_as_written": (rising(0.33, percent, 0.964), 0.987 if percent < 14 else 0.963),
+    }[group]
+    final: Values = dict.fromkeys(ACCURACIES, iid) | {
+        "accuracy_noniid": noniid,
+        "accuracy_noniid_as_run": noniid,
+    }
+    if group.startswith("selective"):
+        final["groups"] = THREE_GROUPS if percent < 14 else ONE_GROUP
+    return final
+
+
+def changed(group: str, percents: set[int], *metrics: str, value: object):
+    """Return ``as_claimed`` with metrics of some runs replaced."""
+
+    def final(run: PlannedRun) -> Values:
+        values = as_claimed(run)
+        if run.group == group and int(run.coordinates.get("percent", 100)) in percents:
+            values |= dict.fromkeys(metrics or ("accuracy_iid", "accuracy_iid_dealt"), value)
+        return values
+
+    return final
+
+
+# these two readings cannot hold at once: a network that collapses is not one that does not
+IMPOSSIBLE_TOGETHER = {"B15-reset"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CLAIMS) - IMPOSSIBLE_TOGETHER))
+def test_holds_where_all_is_as_claimed(name):
+    finding = CLAIMS[name](MadeUpRuns(as_claimed))
+    assert finding.holds, finding.evidence
+    assert finding.runs
+    assert finding.evidence
+
+
+def test_true_averaging_does_not_collapse():
+    final = changed("federated_as_written", {0}, value=0.78)
+    assert CLAIMS["B15-reset"](MadeUpRuns(final)).holds
+    assert not CLAIMS["B4-as_written"](MadeUpRuns(final)).holds
+    assert CLAIMS["B4"](MadeUpRuns(final)).holds
+
+
+NONIID = ("accuracy_noniid", "accuracy_noniid_as_run")
+
+BROKEN = {
+    "B1": [changed("centralised", {100}, value=0.958), changed("centralised", {100}, value=0.971)],
+    "B4": [
+        changed("federated_as_run", {0}, value=0.42),
+        changed("federated_as_run", {0}, *NONIID, value=0.27),
+    ],
+    "B4-as_written": [
+        changed("federated_as_written", {0}, value=0.78),
+        changed("federated_as_written", {0}, *NONIID, value=0.76),
+    ],
+    "B5": [changed("local", {0}, value=0.36)],
+    "B6": [changed("selective_as_run", {0}, value=0.36)],
+    "B6-as_written": [changed("selective_as_written", {0}, value=0.30)],
+    "B7": [
+        changed("federated_as_run", {6}, value=0.5),
+        changed("selective_as_run", {6}, value=0.5),
+        changed("local", {5}, value=0.5),
+        changed("local", {100}, value=0.2),  # no gain at all
+    ],
+    "B7-as_written": [
+        changed("federated_as_written", {6}, value=0.5),
+        changed("selective_as_written", {6}, value=0.5),
+    ],
+    "B8": [
+        changed("selective_as_run", {8}, value=0.99),
+        changed("local", {20}, value=0.99),
+    ],
+    "B8-as_written": [
+        changed("selective_as_written", {8}, value=0.99),
+        changed("local", {10}, value=0.99),
+    ],
+    "B9": [
+        changed("selective_as_run", {12}, *NONIID, value=0.90),
+        changed("federated_as_run", {0}, *NONIID, value=0.5),
+    ],
+    "B9-as_written": [changed("federated_as_written", {2}, *NONIID, value=0.96)],
+    "B10": [changed("selective_as_run", {0}, *NONIID, value=0.98)],
+    "B10-as_written": [changed("selective_as_written", {0}, *NONIID, value=0.995)],
+    "B11": [changed("local", {100}, *NONIID, value=0.97)],
+    "B13": [
+        changed("selective_as_run", {100}, value=0.97 + 0.001),
+        changed("selective_as_run", {100}, *NONIID, value=0.95),
+        changed("local", {100}, value=0.96),
+        changed("local", {100}, *NONIID, value=0.94),
+    ],
+    "B13-as_written": [
+        changed("selective_as_written", {100}, value=0.95),
+        changed("federated_as_written", {100}, value=0.99),
+    ],
+    "B14": [
+        changed("selective_as_run", {0}, "groups", value=[[0, 1], [2, 3, 4, 5], [6, 7, 8]]),
+        changed("selective_as_run", {0}, "groups", value=ONE_GROUP),
+        changed("selective_as_run", {64}, "groups", value=[[0, 1], [2, 3, 4, 5, 6, 7, 8]]),
+    ],
+    "B14-as_written": [changed("selective_as_written", {20}, "groups", value=THREE_GROUPS)],
+    "B15-reset": [changed("federated_as_written", {0}, value=0.75)],
+    "B15-kept": [changed("federated_kept_moments", {0}, value=0.55)],
+    "B15-own_initial": [changed("federated_own_initial", {0}, value=0.54)],
+}
+
+
+def test_every_claim_has_data_against_it():
+    assert set(BROKEN) == set(CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [(name, number) for name, broken in BROKEN.items() for number in range(len(broken))],
+)
+def test_fails_on_data_against_it(name, number):
+    assert not CLAIMS[name](MadeUpRuns(BROKEN[name][number])).holds
+
+
+def test_one_seed_with_other_groups_fails_the_grouping_claim():
+    def final(run: PlannedRun) -> Values:
+        values = as_claimed(run)
+        if (
+            run.group == "selective_as_written"
+            and run.seed == 2
+            and run.coordinates["percent"] == 0
+        ):
+            values["groups"] = [[0, 1, 2, 3], [4, 5], [6, 7, 8]]
+        return values
+
+    finding = CLAIMS["B14-as_written"](MadeUpRuns(final))
+    assert not finding.holds
+    assert "2+3+4" in finding.evidence
+    assert CLAIMS["B14"](MadeUpRuns(final)).holds
+
+
+def test_claims_are_about_the_mean_over_the_seeds():
+    def final(run: PlannedRun) -> Values:
+        values = as_claimed(run)
+        if run.group == "federated_as_run" and run.coordinates["percent"] == 0:
+            values["accuracy_iid_dealt"] = (0.29, 0.36, 0.43)[run.seed]
+        return values
+
+    finding = CLAIMS["B4"](MadeUpRuns(final))
+    assert finding.holds
+    assert finding.ours == pytest.approx(0.36)
+
+
+def test_evidence_names_the_runs_it_rests_on():
+    runs = MadeUpRuns(as_claimed)
+    finding = CLAIMS["B5"](runs)
+    ids = {run.id for run in runs.members(["local"]) if run.coordinates["percent"] == 0}
+    assert set(finding.runs) == ids
+    assert len(ids) == 3

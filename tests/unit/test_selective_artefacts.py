@@ -99,12 +99,18 @@ def test_aliasing_holds_small_n_only(runs):
 
 
 @pytest.mark.parametrize("name", ["fig3", "fig6", "aliasing", "groups_per_n"])
-def test_figures_are_written_and_equal_when_drawn_twice(runs, name, tmp_path):
+def test_figures_are_written(runs, name, tmp_path):
+    artefacts.write_figure(runs, name, tmp_path / name)
+    assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / f"{name}.csv").read_text().startswith("series,x,mean")
+
+
+def test_equal_data_give_equal_files(runs, tmp_path):
     for copy in ("a", "b"):
-        artefacts.write_figure(runs, name, tmp_path / copy)
+        artefacts.write_figure(runs, "groups_per_n", tmp_path / copy)
     for kind in ("svg", "png", "csv"):
         first, second = ((tmp_path / f"{copy}.{kind}").read_bytes() for copy in ("a", "b"))
-        assert len(first) > 100
         assert first == second
 
 

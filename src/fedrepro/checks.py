@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pandas as pd
+from tabulate import tabulate
 
 from fedrepro import records
 from fedrepro.artefacts import cell_key, entry, frame
@@ -221,3 +223,34 @@ def changes(checks: Iterable[Check], file: Path) -> list[str]:
         if old.get(name) != new.get(name):
             lines.append(f"{name}: released {old.get(name)}, now {new.get(name)}")
     return lines
+
+
+def text(checks: Iterable[Check], verbose: bool = False) -> str:
+    """Return how many checks of each paper and kind have each verdict.
+
+    Args:
+        checks: what :func:`check` returned, of one or several papers.
+        verbose: also one line a check.
+    """
+    checks = list(checks)
+    counts = Counter((item.paper, item.kind, item.verdict) for item in checks)
+    groups = dict.fromkeys((item.paper, item.scale, item.kind) for item in checks)
+    verdicts = [verdict for verdict in get_args(Verdict) if any(v == verdict for *_, v in counts)]
+    rows = [
+        [paper, scale, f"{kind}s", *(counts[paper, kind, verdict] or "" for verdict in verdicts)]
+        for paper, scale, kind in groups
+    ]
+    table = tabulate(rows, ["paper", "scale", "", *verdicts], tablefmt="simple")
+    return "\n\n".join(["\n".join(map(_line, checks)), table] if verbose else [table])
+
+
+def _line(item: Check) -> str:
+    line = f"{item.verdict:<17} {item.paper} {item.id}"
+    if item.ours is not None:
+        line += f": ours {item.ours:.4g}"
+        if item.published is not None:
+            line += f", published {item.published:.4g}"
+            if item.tolerance is not None:
+                line += f" ± {item.tolerance:.2g}"
+    detail = "; ".join(filter(None, (item.evidence, item.explanation)))
+    return f"{line} ({detail})" if detail else line

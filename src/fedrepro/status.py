@@ -1,0 +1,121 @@
+"""Which planned runs are recorded, which are not, and what the missing ones will cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from fedrepro import records
+from fedrepro.cost import estimate, seconds_per_pass
+from fedrepro.plan import SCALES, PlannedRun, expand, papers, unique
+
+
+@dataclass(frozen=True)
+class Status:
+    """The state of a list of planned runs.
+
+    Attributes:
+        runs: the distinct runs, in plan order.
+        recorded: ids of those with a valid record.
+        pending: ids of those without.
+        orphaned: ids of record files that no paper's plan asks for at any scale.
+        seconds: estimated training time of each pending run on one core.
+    """
+
+    runs: tuple[PlannedRun, ...]
+    recorded: tuple[str, ...]
+    pending: tuple[str, ...]
+    orphaned: tuple[str, ...]
+    seconds: dict[str, float]
+
+    @property
+    def pending_seconds(self) -> float:
+        """Estimated seconds to train all pending runs, one after another on one core."""
+        return sum(self.seconds.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: ids by state, seconds in all, and of each pending run."""
+        return {
+            "recorded": list(self.recorded),
+            "pending": list(self.pending),
+            "orphaned": list(self.orphaned),
+            "pending_seconds": round(self.pending_seconds, 1),
+            "seconds": {run_id: round(value, 1) for run_id, value in self.seconds.items()},
+        }
+
+    def text(self, *, list_runs: bool = False) -> str:
+        """Return counts for each paper, and one line a run if asked for."""
+        recorded = Counter(run.paper for run in self.runs if run.id not in self.seconds)
+        pending = Counter(run.paper for run in self.runs if run.id in self.seconds)
+        rows: list[list[Any]] = []
+        for paper in dict.fromkeys(run.paper for run in self.runs):
+            need = sum(self.seconds.get(run.id, 0) for run in self.runs if run.paper == paper)
+            rows.append([paper, recorded[paper], pending[paper], duration(need)])
+        if len(rows) > 1:
+            total = duration(self.pending_seconds)
+            rows.append(["all", len(self.recorded), len(self.pending), total])
+        headers = ["paper", "recorded", "pending", "time to train (estimate, one core)"]
+        parts = [tabulate(rows, headers, tablefmt="simple", colalign=("left",))]
+        if list_runs:
+            parts.append("\n".join(self._line(run) for run in self.runs))
+        if self.orphaned:
+            parts.append(
+                f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` removes "
+                "them."
+            )
+        return "\n\n".join(parts)
+
+    def _line(self, run: PlannedRun) -> str:
+        state = "recorded"
+        if run.id in self.seconds:
+            state = f"pending ({duration(self.seconds[run.id])})"
+        return f"{run.id}  {describe(run):<60} {state}"
+
+
+def describe(run: PlannedRun) -> str:
+    """Return a run's place in the plan: ``emd sweep emd=1.44 seed=0``."""
+    point = "".join(f" {name}={value}" for name, value in run.coordinates.items())
+    return f"{run.paper} {run.group}{point} seed={run.seed}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time for readers: ``45 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
+    """Look up which runs have a record; every record found is verified.
+
+    Args:
+        runs: planned runs; equal ones count once.
+        folder: where the records are.
+
+    Raises:
+        FedreproError: a record is damaged, edited or of another run.
+    """
+    distinct = unique(runs)
+    recorded: list[str] = []
+    pending: list[str] = []
+    for run_id in distinct:
+        (recorded if records.is_recorded(run_id, folder) else pending).append(run_id)
+    planned = {run.id for name in papers() for scale in SCALES for run in expand(name, scale)}
+    files = records.recorded_ids(folder)
+    seconds = {}
+    if pending:  # estimated from all records of like runs, whatever plan they belong to
+        known = records.read_all((run_id for run_id in files if run_id in planned), folder)
+        speeds = seconds_per_pass(known.values())
+        seconds = {run_id: estimate(distinct[run_id].spec, speeds) for run_id in pending}
+    return Status(
+        runs=tuple(distinct.values()),
+        recorded=tuple(recorded),
+        pending=tuple(pending),
+        orphaned=tuple(run_id for run_id in files if run_id not in planned),
+        seconds=seconds,
+    )

@@ -147,6 +147,18 @@ def _schema(arguments: argparse.Namespace) -> None:
         print(file)
 
 
+def _docs(arguments: argparse.Namespace) -> None:
+    from fedrepro import docs
+
+    changed = docs.update(dry_run=arguments.check)
+    if changed and arguments.check:
+        raise FedreproError(
+            f"{', '.join(file.name for file in changed)}: numbers are not those of the records; "
+            "`fedrepro docs` writes them anew"
+        )
+    print("\n".join(f"updated {file}" for file in changed) or "all numbers are current")
+
+
 def _data(arguments: argparse.Namespace) -> None:
     from fedrepro.data import commands
 
@@ -280,6 +292,14 @@ def _parser() -> argparse.ArgumentParser:
     partitions.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
     partitions.add_argument("--out", type=Path, required=True, metavar="STEM")
     partitions.set_defaults(run=_partitions)
+
+    docs = commands.add_parser(
+        "docs",
+        help="write the numbers in README and docs from the records",
+        description="Fill the generated blocks of README.md and docs/papers/*.md.",
+    )
+    docs.add_argument("--check", action="store_true", help="fail if a block is not current")
+    docs.set_defaults(run=_docs)
 
     schema = commands.add_parser(
         "schema",

@@ -87,7 +87,8 @@ class Claim(Strict):
     source: str = Field(description="where the paper makes it")
     reading: str = ""
     scales: list[Literal["paper", "lite"]] = Field(
-        default=["paper", "lite"], description="the scales at which our runs can decide it"
+        default_factory=lambda: ["paper", "lite"],
+        description="the scales at which our runs can decide it",
     )
     explanation: str = ""
 
@@ -105,10 +106,10 @@ class Expected(Strict):
     """All that one paper publishes of the parts we re-create."""
 
     paper: str
-    numbers: list[Number] = []
-    series: list[Series] = []
-    claims: list[Claim] = []
-    not_reproducible: list[NotReproducible] = []
+    numbers: list[Number] = Field(default_factory=list)
+    series: list[Series] = Field(default_factory=list)
+    claims: list[Claim] = Field(default_factory=list)
+    not_reproducible: list[NotReproducible] = Field(default_factory=list)
 
     def all_numbers(self) -> list[Number]:
         """Return single numbers and the numbers of all curves."""

@@ -144,9 +144,7 @@ def test_true_averaging_over_one_group_is_fedavg():
 
 
 def test_aliasing_is_one_average_and_then_sequential_training():
-    params = single(
-        aggregation="alias", weighting="uniform", optimizer_state="keep", initial="own"
-    )
+    params = single(aggregation="alias", weighting="uniform", optimizer_state="keep", initial="own")
     fed = FakeFederation(params)
     state = selective.init(fed)
     drive(selective.round(fed, state, 0), add_client)

@@ -1,0 +1,175 @@
+"""Numbers in the documentation: every one is generated from records, between markers.
+
+A block in a Markdown file begins with ``<!-- begin: NAME ARGUMENTS -->`` and ends with
+``<!-- end -->``; ``fedrepro docs`` writes what belongs between them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from fedrepro import records
+from fedrepro.artefacts import frame, markdown
+from fedrepro.checks import Check, check
+from fedrepro.configfile import nearest
+from fedrepro.cost import sample_passes
+from fedrepro.errors import FedreproError
+from fedrepro.files import write_text
+from fedrepro.paths import root
+from fedrepro.plan import Scale, expand, load_plan, papers, unique
+from fedrepro.runs import RunSet
+
+VERDICTS = ("reproduced", "close", "deviates", "not decidable", "not run", "not reproducible")
+
+_BLOCK = re.compile(r"(<!-- begin: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def files() -> list[Path]:
+    """Return the Markdown files that hold generated blocks."""
+    return [root() / "README.md", *sorted((root() / "docs/papers").glob("*.md"))]
+
+
+def update(*, dry_run: bool = False) -> list[Path]:
+    """Write all generated blocks; return the files that were not current.
+
+    Args:
+        dry_run: only look.
+
+    Raises:
+        FedreproError: a block has an unknown name, or a record it needs is missing.
+    """
+    changed = []
+    for file in files():
+        old = file.read_text()
+        new = _BLOCK.sub(functools.partial(_fill, file), old)
+        if new != old:
+            changed.append(file)
+            if not dry_run:
+                write_text(file, new)
+    return changed
+
+
+def _fill(file: Path, match: re.Match[str]) -> str:
+    name, *arguments = match.group(2).split()
+    if name not in BLOCKS:
+        raise FedreproError(f"{file}: unknown block '{name}' {nearest(name, list(BLOCKS))}")
+    try:
+        body = BLOCKS[name](*arguments)
+    except TypeError as error:
+        raise FedreproError(f"{file}: block '{match.group(2)}': {error}") from error
+    return f"{match.group(1)}{body.strip()}\n{match.group(3)}"
+
+
+def _counts(checks: Iterable[Check], kind: str) -> str:
+    found = Counter(item.verdict for item in checks if item.kind == kind)
+    return ", ".join(f"{found[name]} {name}" for name in VERDICTS if found[name]) or "none"
+
+
+def _scoreboard() -> str:
+    """One row a paper and scale: verdicts and cost."""
+    rows = []
+    for paper in papers():
+        plan = load_plan(paper)
+        scales: tuple[Scale, ...] = ("lite", "paper")
+        for scale in scales:
+            checks = check(paper, scale)
+            recorded, minutes, _ = _cost(paper, scale)
+            total = len(unique(expand(paper, scale)))
+            rows.append(
+                {
+                    "paper": f"[`{paper}`](docs/papers/{paper}.md) {plan.authors.split(',')[0]} "
+                    f"et al. {plan.year}",
+                    "scale": scale,
+                    "published numbers": _counts(checks, "number"),
+                    "claims": _counts(checks, "claim"),
+                    "runs recorded": f"{recorded} of {total}",
+                    "core minutes": f"{minutes:.0f}",
+                }
+            )
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _cost(paper: str, scale: Scale) -> tuple[int, float, float]:
+    """Return recorded runs, minutes they took, and million sample passes."""
+    runs = unique(expand(paper, scale))
+    found = [records.read(name) for name in runs if records.is_recorded(name)]
+    minutes = sum(record.provenance.seconds for record in found) / 60
+    passes = sum(sample_passes(record.typed_spec()) for record in found) / 1e6
+    return len(found), minutes, passes
+
+
+def _cost_table(paper: str, scale: Scale) -> str:
+    """One row a group of runs: how many, seconds a run, minutes in all, on what."""
+    runs = RunSet(paper, scale)
+    rows = []
+    for group, entry in runs.plan.runs.items():
+        members = list(unique(runs.members([group])).values())
+        found = [records.read(run.id) for run in members if records.is_recorded(run.id)]
+        seconds = pd.Series([record.provenance.seconds for record in found], dtype=float)
+        rows.append(
+            {
+                "runs": entry.title,
+                "recorded": f"{len(found)} of {len(members)}",
+                "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
+                "core minutes": f"{seconds.sum() / 60:.1f}",
+                "on": ", ".join(
+                    sorted({f"{r.provenance.device}, {r.provenance.threads} thread" for r in found})
+                ),
+            }
+        )
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _verdicts(paper: str, scale: Scale) -> str:
+    """One row a table, figure and reading: counts of verdicts of published numbers."""
+    rows = []
+    grouped: dict[tuple[str, str], list[Check]] = {}
+    for item in check(paper, scale):
+        if item.kind == "number":
+            place = item.where.split(", x = ")[0]
+            grouped.setdefault((place, item.reading), []).append(item)
+    for (place, reading), items in grouped.items():
+        found = Counter(item.verdict for item in items)
+        rows.append(
+            {"published": place, "held against": reading.replace("_", " "), "n": len(items)}
+            | {name: found[name] or "" for name in VERDICTS}
+        )
+    table = pd.DataFrame(rows)
+    empty = [name for name in VERDICTS if name in table and (table[name] == "").all()]
+    return str(table.drop(columns=empty).to_markdown(index=False))
+
+
+def _claims(paper: str, scale: Scale) -> str:
+    """One row a claim: the statement, our verdict and the evidence."""
+    rows = [
+        {
+            "claim": item.id,
+            "statement": item.statement,
+            "verdict": item.verdict,
+            "evidence": item.evidence + (f" {item.explanation}" if item.explanation else ""),
+        }
+        for item in check(paper, scale)
+        if item.kind == "claim"
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _table(paper: str, name: str, scale: Scale) -> str:
+    """A table as it is written by its rule."""
+    runs = RunSet(paper, scale)
+    return markdown(runs, name, frame(runs, name))
+
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    "scoreboard": _scoreboard,
+    "cost": _cost_table,
+    "verdicts": _verdicts,
+    "claims": _claims,
+    "table": _table,
+}

@@ -1,0 +1,65 @@
+"""What is released is what the committed records say."""
+
+import json
+
+import pytest
+
+from fedrepro import checks, docs, records
+from fedrepro.paths import root
+from fedrepro.plan import SCALES, expand, papers, unique
+
+RUNS = root() / records.FOLDER
+RELEASED = [(paper, scale) for paper in papers() for scale in ("lite", "paper")]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch):
+    monkeypatch.chdir(root())
+
+
+def test_every_committed_record_is_valid_and_planned():
+    planned = {run.id for p in papers() for scale in SCALES for run in expand(p, scale)}
+    ids = records.recorded_ids(RUNS)
+    assert ids
+    assert all(records.is_recorded(name, RUNS) for name in ids)
+    assert sorted(set(ids) - planned) == [], "records of no planned run: `fedrepro prune`"
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_the_lite_scale_is_recorded_completely(paper):
+    missing = [name for name in unique(expand(paper, "lite")) if not records.is_recorded(name)]
+    assert missing == []
+
+
+def test_records_are_small():
+    sizes = {file.name: file.stat().st_size for file in RUNS.glob("*.json")}
+    assert max(sizes.values()) < 1_000_000
+    assert sum(sizes.values()) < 25_000_000
+
+
+@pytest.mark.parametrize(("paper", "scale"), RELEASED)
+def test_verdicts_are_the_released_ones(paper, scale):
+    assert checks.changes(checks.check(paper, scale), checks.released_file(paper, scale)) == []
+
+
+def test_a_changed_verdict_is_noticed(tmp_path):
+    fresh = checks.check("selective", "lite")
+    content = json.loads(checks.released(fresh))
+    name = next(iter(content))
+    content[name]["verdict"] = "something else"
+    file = tmp_path / "selective.json"
+    file.write_text(json.dumps(content))
+    changes = checks.changes(fresh, file)
+    assert len(changes) == 1
+    assert changes[0].startswith(f"{name}: released")
+
+
+def test_numbers_in_the_documentation_are_current():
+    assert docs.update(dry_run=True) == [], "`fedrepro docs` writes them anew"
+
+
+def test_lite_never_judges_numbers_of_other_runs():
+    published = {run.id for run in expand("emd", "paper")}
+    for check in checks.check("emd", "lite"):
+        if check.kind == "number" and check.verdict in ("reproduced", "close", "deviates"):
+            assert set(check.runs) <= published

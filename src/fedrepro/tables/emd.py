@@ -107,7 +107,7 @@ def table1(runs: RunSet) -> pd.DataFrame:
     """Build Table 1, column MNIST, large batches: the accuracy lost against SGD, seed by seed."""
     table = reported(runs, (SGD, *TABLE_1))
     sgd = table[table["group"] == SGD].set_index("seed")[["run", "accuracy", "final", "best"]]
-    pairs = table[table["group"] != SGD].join(sgd, on="seed", rsuffix="_sgd", how="inner")
+    pairs = table[table["group"] != SGD].join(sgd.add_suffix("_sgd"), on="seed", how="inner")
     pairs = pairs.sort_values("group", key=lambda names: names.map(TABLE_1.index), kind="stable")
     lost = {name: pairs[f"{name}_sgd"] - pairs[name] for name in ("accuracy", "final", "best")}
     both = pairs["run"] + " " + pairs["run_sgd"]
@@ -124,8 +124,8 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
     table = reported(runs, [SWEEP])
     levels = summarise(table, "accuracy", ["emd"])
     lowest = table[table["emd"] == levels["emd"].iloc[int(levels["mean"].argmin())]]
-    uniform = table[table["emd"] == table["emd"].min()].set_index("seed")
-    pairs = lowest.join(uniform[["accuracy", "run"]], on="seed", rsuffix="_uniform", how="inner")
+    uniform = table[table["emd"] == table["emd"].min()].set_index("seed")[["accuracy", "run"]]
+    pairs = lowest.join(uniform.add_suffix("_uniform"), on="seed", how="inner")
     reduction = pairs.assign(
         value=pairs["accuracy_uniform"] - pairs["accuracy"],
         run=pairs["run"] + " " + pairs["run_uniform"],

@@ -62,7 +62,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
 
     The right panel enlarges what the means cover in the second half of the rounds.
     """
-    figure, (whole, top) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), sharex=True)
+    figure, (whole, top) = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
     handles = []
     for series, name, style in zip(cells["series"].unique(), _FIVE, _DASHES, strict=True):
         points = cells[cells["series"] == series]
@@ -72,12 +72,14 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
             axis.plot(points["x"], 100 * points["mean"], color=PALETTE[name], linestyle=style)
         handles.append(Line2D([], [], color=PALETTE[name], linestyle=style, label=str(series)))
     handles.append(Line2D([], [], color="black", linewidth=0.5, label="every seed"))
-    late = 100 * cells.loc[cells["x"] >= cells["x"].max() / 2, "mean"]
+    end = cells["x"].max()
+    late = 100 * cells.loc[cells["x"] >= end / 2, "mean"]
     margin = max(0.05 * (late.max() - late.min()), 0.1)
-    top.set(ylim=(late.min() - margin, late.max() + margin), title="enlarged")
-    whole.set(ylabel=Y_ACCURACY, ylim=(0, 100), xlim=(0, cells["x"].max()))
+    whole.set(title="all rounds", ylabel=Y_ACCURACY, xlim=(0, end), ylim=(0, 100))
+    top.set(title="second half, enlarged", xlim=(end / 2, end))
+    top.set_ylim(late.min() - margin, late.max() + margin)
     for axis in (whole, top):
-        axis.set(xlabel="communication round")
+        axis.set_xlabel("communication round")
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

@@ -1,0 +1,227 @@
+"""What the Snakefile asks: which artefacts there are, what each is made of, what is to be trained.
+
+Paths of artefacts and records are relative to the working directory, those of configuration and
+code absolute. Only runs without a record belong to a training job: a recorded run is a plain file
+that no rule makes, so nothing can train it again by accident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro import records
+from fedrepro.config import load_config
+from fedrepro.configfile import nearest
+from fedrepro.errors import FedreproError
+from fedrepro.paths import root
+from fedrepro.plan import Artefact, PlannedRun, batches, expand, load_plan
+from fedrepro.spec import partition_id
+from fedrepro.status import describe, duration, status
+
+ANALYSIS = ("artefacts", "configfile", "expected", "plan", "records", "runs", "spec", "stats")
+"""Modules that every table, figure, check and notebook is made with."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs that one job trains.
+
+    Attributes:
+        name: made from the plan alone, so a later parse gives the same.
+        dataset: the data set all of them need.
+        runs: ids of its runs that have no record yet.
+    """
+
+    name: str
+    dataset: str
+    runs: tuple[str, ...]
+
+
+class Workflow:
+    """The plan of one Snakemake call.
+
+    Attributes:
+        config: the configuration.
+        scale: the scale whose artefacts are made.
+        papers: slugs of the chosen papers.
+        batches: the training jobs; empty where every run is recorded.
+        summary: how many runs are recorded, how many to train, and how long that takes.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Read the configuration and plans, and look up once which runs are recorded.
+
+        Args:
+            values: Snakemake's ``config``.
+
+        Raises:
+            FedreproError: configuration, a plan or a record is wrong; or runs are missing although
+                training is switched off.
+        """
+        self.config = load_config(values)
+        self.scale = self.config.scale
+        self.papers = self.config.papers
+        planned = [run for paper in self.papers for run in expand(paper, self.scale)]
+        state = status(planned)
+        minutes = duration(state.pending_seconds)
+        self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
+        if state.pending:
+            self.summary += f", {len(state.pending)} to train (about {minutes} on one core)"
+        if state.pending and self.config.train == "never":
+            missing = [run for run in state.runs if run.id in state.seconds]
+            raise FedreproError(_refusal(missing, state.seconds, self.scale))
+        self.batches = [
+            Batch(name, members[0].spec.dataset.name, ids)
+            for name, members in batches(state.runs, self.config.runs_per_batch)
+            if (ids := tuple(run.id for run in members if run.id in state.seconds))
+        ]
+
+    def tables(self, papers: Iterable[str]) -> list[str]:
+        """Return the tables of the papers."""
+        return [
+            f"results/{self.scale}/tables/{paper}/{table}.csv"
+            for paper in papers
+            for table in load_plan(paper).tables
+        ]
+
+    def figures(self, papers: Iterable[str]) -> list[str]:
+        """Return the figures of the papers."""
+        return [
+            f"results/{self.scale}/figures/{paper}/{figure}.svg"
+            for paper in papers
+            for figure in load_plan(paper).figures
+        ]
+
+    def notebooks(self, papers: Iterable[str]) -> list[str]:
+        """Return the executed notebooks of the papers."""
+        return [f"results/{self.scale}/notebooks/{paper}.html" for paper in papers]
+
+    def checks(self, papers: Iterable[str]) -> list[str]:
+        """Return the verdicts of the papers."""
+        return [f"results/{self.scale}/checks/{paper}.json" for paper in papers]
+
+    def overviews(self, papers: Iterable[str]) -> list[str]:
+        """Return the tables of the partitions of the papers."""
+        return [f"results/{self.scale}/partitions/{paper}/overview.csv" for paper in papers]
+
+    def indices(self, papers: Iterable[str]) -> list[str]:
+        """Return the index lists of all partitions of the papers."""
+        return [
+            f"results/{self.scale}/partitions/{paper}/{partition}.npz"
+            for paper in papers
+            for partition in self._partitions(paper)
+        ]
+
+    def everything(self, papers: Sequence[str]) -> list[str]:
+        """Return all that can be made from records, without data."""
+        return [
+            *self.tables(papers),
+            *self.figures(papers),
+            *self.notebooks(papers),
+            *self.checks(papers),
+            *self.overviews(papers),
+        ]
+
+    def of_table(self, scale: str, paper: str, table: str) -> dict[str, Any]:
+        """Return what a table is made of."""
+        self._require(scale, paper)
+        entry = _entry("table", load_plan(paper).tables, table, paper)
+        modules = (*ANALYSIS, "tables/__init__", f"tables/{paper}")
+        return self._files(paper, entry.runs, modules)
+
+    def of_figure(self, scale: str, paper: str, figure: str) -> dict[str, Any]:
+        """Return what a figure is made of."""
+        self._require(scale, paper)
+        entry = _entry("figure", load_plan(paper).figures, figure, paper)
+        return self._files(paper, entry.runs, (*ANALYSIS, *_drawing(paper)))
+
+    def of_check(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what the verdicts on a paper are made of."""
+        self._require(scale, paper)
+        modules = (*ANALYSIS, *_drawing(paper), "checks", "claims/finding", f"claims/{paper}")
+        return self._files(paper, load_plan(paper).runs, modules)
+
+    def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what a paper's notebook is made of."""
+        files = self.of_check(scale, paper)
+        return files | {"template": str(root() / f"notebooks/{paper}.ipynb")}
+
+    def of_overview(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what the overview of a paper's partitions is made of."""
+        self._require(scale, paper)
+        modules = (*ANALYSIS, "partition_artefacts", "plots/style")
+        return self._files(paper, load_plan(paper).runs, modules)
+
+    def dataset_of(self, scale: str, paper: str, partition: str) -> str:
+        """Return the name of the data set that a partition divides."""
+        self._require(scale, paper)
+        known = self._partitions(paper)
+        if partition not in known:
+            raise FedreproError(
+                f"{paper} ({scale}) has no partition '{partition}'; "
+                f"results/{scale}/partitions/{paper}/overview.csv lists all {len(known)}"
+            )
+        return known[partition].spec.dataset.name
+
+    def _partitions(self, paper: str) -> dict[str, PlannedRun]:
+        return {partition_id(run.spec): run for run in reversed(expand(paper, self.scale))}
+
+    def _require(self, scale: str, paper: str) -> None:
+        load_plan(paper)
+        if paper not in self.papers:
+            raise FedreproError(
+                f"paper '{paper}' is switched off; add `--config papers={paper}`, or add it to "
+                "papers in config/config.yaml"
+            )
+        if scale != self.scale:
+            raise FedreproError(
+                f"results/{scale}/... is made at scale {scale}, and the scale here is "
+                f"{self.scale}; add `--config scale={scale}`"
+            )
+
+    def _files(self, paper: str, groups: Iterable[str], modules: Iterable[str]) -> dict[str, Any]:
+        wanted = set(groups)
+        runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
+        return {
+            "records": [str(records.path_of(run_id)) for run_id in runs],
+            "config": [
+                str(root() / f"config/papers/{paper}.yaml"),
+                str(root() / f"config/expected/{paper}.yaml"),
+            ],
+            "code": [str(root() / f"src/fedrepro/{module}.py") for module in modules],
+        }
+
+
+def _drawing(paper: str) -> tuple[str, ...]:
+    return (
+        f"tables/{paper}",
+        "plots/__init__",
+        "plots/figure",
+        "plots/style",
+        f"plots/{paper}",
+    )
+
+
+def _entry(kind: str, known: Mapping[str, Artefact], name: str, paper: str) -> Artefact:
+    if name not in known:
+        raise FedreproError(f"paper '{paper}' has no {kind} '{name}' {nearest(name, [*known])}")
+    return known[name]
+
+
+def _refusal(missing: Sequence[PlannedRun], seconds: Mapping[str, float], scale: str) -> str:
+    lines = [
+        f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min" for run in missing
+    ]
+    total = sum(seconds[run.id] for run in missing) / 60
+    return "\n".join(
+        [
+            f"{len(missing)} runs of scale {scale} have no record, and training is switched off "
+            "(train: never):",
+            *lines,
+            f"They would take about {total:.2f} min on one core. Train them with `fedrepro train "
+            f"--pending --scale {scale}`, or leave out `--config train=never`.",
+        ]
+    )

@@ -1,0 +1,19 @@
+# Verdicts. Input: records, plan, published values, code. Output: results/<scale>/checks/
+# <paper>.json, one entry for each published number and claim.
+
+
+rule check:
+    input:
+        unpack(check_input),
+    output:
+        "results/{scale}/checks/{paper}.json",
+    log:
+        "logs/{scale}/checks/{paper}.log",
+    localrule: True
+    conda:
+        "../../envs/fedrepro.yaml"
+    params:
+        python=PYTHON,
+    shell:
+        "{params.python:q} -m fedrepro.cli check --paper {wildcards.paper}"
+        " --scale {wildcards.scale} --out {output:q} > {log:q} 2>&1"

@@ -1,0 +1,69 @@
+# The plan of this call, and what it says each artefact is made of. No rules here.
+#
+# PLAN is made once, when the Snakefile is parsed: it reads the configuration and the plans and
+# looks up which runs have a valid record. The functions below answer for it; a name that does not
+# exist ends in one message that says which names do.
+import os
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
+from snakemake.settings.types import DeploymentMethod
+
+from fedrepro.errors import FedreproError
+from fedrepro.workflow import Workflow
+
+# Jobs read the same clone as this Snakefile, wherever the package is installed and they run.
+os.environ.update(FEDREPRO_ROOT=str(ROOT))
+
+
+envvars:
+    "FEDREPRO_ROOT",
+
+
+try:
+    PLAN = Workflow(config)
+except FedreproError as error:
+    raise WorkflowError(str(error)) from None
+
+if workflow.is_main_process:
+    logger.info(PLAN.summary)
+
+# The Python that runs Snakemake has the package; with --sdm conda, that of the environment has.
+WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+PYTHON = "python" if WITH_CONDA else sys.executable
+
+
+def table_input(wildcards):
+    return PLAN.of_table(wildcards.scale, wildcards.paper, wildcards.table)
+
+
+def figure_input(wildcards):
+    return PLAN.of_figure(wildcards.scale, wildcards.paper, wildcards.figure)
+
+
+def check_input(wildcards):
+    return PLAN.of_check(wildcards.scale, wildcards.paper)
+
+
+def notebook_input(wildcards):
+    return PLAN.of_notebook(wildcards.scale, wildcards.paper)
+
+
+def overview_input(wildcards):
+    return PLAN.of_overview(wildcards.scale, wildcards.paper)
+
+
+def partition_input(wildcards):
+    dataset = PLAN.dataset_of(wildcards.scale, wildcards.paper, wildcards.partition)
+    return f"data/ready/{dataset}.json"
+
+
+def stem(wildcards, output):
+    return str(Path(output[0]).with_suffix(""))
+
+
+def data_root_option(wildcards):
+    folder = PLAN.config.data_root_option
+    return ["--data-root", folder] if folder else []

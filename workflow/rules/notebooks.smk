@@ -1,0 +1,37 @@
+# Notebooks. Input: the template notebooks/<paper>.ipynb, records, plan, published values, code.
+# Output: results/<scale>/notebooks/<paper>.ipynb, executed, and .html without the code.
+#
+# The notebook is executed into the folder of the log and moved from there: when a cell fails,
+# Snakemake deletes the output, and the notebook with the error stays beside the log. It is no
+# declared log, because Snakemake prints the logs of a failed job, and a notebook is long.
+
+
+rule notebook:
+    input:
+        unpack(notebook_input),
+    output:
+        ipynb="results/{scale}/notebooks/{paper}.ipynb",
+        html=report(
+            "results/{scale}/notebooks/{paper}.html",
+            caption="../report/notebook.rst",
+            category="{paper}",
+            subcategory="Notebooks",
+            labels={"scale": "{scale}", "what": "notebook"},
+        ),
+    log:
+        "logs/{scale}/notebooks/{paper}.log",
+    localrule: True
+    conda:
+        "../../envs/fedrepro.yaml"
+    params:
+        python=PYTHON,
+        executed="logs/{scale}/notebooks/{paper}.ipynb",
+        runs="results/runs",
+    shell:
+        "("
+        "{params.python:q} -m papermill {input.template:q} {params.executed:q} -k python3"
+        " --no-progress-bar --log-output -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
+        " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }};"
+        " mv {params.executed:q} {output.ipynb:q};"
+        " {params.python:q} -m nbconvert --to html --no-input {output.ipynb:q}"
+        ") > {log:q} 2>&1"

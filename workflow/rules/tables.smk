@@ -1,0 +1,27 @@
+# Tables. Input: records, plan, published values, code. Output: results/<scale>/tables/<paper>/
+# <table>.csv (one row a cell, all seeds and run ids) and .md (laid out as in the paper).
+
+
+rule table:
+    input:
+        unpack(table_input),
+    output:
+        csv=report(
+            "results/{scale}/tables/{paper}/{table}.csv",
+            caption="../report/table.rst",
+            category="{paper}",
+            subcategory="Tables",
+            labels={"scale": "{scale}", "what": "{table}"},
+        ),
+        md="results/{scale}/tables/{paper}/{table}.md",
+    log:
+        "logs/{scale}/tables/{paper}/{table}.log",
+    localrule: True
+    conda:
+        "../../envs/fedrepro.yaml"
+    params:
+        python=PYTHON,
+        stem=stem,
+    shell:
+        "{params.python:q} -m fedrepro.cli table {wildcards.paper} {wildcards.table:q}"
+        " --scale {wildcards.scale} --out {params.stem:q} > {log:q} 2>&1"

@@ -1,0 +1,33 @@
+# Training. Input: the data set. Output: results/runs/<run id>.json for each run of the batch that
+# has no record yet.
+#
+# One rule a batch, and none for recorded runs, so no recorded run can be trained again by accident:
+# delete its record for that. A batch is named by the whole plan, not by what is pending, so that
+# its name stays when the Snakefile is parsed again. Killed runs go on from their checkpoint.
+for batch in PLAN.batches:
+
+    rule:
+        name:
+            f"train_{batch.name}"
+        input:
+            f"data/ready/{batch.dataset}.json",
+        output:
+            [f"results/runs/{run}.json" for run in batch.runs],
+        log:
+            f"logs/{PLAN.scale}/train/{batch.name}.log",
+        benchmark:
+            f"logs/{PLAN.scale}/train/{batch.name}.tsv"
+        conda:
+            "../../envs/fedrepro.yaml"
+        threads: 1
+        resources:
+            gpu=1 if PLAN.config.on_gpu else 0,
+        params:
+            python=PYTHON,
+            runs=batch.runs,
+            scale=PLAN.scale,
+            device=PLAN.config.device,
+            data_root=data_root_option,
+        shell:
+            "{params.python:q} -m fedrepro.cli train {params.runs} --scale {params.scale}"
+            " --device {params.device} {params.data_root:q} > {log:q} 2>&1"

@@ -120,8 +120,10 @@ def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, Pa
     runs = RunSet(paper, scale)
     runs.require(runs.plan.runs, "the overview of its partitions")
     rows: list[dict[str, Any]] = []
+    partitions = distinct_partitions(paper, scale)
+    captions = _captions([members[0] for members in partitions.values()])
     panels = []
-    for name, members in distinct_partitions(paper, scale).items():
+    for caption, (name, members) in zip(captions, partitions.items(), strict=True):
         spec = members[0].spec
         record = runs.record(members[0]).partition
         for run in members[1:]:
@@ -143,16 +145,25 @@ def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, Pa
                 | {"total": sum(counts), "emd": record.emd[client]}
                 | {"sha256": record.sha256, "runs": len(members)}
             )
-        panels.append((_caption(members[0]), record))
+        panels.append((caption, record))
     return pd.DataFrame(rows), panels
 
 
-def _caption(run: PlannedRun) -> str:
-    """Return what sets a partition apart in its paper, in two short lines."""
-    partition = run.spec.partition
-    given = partition.model_dump(exclude={"scheme", "clients", "per_class"}, exclude_defaults=True)
-    point = ", ".join(f"{key} {value}" for key, value in given.items())
-    return f"{partition.scheme}\n{point or 'seed'}{'' if point else f' {run.seed}'}"
+def _captions(partitions: Sequence[PlannedRun]) -> list[str]:
+    """Return two short lines for each: the scheme, and the parameters that differ within it."""
+    by_scheme: dict[str, list[dict[str, Any]]] = {}
+    for run in partitions:
+        given = run.spec.partition.model_dump() | {"seed": run.seed}
+        by_scheme.setdefault(run.spec.partition.scheme, []).append(given)
+    captions = []
+    for run in partitions:
+        scheme = run.spec.partition.scheme
+        alike = by_scheme[scheme]
+        given = run.spec.partition.model_dump() | {"seed": run.seed}
+        differing = [key for key in given if any(other[key] != given[key] for other in alike)]
+        point = ", ".join(f"{key} {given[key]}" for key in differing)
+        captions.append(f"{scheme}\n{point}")
+    return captions
 
 
 def _spread(count: int, most: int) -> Sequence[int]:
@@ -181,21 +192,19 @@ def draw(panels: Sequence[tuple[str, PartitionRecord]], title: str) -> matplotli
     )
     for axis in axes.flat[len(shown) :]:
         axis.set_axis_off()
-    for axis, (caption, record) in zip(axes.flat, shown, strict=False):
+    shares = []
+    for _, record in shown:
         counts = np.array(record.counts, dtype=np.float64)
+        shares.append(counts / counts.sum(axis=1, keepdims=True))
+    largest = max(float(share.max()) for share in shares)
+    for axis, share, (caption, record) in zip(axes.flat, shares, shown, strict=False):
         image = axis.imshow(
-            counts / counts.sum(axis=1, keepdims=True),
-            aspect="auto",
-            cmap="cividis",
-            vmin=0,
-            vmax=1,
-            interpolation="nearest",
+            share, aspect="auto", cmap="cividis", vmin=0, vmax=largest, interpolation="nearest"
         )
-        mean = float(np.mean(record.emd))
-        axis.set_title(f"{caption}\nmean EMD {mean:.2f}", fontsize=6)
+        axis.set_title(f"{caption}\nmean EMD {float(np.mean(record.emd)):.2f}", fontsize=5.5)
+        axis.set_yticks(sorted({0, len(share) - 1}))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
-        axis.yaxis.get_major_locator().set_params(integer=True)
     figure.supxlabel("class", fontsize=8)
     figure.supylabel("client", fontsize=8)
     colours = figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01)

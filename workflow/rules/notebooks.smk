@@ -30,7 +30,7 @@ rule notebook:
     shell:
         "("
         "{params.python:q} -m papermill {input.template:q} {params.executed:q} -k python3"
-        " --no-progress-bar --log-output -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
+        " --no-progress-bar -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
         " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }};"
         " mv {params.executed:q} {output.ipynb:q};"
         " {params.python:q} -m nbconvert --to html --no-input {output.ipynb:q}"

@@ -52,6 +52,7 @@ def _train(arguments: argparse.Namespace) -> None:
         backend=arguments.backend,
         in_flight=arguments.in_flight,
         data_root=arguments.data_root,
+        checkpoint_seconds=arguments.checkpoint_seconds,
     )
     print(f"{trained} runs trained, {len(planned) - trained} were recorded or trained elsewhere")
 
@@ -199,6 +200,13 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--backend", choices=["loop"], default="loop", help="how lanes are trained")
     train.add_argument(
         "--in-flight", type=int, default=1, metavar="N", help="runs open at once; default: 1"
+    )
+    train.add_argument(
+        "--checkpoint-seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="least time between two checkpoints of a run; 0: after every round; default: 30",
     )
     _add_data_root(train)
     train.set_defaults(run=_train)

@@ -1,0 +1,163 @@
+"""Records: whole or refused by name."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro import records
+from fedrepro.errors import FedreproError
+from fedrepro.plan import PlannedRun, expand
+
+RUN, OTHER = expand("emd", "smoke")[:2]
+
+
+@pytest.fixture
+def file(tmp_path: Path, write_record: Any) -> Path:
+    written: Path = write_record(RUN, tmp_path)
+    return written
+
+
+def edit(file: Path, **changes: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def refusals(folder: Path, run: PlannedRun = RUN) -> str:
+    """Return the one message with which both ways of reading refuse a record."""
+    with pytest.raises(FedreproError) as looked_up:
+        records.is_recorded(run.id, folder)
+    with pytest.raises(FedreproError) as read:
+        records.read(run.id, folder)
+    assert str(looked_up.value) == str(read.value)
+    return str(read.value)
+
+
+def test_round_trip(file: Path, tmp_path: Path) -> None:
+    assert file == tmp_path / f"{RUN.id}.json"
+    assert records.is_recorded(RUN.id, tmp_path)
+    record = records.read(RUN.id, tmp_path)
+    assert record.typed_spec() == RUN.spec
+    assert record.final == {"accuracy": 0.5}
+    assert records.recorded_ids(tmp_path) == [RUN.id]
+    assert records.read_all([RUN.id], tmp_path) == {RUN.id: record}
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_equal_content_gives_equal_files(file: Path, tmp_path: Path, write_record: Any) -> None:
+    again = write_record(RUN, tmp_path / "again")
+    assert again.read_bytes() == file.read_bytes()
+    assert file.read_text().endswith("}\n")
+
+
+def test_floats_have_six_significant_digits(tmp_path: Path, write_record: Any) -> None:
+    file = write_record(RUN, tmp_path, final={"accuracy": 0.123456789, "loss": 1234567.0})
+    assert json.loads(file.read_text())["final"] == {"accuracy": 0.123457, "loss": 1234570.0}
+    spec = json.loads(file.read_text())["spec"]
+    assert spec == RUN.spec.model_dump(mode="json", exclude_defaults=True)
+
+
+def test_no_record(tmp_path: Path) -> None:
+    assert not records.is_recorded(RUN.id, tmp_path)
+    with pytest.raises(FedreproError, match=f"no record; `fedrepro train {RUN.id}` trains it"):
+        records.read(RUN.id, tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_half_written(file: Path, tmp_path: Path, share: float) -> None:
+    whole = file.read_text()
+    file.write_text(whole[: int(share * len(whole))])
+    message = refusals(tmp_path)
+    assert str(file) in message
+    assert "not a whole run record" in message
+    assert "delete it to train the run again" in message
+
+
+@pytest.mark.parametrize("content", ["[]", '"text"', "{}", "null"])
+def test_another_kind_of_json(file: Path, tmp_path: Path, content: str) -> None:
+    file.write_text(content)
+    assert "not a whole run record" in refusals(tmp_path)
+
+
+def test_binary(file: Path, tmp_path: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "not a whole run record" in refusals(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"final": {"accuracy": 0.6}},
+        {"metrics": {"accuracy": [0.6], "evaluated_rounds": [1]}},
+        {"status": "running"},
+        {"checksum": "0" * 64},
+    ],
+)
+def test_edited(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    edit(file, **changes)
+    message = refusals(tmp_path)
+    assert str(file) in message
+    assert "edited" in message
+
+
+def test_an_edited_spec_is_another_run(file: Path, tmp_path: Path) -> None:
+    spec = json.loads(file.read_text())["spec"]
+    edit(file, spec=spec | {"rounds": 9})
+    assert "record of another run" in refusals(tmp_path)
+
+
+def test_edited_versions_are_another_run(file: Path, tmp_path: Path) -> None:
+    versions = json.loads(file.read_text())["versions"]
+    edit(file, versions=versions | {"engine": 9})
+    assert "record of another run" in refusals(tmp_path)
+
+
+def test_foreign_record_under_this_id(file: Path, tmp_path: Path, write_record: Any) -> None:
+    write_record(OTHER, tmp_path).rename(file)
+    message = refusals(tmp_path)
+    assert "record of another run" in message
+    assert OTHER.id in message
+    assert str(file) in message
+
+
+def test_white_space_does_not_matter(file: Path, tmp_path: Path) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
+    assert records.is_recorded(RUN.id, tmp_path)
+
+
+def test_no_space_left(tmp_path: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Path, content: bytes) -> int:
+        with file.open("wb") as out:
+            out.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FedreproError, match=r"No space left on device.*free some space"):
+        write_record(RUN, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert not records.is_recorded(RUN.id, tmp_path)
+
+
+def test_no_space_left_keeps_the_old_record(
+    file: Path, tmp_path: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = file.read_bytes()
+
+    def full(path: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(FedreproError, match="cannot be written"):
+            write_record(RUN, tmp_path, final={"accuracy": 0.9})
+    assert file.read_bytes() == old
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_not_a_number_is_never_recorded(tmp_path: Path, write_record: Any) -> None:
+    with pytest.raises(ValueError, match="Out of range"):
+        write_record(RUN, tmp_path, final={"accuracy": float("nan")})
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,238 @@
+"""Plans: expansion, merging, what a typo says, and batches that do not depend on records."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedrepro.errors import FedreproError
+from fedrepro.plan import (
+    SCALES,
+    PlannedRun,
+    batches,
+    expand,
+    load_plan,
+    merge,
+    papers,
+    unique,
+)
+
+TOY: dict[str, Any] = {
+    "paper": "toy",
+    "title": "A toy",
+    "authors": "Nobody",
+    "year": 2020,
+    "url": "https://example.org",
+    "defaults": {
+        "dataset": {"name": "mnist"},
+        "partition": {"scheme": "iid_plain", "clients": 4},
+        "model": {"name": "liu1"},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+        "batch": 10,
+        "rounds": 5,
+    },
+    "seeds": [0, 1],
+    "runs": {
+        "plain": {"title": "plain"},
+        "adam": {
+            "title": "Adam",
+            "set": {"optimizer": {"name": "adam", "lr": 0.01}},
+            "grid": {"rounds": {"start": 1, "stop": 5, "step": 2}, "partition.clients": [2, 3]},
+            "seeds": [7],
+        },
+        "again": {"title": "plain by another name"},
+    },
+    "scales": {
+        "paper": {},
+        "lite": {
+            "defaults": {"batch": 20},
+            "runs": {"adam": {"set": {"batch": 30}, "grid": {"rounds": [1]}, "seeds": [8, 9]}},
+        },
+        "smoke": {"defaults": {"dataset": {"name": "synthetic"}}, "seeds": [3]},
+    },
+    "tables": {"table1": {"title": "T", "source": "p. 1", "runs": ["plain"]}},
+}
+
+Plans = Callable[..., Path]
+
+
+@pytest.fixture
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plans]:
+    """Write the toy plan, changed, into a repository of its own."""
+    (tmp_path / "config/papers").mkdir(parents=True)
+    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
+
+    def write(change: Callable[[dict[str, Any]], object] = lambda _: None) -> Path:
+        plan = copy.deepcopy(TOY)
+        change(plan)
+        file = tmp_path / "config/papers/toy.yaml"
+        file.write_text(yaml.safe_dump(plan, sort_keys=False))
+        return file
+
+    yield write
+    load_plan.cache_clear()
+    expand.cache_clear()
+
+
+def group(runs: tuple[PlannedRun, ...], name: str) -> list[PlannedRun]:
+    return [run for run in runs if run.group == name]
+
+
+def test_grid_and_seeds(plans: Plans) -> None:
+    plans()
+    runs = expand("toy", "paper")
+    assert [run.seed for run in group(runs, "plain")] == [0, 1]
+    adam = group(runs, "adam")
+    points = [(run.coordinates["rounds"], run.coordinates["clients"]) for run in adam]
+    assert points == [(1, 2), (1, 3), (3, 2), (3, 3), (5, 2), (5, 3)]
+    assert [(run.spec.rounds, run.spec.partition.clients) for run in adam] == points
+    assert {run.spec.seed for run in adam} == {7}
+
+
+def test_priority_is_plan_order_then_seed_by_seed(plans: Plans) -> None:
+    plans(lambda plan: plan["runs"]["adam"].update(seeds=[7, 8]))
+    runs = expand("toy", "paper")
+    assert [run.group for run in runs] == ["plain"] * 2 + ["adam"] * 12 + ["again"] * 2
+    assert [run.seed for run in group(runs, "adam")] == [7] * 6 + [8] * 6
+
+
+def test_another_name_replaces_the_dictionary(plans: Plans) -> None:
+    """Adam gets no momentum from the defaults' SGD."""
+    plans()
+    adam = group(expand("toy", "paper"), "adam")[0].spec.optimizer
+    assert adam.model_dump(exclude_defaults=True) == {"name": "adam", "lr": 0.01}
+
+
+def test_scales_override(plans: Plans) -> None:
+    plans()
+    lite = expand("toy", "lite")
+    assert {run.spec.batch for run in group(lite, "plain")} == {20}
+    adam = group(lite, "adam")
+    assert {run.spec.batch for run in adam} == {30}
+    assert [(run.seed, run.spec.rounds) for run in adam] == [(8, 1), (8, 1), (9, 1), (9, 1)]
+    smoke = expand("toy", "smoke")
+    assert {run.spec.dataset.name for run in smoke} == {"synthetic"}
+    assert {run.seed for run in smoke} == {3}, "a scale's seeds go before a group's"
+
+
+def test_equal_specs_are_one_run(plans: Plans) -> None:
+    plans()
+    runs = expand("toy", "paper")
+    assert [run.id for run in group(runs, "plain")] == [run.id for run in group(runs, "again")]
+    assert len(unique(runs)) == len(runs) - 2
+    assert {run.group for run in unique(runs).values()} == {"plain", "adam"}, "first come first"
+
+
+def test_merge() -> None:
+    base = {"a": {"x": 1, "y": 2}, "b": {"name": "p", "k": 1}, "c": 3, "d": [1]}
+    changes = {"a": {"y": 5, "z": 6}, "b": {"name": "q"}, "d": [2], "e": {"f": 1}}
+    before = copy.deepcopy((base, changes))
+    assert merge(base, changes) == {
+        "a": {"x": 1, "y": 5, "z": 6},
+        "b": {"name": "q"},
+        "c": 3,
+        "d": [2],
+        "e": {"f": 1},
+    }
+    assert (base, changes) == before
+    assert merge({"b": {"name": "p", "k": 1}}, {"b": {"name": "p", "l": 2}}) == {
+        "b": {"name": "p", "k": 1, "l": 2}
+    }
+    assert merge({"b": {"scheme": "p", "k": 1}}, {"b": {"k": 2}}) == {"b": {"scheme": "p", "k": 2}}
+
+
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        (lambda p: p.update(tabels={}), ["toy.yaml", "tabels", "did you mean 'tables'?"]),
+        (lambda p: p["runs"]["plain"].update(gird={}), ["runs.plain.gird", "'grid'"]),
+        (lambda p: p["defaults"].update(bach=3), ["toy.yaml: runs.plain", "bach", "'batch'"]),
+        (lambda p: p["defaults"]["optimizer"].update(momentun=0), ["momentun", "'momentum'"]),
+        (lambda p: p["runs"]["plain"].update(set={"round": 3}), ["round", "'rounds'"]),
+        (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
+        (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
+        (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
+        (
+            lambda p: p["tables"]["table1"].update(runs=["plian"]),
+            ["tables.table1.runs", "'plian'", "did you mean 'plain'?", "adam, again"],
+        ),
+        (
+            lambda p: p["scales"]["lite"]["runs"].update(amad={}),
+            ["scales.lite.runs", "'amad'", "did you mean 'adam'?"],
+        ),
+        (lambda p: p["scales"].update(light={}), ["scales.light", "'paper', 'lite' or 'smoke'"]),
+        (lambda p: p.pop("seeds"), ["seeds: Field required"]),
+    ],
+)
+def test_a_typo_names_the_key_and_the_nearest(
+    plans: Plans, change: Callable[[dict[str, Any]], object], texts: list[str]
+) -> None:
+    plans(change)
+    with pytest.raises(FedreproError) as error:
+        expand("toy", "paper")
+    for text in texts:
+        assert text in str(error.value)
+
+
+def test_not_yaml(plans: Plans) -> None:
+    plans().write_text("paper: [toy")
+    with pytest.raises(FedreproError, match=r"toy\.yaml: not valid YAML"):
+        load_plan("toy")
+
+
+def test_unknown_paper(plans: Plans) -> None:
+    plans()
+    with pytest.raises(FedreproError, match=r"unknown paper 'tyo' \(did you mean 'toy'"):
+        load_plan("tyo")
+
+
+def plan_of(runs: Iterator[tuple[str, list[PlannedRun]]]) -> dict[str, list[str]]:
+    return {name: [run.id for run in members] for name, members in runs}
+
+
+def test_batches_hold_every_run_once(plans: Plans) -> None:
+    plans()
+    runs = list(unique(expand("toy", "paper")).values())
+    for size in (1, 2, 4, 100):
+        made = plan_of(batches(runs, size))
+        assert all(0 < len(members) <= size for members in made.values())
+        assert sorted(i for members in made.values() for i in members) == sorted(
+            run.id for run in runs
+        )
+    assert len(plan_of(batches(runs, 1))) == len(runs)
+
+
+def test_batches_fuse_like_with_like(plans: Plans) -> None:
+    plans()
+    runs = list(unique(expand("toy", "lite")).values())
+    for _, members in batches(runs, 100):
+        assert len({(m.spec.optimizer.name, m.spec.batch, m.spec.model) for m in members}) == 1
+
+
+def test_batches_keep_their_names_when_the_plan_grows_at_its_end(plans: Plans) -> None:
+    plans()
+    before = plan_of(batches(list(unique(expand("toy", "paper")).values()), 4))
+    load_plan.cache_clear()
+    expand.cache_clear()
+    plans(lambda plan: plan["runs"].update(more={"title": "more", "set": {"batch": 11}}))
+    after = plan_of(batches(list(unique(expand("toy", "paper")).values()), 4))
+    assert before.items() <= after.items()
+
+
+@pytest.mark.parametrize("paper", papers())
+@pytest.mark.parametrize("scale", SCALES)
+def test_real_plans(paper: str, scale: str) -> None:
+    runs = expand(paper, scale)  # type: ignore[arg-type]
+    assert runs
+    plan = load_plan(paper)
+    assert plan.paper == paper
+    assert {run.group for run in runs} == set(plan.runs)
+    assert set(plan.scales) == set(SCALES)
+    if scale == "smoke":
+        assert {run.spec.dataset.name for run in runs} <= {"synthetic", "synthetic_rgb"}

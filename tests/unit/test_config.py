@@ -1,0 +1,116 @@
+"""config/config.yaml, its errors, and the exported schemas of all configuration files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from fedrepro.config import load_config
+from fedrepro.errors import FedreproError
+from fedrepro.paths import root
+from fedrepro.plan import SCALES, expand, papers
+from fedrepro.schemas import SCHEMAS, write_schemas
+from fedrepro.spec import spec_dict
+
+COMMITTED = root() / "config/schemas"
+DEFAULT: dict[str, Any] = yaml.safe_load((root() / "config/config.yaml").read_text())
+
+
+def test_the_committed_configuration() -> None:
+    config = load_config(DEFAULT)
+    assert config.scale == "lite"
+    assert config.train == "auto"
+    assert config.device == "cpu"
+    assert not config.on_gpu
+    assert set(config.papers) == set(papers())
+
+
+def test_every_key_is_written_out() -> None:
+    """So that a reader of the file sees all there is."""
+    from fedrepro.config import WorkflowConfig
+
+    assert list(DEFAULT) == list(WorkflowConfig.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        ({"scal": "paper"}, ["scal: unknown key", "did you mean 'scale'?", "config.yaml"]),
+        ({"scale": "papr"}, ["scale: unknown scale 'papr'", "did you mean 'paper'?"]),
+        ({"scale": 3}, ["scale"]),
+        ({"papers": ["emd", "selectiv"]}, ["unknown paper 'selectiv'", "'selective'?"]),
+        ({"papers": []}, ["papers"]),
+        ({"train": "sometimes"}, ["train", "'auto' or 'never'"]),
+        ({"device": "gpu"}, ["device"]),
+        ({"runs_per_batch": 0}, ["runs_per_batch", "greater than or equal to 1"]),
+    ],
+)
+def test_mistakes(change: dict[str, Any], texts: list[str]) -> None:
+    with pytest.raises(FedreproError) as error:
+        load_config(DEFAULT | change)
+    for text in texts:
+        assert text in str(error.value)
+
+
+def test_papers_as_on_a_command_line() -> None:
+    assert load_config(DEFAULT | {"papers": "emd"}).papers == ["emd"]
+    assert load_config(DEFAULT | {"papers": "emd,selective"}).papers == ["emd", "selective"]
+
+
+@pytest.mark.parametrize(("device", "gpu"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
+def test_devices(device: str, gpu: bool) -> None:
+    assert load_config(DEFAULT | {"device": device}).on_gpu == gpu
+
+
+def test_where_packed_data_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDREPRO_DATA", raising=False)
+    assert load_config(DEFAULT).data_root_option == ""
+    monkeypatch.setenv("FEDREPRO_DATA", "/packs")
+    assert load_config(DEFAULT).data_root_option == "/packs"
+    assert load_config(DEFAULT | {"data_root": "/mine"}).data_root_option == "/mine"
+
+
+def test_committed_schemas_are_current(tmp_path: Path) -> None:
+    written = write_schemas(tmp_path)
+    assert [file.stem for file in written] == list(SCHEMAS)
+    assert {file.name for file in COMMITTED.iterdir()} == {file.name for file in written}
+    for file in written:
+        committed = (COMMITTED / file.name).read_text()
+        assert committed == file.read_text(), "run `fedrepro schema`"
+        jsonschema.Draft202012Validator.check_schema(json.loads(committed))
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json.loads((COMMITTED / f"{name}.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("config", "config.yaml"),
+        ("datasets", "datasets.yaml"),
+        ("paper", "papers/*.yaml"),
+        ("expected", "expected/*.yaml"),
+    ],
+)
+def test_schemas_accept_our_files_and_no_unknown_key(name: str, pattern: str) -> None:
+    files = sorted((root() / "config").glob(pattern))
+    assert files
+    for file in files:
+        content = yaml.safe_load(file.read_text())
+        validator(name).validate(content)
+        assert not validator(name).is_valid(content | {"unknown": 1})
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_the_spec_schema_accepts_every_planned_run(paper: str) -> None:
+    spec = validator("run_spec")
+    groups = {(run.group, scale): run for scale in SCALES for run in expand(paper, scale)}
+    for run in groups.values():
+        spec.validate(spec_dict(run.spec))
+    assert not spec.is_valid(spec_dict(run.spec) | {"unknown": 1})

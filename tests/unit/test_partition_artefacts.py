@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro import partition_artefacts, records
+from fedrepro.data import describe, labels
+from fedrepro.errors import FedreproError
+from fedrepro.partition import build_partition
+from fedrepro.partition_artefacts import (
+    MOST_PANELS,
+    distinct_partitions,
+    overview,
+    write_indices,
+    write_overview,
+)
+from fedrepro.plan import expand
+
+PARTITIONS = {paper: distinct_partitions(paper, "smoke") for paper in ("emd", "selective")}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def built(paper: str, name: str) -> Any:
+    spec = PARTITIONS[paper][name][0].spec
+    train, test = labels(spec.dataset.name)
+    classes = describe(spec.dataset.name).classes
+    return build_partition(spec.partition, train, test, classes, spec.seed)
+
+
+def record_all(paper: str, write_record: Any) -> None:
+    """Write a record for every run, with the partition as it is built from data."""
+    for name, runs in PARTITIONS[paper].items():
+        made = built(paper, name)
+        content = {
+            "counts": made.counts.tolist(),
+            "emd": made.emd.tolist(),
+            "sha256": made.sha256,
+        }
+        for run in runs:
+            write_record(run, records.FOLDER, partition=content)
+
+
+def test_every_run_has_one_partition() -> None:
+    for paper, partitions in PARTITIONS.items():
+        runs = [run for members in partitions.values() for run in members]
+        assert len(runs) == len(expand(paper, "smoke"))
+        for members in partitions.values():
+            assert len({run.spec.partition for run in members}) == 1
+    assert all(len({run.seed for run in runs}) == 1 for runs in PARTITIONS["emd"].values())
+    shared = PARTITIONS["selective"].values()
+    assert any(len({run.seed for run in runs}) > 1 for runs in shared), "the scheme uses no seed"
+
+
+@pytest.mark.parametrize(("paper", "position"), [("emd", 0), ("emd", -1), ("selective", -1)])
+def test_indices_are_the_partition(paper: str, position: int) -> None:
+    name = list(PARTITIONS[paper])[position]
+    out = Path("x/p.npz")
+    write_indices(paper, "smoke", name, out, None)
+    made = built(paper, name)
+    with np.load(out, allow_pickle=False) as arrays:
+        clients = sorted(key for key in arrays if key.startswith("client_"))
+        assert clients == [f"client_{i:03}" for i in range(len(made.clients))]
+        for key, indices in zip(clients, made.clients, strict=True):
+            assert arrays[key].dtype == np.int32
+            assert np.array_equal(arrays[key], indices)
+        assert np.array_equal(arrays["validation"], made.validation)
+    first = out.read_bytes()
+    write_indices(paper, "smoke", name, out, None)
+    assert out.read_bytes() == first
+
+
+def test_indices_agree_with_records(write_record: Any) -> None:
+    name, (run, *_) = next(iter(PARTITIONS["emd"].items()))
+    good = {"counts": [[1]], "emd": [0.0], "sha256": built("emd", name).sha256}
+    write_record(run, records.FOLDER, partition=good)
+    write_indices("emd", "smoke", name, Path("p.npz"), None)
+    Path("p.npz").unlink()
+    write_record(run, records.FOLDER, partition=good | {"sha256": "1" * 64})
+    with pytest.raises(FedreproError) as error:
+        write_indices("emd", "smoke", name, Path("p.npz"), None)
+    assert f"{run.id}.json was trained on the partition 111111111111" in str(error.value)
+    assert "building it from the data here" in str(error.value)
+    assert not Path("p.npz").exists()
+
+
+def test_unknown_partition() -> None:
+    with pytest.raises(FedreproError, match=r"emd \(smoke\) has no partition 'abc' \("):
+        write_indices("emd", "smoke", "abc", Path("p.npz"), None)
+
+
+@pytest.mark.parametrize("paper", ["emd", "selective"])
+def test_overview(paper: str, write_record: Any) -> None:
+    record_all(paper, write_record)
+    write_overview(paper, "smoke", Path("out/overview"))
+    frame = pd.read_csv("out/overview.csv")
+    assert list(dict.fromkeys(frame["partition"])) == list(PARTITIONS[paper])
+    for name, rows in frame.groupby("partition"):
+        made = built(paper, str(name))
+        classes = [column for column in frame if column.startswith("class_")]
+        assert np.array_equal(rows[classes], made.counts)
+        assert rows["total"].tolist() == made.counts.sum(axis=1).tolist()
+        assert rows["emd"].to_numpy() == pytest.approx(made.emd, rel=1e-5)
+        assert rows["client"].tolist() == list(range(len(made.clients)))
+        assert set(rows["sha256"]) == {made.sha256}
+        assert set(rows["runs"]) == {len(PARTITIONS[paper][str(name)])}
+    svg = Path("out/overview.svg").read_bytes()
+    assert Path("out/overview.png").stat().st_size > 10_000
+    write_overview(paper, "smoke", Path("again/overview"))
+    assert Path("again/overview.svg").read_bytes() == svg
+
+
+def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_all("emd", write_record)
+    monkeypatch.setattr(partition_artefacts, "labels", None)
+    monkeypatch.setattr(partition_artefacts, "build_partition", None)
+    frame, panels = overview("emd", "smoke")
+    assert len(panels) == len(PARTITIONS["emd"])
+    assert len(frame) == sum(len(record.counts) for _, record in panels)
+
+
+def test_runs_of_one_partition_must_agree(write_record: Any) -> None:
+    record_all("selective", write_record)
+    members = next(runs for runs in PARTITIONS["selective"].values() if len(runs) > 1)
+    wrong = {"counts": [[1]], "emd": [0.0], "sha256": "1" * 64}
+    write_record(members[1], records.FOLDER, partition=wrong)
+    with pytest.raises(FedreproError, match=f"{members[1].id}.json was trained on"):
+        overview("selective", "smoke")
+
+
+def test_missing_records_are_named() -> None:
+    with pytest.raises(FedreproError, match=r"the overview of its partitions .* have no record"):
+        overview("emd", "smoke")
+
+
+def test_captions_say_what_differs(write_record: Any) -> None:
+    record_all("emd", write_record)
+    captions = [caption for caption, _ in overview("emd", "smoke")[1]]
+    assert len(set(captions)) == len(captions)
+    assert any("emd 0.36" in caption for caption in captions)
+    assert not any("per_class" in caption for caption in captions)
+
+
+def test_at_most_24_panels_evenly_spaced() -> None:
+    from fedrepro.plots import style
+
+    spread = partition_artefacts._spread
+    assert list(spread(5, 24)) == [0, 1, 2, 3, 4]
+    chosen = list(spread(103, MOST_PANELS))
+    assert len(chosen) == len(set(chosen)) == MOST_PANELS
+    assert chosen[0] == 0
+    assert chosen[-1] == 102
+    assert max(np.diff(chosen)) - min(np.diff(chosen)) <= 1
+    record = records.PartitionRecord(counts=[[1, 2], [3, 4]], emd=[0.1, 0.2], sha256="0")
+    style.use()
+    figure = partition_artefacts.draw([("caption", record)] * 103, "all of them")
+    assert figure.get_suptitle() == "all of them: 24 of 103"
+    figure.savefig(io.BytesIO(), format="png", dpi=20)
+    style.plt.close(figure)

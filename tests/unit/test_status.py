@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro import records
+from fedrepro.cli import main
+from fedrepro.errors import FedreproError
+from fedrepro.plan import expand, unique
+from fedrepro.status import duration, status
+
+RUNS = list(unique(expand("emd", "smoke")).values())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return records.FOLDER
+
+
+def test_recorded_pending_orphaned(folder: Path, write_record: Any) -> None:
+    for run in RUNS[:5]:
+        write_record(run, folder)
+    strange = RUNS[0].spec.model_copy(update={"rounds": 77})
+    plain = strange.model_dump(mode="json", exclude_defaults=True)
+    versions = {"engine": 1}
+    orphan = records.identity(plain, versions)
+    write_record(RUNS[0], folder, spec=plain, versions=versions, run_id=orphan)
+    state = status(RUNS)
+    assert state.recorded == tuple(run.id for run in RUNS[:5])
+    assert state.pending == tuple(run.id for run in RUNS[5:])
+    assert state.orphaned == (orphan,)
+    assert state.pending_seconds == pytest.approx(sum(state.seconds.values()))
+    assert all(seconds > 0 for seconds in state.seconds.values())
+    assert f"{len(RUNS) - 5}" in state.text()
+    assert "1 records belong to no planned run" in state.text()
+
+
+def test_nothing_is_recorded(folder: Path) -> None:
+    state = status(RUNS)
+    assert not state.recorded
+    assert not state.orphaned
+    assert len(state.pending) == len(RUNS)
+
+
+def test_everything_is_recorded(folder: Path, write_record: Any) -> None:
+    for run in RUNS:
+        write_record(run, folder)
+    state = status(RUNS)
+    assert state.pending == ()
+    assert state.pending_seconds == 0
+
+
+def test_equal_runs_count_once(folder: Path) -> None:
+    assert len(status([*RUNS, *RUNS]).pending) == len(RUNS)
+
+
+def test_recorded_seconds_decide_the_estimate(folder: Path, write_record: Any) -> None:
+    like = [run for run in RUNS if run.group == "sweep"]
+    provenance = json.loads(write_record(like[0], folder).read_text())["provenance"]
+    write_record(like[0], folder, provenance=provenance | {"seconds": 100.0})
+    state = status([like[1]])
+    assert state.pending_seconds == pytest.approx(100, rel=0.3)
+
+
+def test_a_damaged_record_is_named(folder: Path, write_record: Any) -> None:
+    file = write_record(RUNS[0], folder)
+    file.write_text(file.read_text()[:100])
+    with pytest.raises(FedreproError, match=f"{RUNS[0].id}.json: not a whole run record"):
+        status(RUNS)
+
+
+def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    write_record(RUNS[0], folder)
+    assert main(["status", "--scale", "smoke", "--paper", "emd", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["recorded"] == [RUNS[0].id]
+    assert len(content["pending"]) == len(RUNS) - 1
+    assert content["orphaned"] == []
+    assert content["pending_seconds"] > 0
+    assert main(["status", "--scale", "smoke", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert f"{RUNS[0].id}  emd {RUNS[0].group} seed=0" in text
+    assert " pending (" in text
+    assert "selective" in text
+
+
+def test_prune_removes_orphans_only(
+    folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = write_record(RUNS[0], folder)
+    orphan = folder / f"{'0' * 12}.json"
+    orphan.write_text("{}")
+    assert main(["prune", "--dry-run"]) == 0
+    assert orphan.exists()
+    assert f"would remove {orphan}" in capsys.readouterr().out
+    assert main(["prune"]) == 0
+    assert not orphan.exists()
+    assert kept.exists()
+
+
+def test_durations_for_readers() -> None:
+    assert [duration(s) for s in (0.4, 89, 90, 3600, 5400)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "1.5 h",
+    ]
+
+
+def test_status_does_not_wait_for_torch() -> None:
+    program = (
+        "import sys; from fedrepro.cli import main; main(['status', '--json']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro import records
+from fedrepro.cli import main
+from fedrepro.errors import FedreproError
+from fedrepro.plan import expand, unique
+from fedrepro.why import why
+
+SWEEP = [run for run in unique(expand("emd", "smoke")).values() if run.group == "sweep"]
+AT_036 = [run for run in SWEEP if run.coordinates == {"emd": 0.36}]
+
+
+@pytest.fixture(autouse=True)
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_record: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in SWEEP:
+        accuracy = 0.5 + 0.1 * run.seed
+        metrics = {"evaluated_rounds": [1, 2, 3], "accuracy": [0.1, 0.2, accuracy]}
+        write_record(run, records.FOLDER, metrics=metrics, final={"accuracy": accuracy})
+
+
+def test_all_cells() -> None:
+    title, *lines = why("emd", "table2", None, "smoke").splitlines()
+    assert "emd table2" in title
+    assert "scale: smoke" in title
+    named = {run_id for line in lines for run_id in line.rpartition("runs ")[2].split()}
+    assert named == {run.id for run in SWEEP}
+
+
+def test_one_cell_leads_to_its_runs() -> None:
+    cell = next(
+        line.split("  ")[0]
+        for line in why("emd", "table2", None, "smoke").splitlines()
+        if "/0.36 " in line
+    )
+    text = why("emd", "table2", cell, "smoke")
+    for run in AT_036:
+        assert f"run {run.id}, seed {run.seed}" in text
+        assert f"record    results/runs/{run.id}.json" in text
+        assert f"rm results/runs/{run.id}.json && fedrepro train {run.id}" in text
+    for run in SWEEP:
+        assert (run.id in text) == (run in AT_036)
+    for part in (
+        "published 0.986",
+        "emd sweep emd=0.36 seed=0",
+        '"emd":0.36',
+        "commit 0123abc, with uncommitted changes",
+        "synthetic, made up, sha256 0000",
+        "made up, 1 thread(s), backend loop",
+        "1 s, process started 2000-01-01",
+        "partition.emd_shift 1",
+    ):
+        assert part in text
+
+
+def test_numbers_may_be_written_in_any_way() -> None:
+    lines = why("emd", "table2", None, "smoke").splitlines()
+    series = next(line for line in lines if "/0.36 " in line).partition("/0.36 ")[0]
+    assert why("emd", "table2", f"{series}/0.360", "smoke") == why(
+        "emd", "table2", f"{series}/.36", "smoke"
+    )
+
+
+@pytest.mark.parametrize(
+    ("paper", "artefact", "cell", "texts"),
+    [
+        ("emdd", "table2", None, ["unknown paper 'emdd'", "did you mean 'emd'?"]),
+        ("emd", "tabel2", None, ["no table or figure 'tabel2'", "did you mean 'table2'?"]),
+        ("emd", "table2", "MNIST/0.37", ["no cell 'MNIST/0.37'", "/0.36'?", "lists all"]),
+        ("emd", "table2", "nonsense", ["no cell 'nonsense'"]),
+        ("emd", "table3", None, ["have no record", "fedrepro train --pending --paper emd"]),
+    ],
+)
+def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[str]) -> None:
+    with pytest.raises(FedreproError) as error:
+        why(paper, artefact, cell, "smoke")
+    for text in texts:
+        assert text in str(error.value)
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "emd", "table2", "--scale", "smoke"]) == 0
+    assert AT_036[0].id in capsys.readouterr().out
+    assert main(["why", "emd", "table2", "no/cell", "--scale", "smoke"]) == 1
+    assert capsys.readouterr().err.startswith("fedrepro: emd table2 (smoke) has no cell 'no/cell'")

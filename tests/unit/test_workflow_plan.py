@@ -1,0 +1,187 @@
+"""What the Snakefile is told: targets, inputs, batches, refusals. No Snakemake here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro import records
+from fedrepro import workflow as workflow_module
+from fedrepro.artefacts import entry
+from fedrepro.errors import FedreproError
+from fedrepro.plan import PlannedRun, expand, load_plan, unique
+from fedrepro.workflow import Workflow
+
+CONFIG: dict[str, Any] = {
+    "papers": ["selective", "emd"],
+    "scale": "smoke",
+    "train": "auto",
+    "device": "cpu",
+    "data_root": None,
+    "runs_per_batch": 8,
+}
+RUNS: list[PlannedRun] = list(
+    unique([run for paper in CONFIG["papers"] for run in expand(paper, "smoke")]).values()
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def to_train(workflow: Workflow) -> list[str]:
+    return [run for batch in workflow.batches for run in batch.runs]
+
+
+def test_without_records_everything_is_to_be_trained() -> None:
+    workflow = Workflow(CONFIG)
+    assert sorted(to_train(workflow)) == sorted(run.id for run in RUNS)
+    assert all(len(batch.runs) <= 8 for batch in workflow.batches)
+    assert {batch.dataset for batch in workflow.batches} == {"synthetic"}
+    assert len({batch.name for batch in workflow.batches}) == len(workflow.batches)
+    assert re.fullmatch(
+        rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} to train \(about .* on one core\)",
+        workflow.summary,
+    )
+
+
+def test_recorded_runs_belong_to_no_batch(write_record: Any) -> None:
+    before = {batch.name: batch.runs for batch in Workflow(CONFIG).batches}
+    for run in RUNS[:-1]:
+        write_record(run, records.FOLDER)
+    (batch,) = Workflow(CONFIG).batches
+    assert batch.runs == (RUNS[-1].id,)
+    assert RUNS[-1].id in before[batch.name], "a batch keeps its name"
+    write_record(RUNS[-1], records.FOLDER)
+    workflow = Workflow(CONFIG | {"train": "never"})
+    assert workflow.batches == []
+    assert workflow.summary == f"fedrepro, scale smoke: {len(RUNS)} runs recorded"
+
+
+def test_never_lists_what_is_missing(write_record: Any) -> None:
+    for run in RUNS[2:]:
+        write_record(run, records.FOLDER)
+    with pytest.raises(FedreproError) as error:
+        Workflow(CONFIG | {"train": "never"})
+    text = str(error.value)
+    assert text.startswith("2 runs of scale smoke have no record")
+    for run in RUNS[:2]:
+        assert re.search(rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about [\d.]+ min", text)
+    assert RUNS[2].id not in text
+    assert "fedrepro train --pending --scale smoke" in text
+
+
+def test_a_damaged_record_stops(write_record: Any) -> None:
+    file = write_record(RUNS[0], records.FOLDER)
+    file.write_text(file.read_text().replace("0.5", "0.6"))
+    with pytest.raises(FedreproError, match=f"{RUNS[0].id}.json: was edited"):
+        Workflow(CONFIG)
+
+
+def test_targets() -> None:
+    workflow = Workflow(CONFIG)
+    assert "results/smoke/tables/emd/table2.csv" in workflow.tables(["emd"])
+    assert "results/smoke/figures/selective/fig3.svg" in workflow.figures(workflow.papers)
+    assert workflow.checks(["emd"]) == ["results/smoke/checks/emd.json"]
+    everything = workflow.everything(workflow.papers)
+    assert len(everything) == len(set(everything))
+    assert not [path for path in everything if path.endswith(".npz")], "they need data"
+    assert len(workflow.indices(["selective"])) < len(expand("selective", "smoke"))
+    for paper in workflow.papers:
+        assert set(workflow.everything([paper])) <= set(everything)
+
+
+@pytest.mark.parametrize("paper", CONFIG["papers"])
+def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> None:
+    workflow = Workflow(CONFIG)
+    plan = load_plan(paper)
+    made_of = [
+        *(workflow.of_table("smoke", paper, name) for name in plan.tables),
+        *(workflow.of_figure("smoke", paper, name) for name in plan.figures),
+        workflow.of_check("smoke", paper),
+        workflow.of_overview("smoke", paper),
+        workflow.of_notebook("smoke", paper),
+    ]
+    for files in made_of:
+        for path in (*files["config"], *files["code"]):
+            assert Path(path).is_file(), path
+    for name, files in zip([*plan.tables, *plan.figures], made_of, strict=False):
+        wanted = {
+            str(records.path_of(run.id))
+            for run in expand(paper, "smoke")
+            if run.group in entry(paper, name).runs
+        }
+        assert set(files["records"]) == wanted
+        assert len(files["records"]) == len(wanted)
+
+
+def imports(file: str) -> set[str]:
+    """Return the files of this package that a module imports."""
+    package = Path(workflow_module.__file__).parent
+    names = set()
+    for node in ast.walk(ast.parse(Path(file).read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro"):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    paths = {package / f"{name.replace('.', '/').removeprefix('fedrepro/')}.py" for name in names}
+    return {str(path) for path in paths if path.is_file()}
+
+
+PLUMBING = {"errors", "files", "paths", "strict", "versions"}
+"""Modules that do not decide what an artefact shows."""
+
+
+@pytest.mark.parametrize("paper", CONFIG["papers"])
+def test_all_code_that_decides_an_artefact_is_its_input(paper: str) -> None:
+    workflow = Workflow(CONFIG)
+    plan = load_plan(paper)
+    for files in (
+        workflow.of_table("smoke", paper, next(iter(plan.tables))),
+        workflow.of_figure("smoke", paper, next(iter(plan.figures))),
+        workflow.of_check("smoke", paper),
+    ):
+        own = [path for path in files["code"] if Path(path).stem == paper]
+        assert own
+        used = {used for path in own for used in imports(path)}
+        missing = {p for p in used - set(files["code"]) if Path(p).stem not in PLUMBING}
+        assert not missing, "add these modules to fedrepro.workflow"
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (
+            lambda w: w.of_table("smoke", "emd", "tabel2"),
+            "no table 'tabel2' (did you mean",
+        ),
+        (lambda w: w.of_figure("smoke", "emd", "table2"), "no figure 'table2'"),
+        (lambda w: w.of_table("smoke", "edm", "table2"), "unknown paper 'edm' (did you mean"),
+        (lambda w: w.of_table("paper", "emd", "table2"), "add `--config scale=paper`"),
+        (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
+        (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
+        (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),
+    ],
+)
+def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
+    with pytest.raises(FedreproError) as error:
+        ask(Workflow(CONFIG))
+    assert text in str(error.value)
+
+
+def test_papers_may_be_switched_off() -> None:
+    workflow = Workflow(CONFIG | {"papers": ["emd"]})
+    assert {path.split("/")[3] for path in workflow.tables(workflow.papers)} == {"emd"}
+    assert sorted(to_train(workflow)) == sorted({run.id for run in expand("emd", "smoke")})
+    with pytest.raises(FedreproError, match="paper 'selective' is switched off"):
+        workflow.of_check("smoke", "selective")
+
+
+def test_partitions_name_their_data_set() -> None:
+    workflow = Workflow(CONFIG)
+    for path in workflow.indices(["emd"]):
+        assert workflow.dataset_of("smoke", "emd", Path(path).stem) == "synthetic"

@@ -1,0 +1,89 @@
+"""Snakemake on a copy of the repository, with that copy's code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+SMOKE = ("--config", "scale=smoke", "--")
+
+
+@dataclass
+class Plan:
+    """What a dry run says.
+
+    Attributes:
+        jobs: rule -> number of jobs; all training jobs are counted as ``train``.
+        trained: ids of the runs that would be trained, sorted.
+        text: the whole output.
+    """
+
+    jobs: dict[str, int] = field(default_factory=dict)
+    trained: list[str] = field(default_factory=list)
+    text: str = ""
+
+
+@dataclass
+class Clone:
+    """A copy of the repository's sources."""
+
+    root: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the copy, with its code, without packed data and with one thread."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("FEDREPRO_")}
+        environment |= {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "snakemake", *arguments)
+
+    def fedrepro(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "fedrepro.cli", *arguments)
+
+    def plan(self, *arguments: str) -> Plan:
+        """Return what ``snakemake -n`` would do."""
+        done = self.snakemake("-n", *arguments)
+        text = done.stdout + done.stderr
+        assert done.returncode == 0, text
+        plan = Plan(text=text)
+        table = re.search(r"Job stats:\njob +count\n[- ]+\n(.*?)\ntotal", text, re.DOTALL)
+        for line in table.group(1).splitlines() if table else []:
+            rule, count = line.split()
+            name = "train" if rule.startswith("train_") else rule
+            plan.jobs[name] = plan.jobs.get(name, 0) + int(count)
+        outputs = re.findall(r"^    output: (.*)$", text, re.MULTILINE)
+        plan.trained = sorted(set(re.findall(r"results/runs/([0-9a-f]{12})", " ".join(outputs))))
+        return plan
+
+    def fails(self, *arguments: str) -> str:
+        """Return what Snakemake prints when it refuses."""
+        done = self.snakemake(*arguments)
+        assert done.returncode != 0
+        return done.stdout + done.stderr
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Replace a text that occurs once in a file."""
+        text = (self.root / file).read_text()
+        assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}"
+        (self.root / file).write_text(text.replace(old, new))
+
+    @property
+    def records(self) -> Path:
+        return self.root / "results/runs"
+
+
+def copy_repository(target: Path) -> Clone:
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("src", "config", "workflow", "notebooks", "profiles", "envs"):
+        shutil.copytree(REPOSITORY / name, target / name, ignore=ignored)
+    shutil.copy(REPOSITORY / "Snakefile", target)
+    return Clone(target)

@@ -1,0 +1,53 @@
+"""Nothing in this folder touches the repository: all happens in copies of it.
+
+The smoke scale is trained once, in one copy; other tests start from its records.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from clones import SMOKE, Clone, copy_repository
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """A fresh clone without records."""
+    return copy_repository(tmp_path / "clone")
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, Path, str]:
+    """A clone, a working directory in which ``all`` was made at smoke scale, and what it said."""
+    root = tmp_path_factory.mktemp("smoke")
+    made = copy_repository(root / "clone")
+    folder = root / "work"
+    done = made.snakemake("--cores", "2", "--directory", str(folder), *SMOKE, "all")
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    return made, folder, text
+
+
+@pytest.fixture
+def recorded(clone: Clone, smoke: tuple[Clone, Path, str]) -> Clone:
+    """A fresh clone with the records of the smoke scale, and nothing else made."""
+    shutil.copytree(smoke[1] / "results/runs", clone.records)
+    return clone
+
+
+SmokeIds = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def smoke_ids() -> SmokeIds:
+    """Return the ids of planned smoke runs, by paper and what is true of them."""
+    from fedrepro.plan import PlannedRun, expand, papers, unique
+
+    def ids(keep: Callable[[PlannedRun], bool] = lambda _: True) -> list[str]:
+        runs = unique([run for paper in papers() for run in expand(paper, "smoke")])
+        return sorted(run.id for run in runs.values() if keep(run))
+
+    return ids

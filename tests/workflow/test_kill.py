@@ -1,0 +1,96 @@
+"""A process that is killed in mid-training: the run goes on and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from clones import Clone
+
+from fedrepro.plan import expand
+
+pytestmark = pytest.mark.slow
+ROUNDS = 40
+
+
+def longer(clone: Clone) -> list[str]:
+    """Make two smoke runs take a few seconds; return their ids."""
+    clone.edit(
+        "config/papers/emd.yaml",
+        "iid_large: {set: {partition: {per_class: 100}}}",
+        f"iid_large: {{set: {{rounds: {ROUNDS}, partition: {{per_class: 100}}}}}}",
+    )
+    clone.edit(
+        "config/papers/selective.yaml",
+        "federated_kept_moments: {grid: {partition.percent: [0, 50]}}",
+        "federated_kept_moments: "
+        f"{{set: {{rounds: {ROUNDS}}}, grid: {{partition.percent: [0, 50]}}}}",
+    )
+    program = (
+        "from fedrepro.plan import expand\n"
+        "for paper, group in (('emd', 'iid_large'), ('selective', 'federated_kept_moments')):\n"
+        "    print(next(r.id for r in expand(paper, 'smoke') if r.group == group))\n"
+    )
+    ids = clone.run(sys.executable, "-c", program).stdout.split()
+    assert not {run.id for paper in ("emd", "selective") for run in expand(paper, "smoke")} & {*ids}
+    return ids
+
+
+def result(clone: Clone, run_id: str) -> dict[str, object]:
+    record = json.loads((clone.records / f"{run_id}.json").read_text())
+    return {part: record[part] for part in ("spec", "versions", "metrics", "final", "partition")}
+
+
+def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
+    ids = longer(clone)
+    train = ("train", *ids, "--scale", "smoke", "--in-flight", "2", "--checkpoint-seconds", "0")
+    unbroken = clone.fedrepro(*train)
+    assert unbroken.returncode == 0, unbroken.stderr
+    wanted = {run_id: result(clone, run_id) for run_id in ids}
+    for run_id in ids:
+        (clone.records / f"{run_id}.json").unlink()
+
+    environment = os.environ | {
+        "PYTHONPATH": str(clone.root / "src"),
+        "FEDREPRO_ROOT": str(clone.root),
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedrepro.cli", *train],
+        cwd=clone.root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    checkpoints = [clone.root / f".checkpoints/{run_id}.pt" for run_id in ids]
+    deadline = time.monotonic() + 120
+    while not all(file.exists() for file in checkpoints):
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert process.stderr is not None
+    process.stderr.close()
+    cut_off = [run_id for run_id in ids if not (clone.records / f"{run_id}.json").exists()]
+    assert cut_off, "all runs had ended before the kill"
+    assert rounds_done(clone, checkpoints[0]) > 0
+
+    resumed = clone.fedrepro(*train)
+    assert resumed.returncode == 0, resumed.stderr
+    assert {run_id: result(clone, run_id) for run_id in ids} == wanted
+    assert not any(file.exists() for file in checkpoints)
+
+
+def rounds_done(clone: Clone, checkpoint: Path) -> int:
+    program = (
+        "import sys, torch\n"
+        "print(torch.load(sys.argv[1], weights_only=True)['progress']['progress']['round'])\n"
+    )
+    return int(clone.run(sys.executable, "-c", program, str(checkpoint)).stdout)

@@ -1,0 +1,171 @@
+"""What Snakemake plans to do, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from clones import REPOSITORY, SMOKE, Clone
+
+pytestmark = pytest.mark.slow
+TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks")
+
+
+def test_lint(clone: Clone) -> None:
+    done = clone.snakemake("--lint")
+    assert "your workflow is in a good condition" in done.stdout + done.stderr
+
+
+def test_format() -> None:
+    import subprocess
+
+    command = [sys.executable, "-m", "snakefmt", "--check", "Snakefile", "workflow"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_clone_with_records_trains_nothing_and_needs_no_data(
+    recorded: Clone, smoke_ids: Any
+) -> None:
+    plan = recorded.plan("--config", "scale=smoke", "train=never", "--", *TARGETS)
+    assert {"train", "dataset"}.isdisjoint(plan.jobs)
+    assert {"table", "figure", "notebook", "check"} <= set(plan.jobs)
+    assert f"{len(smoke_ids())} runs recorded" in plan.text
+    assert "to train" not in plan.text
+    everything = recorded.plan(*SMOKE, "all").jobs
+    assert everything.pop("all") == 1
+    assert everything.pop("partition_overview") == 2
+    assert set(everything) == {"table", "figure", "notebook", "check", "total"} - {"total"}
+
+
+def test_index_lists_need_data_and_no_training(recorded: Clone) -> None:
+    plan = recorded.plan(*SMOKE, "all_partitions")
+    assert plan.trained == []
+    assert plan.jobs["dataset"] == 1
+    assert plan.jobs["partition"] > 10
+    assert plan.jobs["partition_overview"] == 2
+
+
+def test_forced_rules_train_no_recorded_run(recorded: Clone) -> None:
+    plan = recorded.plan("-F", *SMOKE, "all")
+    assert plan.trained == []
+
+
+def test_a_deleted_record_is_the_one_run_that_trains(recorded: Clone, smoke_ids: Any) -> None:
+    run_id = smoke_ids()[17]
+    (recorded.records / f"{run_id}.json").unlink()
+    plan = recorded.plan(*SMOKE, "all")
+    assert plan.trained == [run_id]
+    assert plan.jobs["train"] == plan.jobs["dataset"] == 1
+    assert "1 to train (about" in plan.text
+
+
+def test_a_changed_plan_trains_exactly_its_runs(recorded: Clone, smoke_ids: Any) -> None:
+    recorded.edit(
+        "config/papers/emd.yaml",
+        "sgd_large: {set: {partition: {per_class: 100}, batch: 200}}",
+        "sgd_large: {set: {partition: {per_class: 100}, batch: 250}}",
+    )
+    plan = recorded.plan(*SMOKE, "all")
+    assert len(plan.trained) == len(
+        smoke_ids(lambda run: run.paper == "emd" and run.group == "sgd_large")
+    )
+    assert not set(plan.trained) & set(smoke_ids())
+
+
+def test_a_raised_version_trains_exactly_its_users(recorded: Clone, smoke_ids: Any) -> None:
+    recorded.edit(
+        "src/fedrepro/versions.py", '"algorithm.selective": 1,', '"algorithm.selective": 2,'
+    )
+    users = smoke_ids(lambda run: run.spec.algorithm.name == "selective")
+    plan = recorded.plan(*SMOKE, "all")
+    assert len(plan.trained) == len(users) > 0
+    assert not set(plan.trained) & set(smoke_ids())
+    assert f"{len(smoke_ids()) - len(users)} runs recorded, {len(users)} to train" in plan.text
+
+
+def test_without_records_everything_trains(clone: Clone, smoke_ids: Any) -> None:
+    plan = clone.plan(*SMOKE, "all")
+    assert plan.trained == smoke_ids()
+    assert plan.jobs["dataset"] == 1
+    assert plan.jobs["train"] < len(plan.trained) / 4, "runs are trained in batches"
+
+
+def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> None:
+    plan = clone.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
+    assert plan.jobs["table"] == 1
+    sweep = smoke_ids(lambda run: run.paper == "emd" and run.group == "sweep")
+    assert set(sweep) <= set(plan.trained)
+    assert set(plan.trained) <= set(smoke_ids(lambda run: run.paper == "emd"))
+
+
+def test_gpu_jobs_take_turns(clone: Clone) -> None:
+    on_gpu = clone.plan("--config", "scale=smoke", "device=cuda", "--", "all_tables").text
+    assert "gpu=1" in on_gpu
+    assert "gpu=1" not in clone.plan(*SMOKE, "all_tables").text
+
+
+def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> None:
+    gone = smoke_ids()[:2]
+    for run_id in gone:
+        (recorded.records / f"{run_id}.json").unlink()
+    text = recorded.fails("-n", "--config", "scale=smoke", "train=never", "--", "all")
+    assert "WorkflowError" in text
+    assert "2 runs of scale smoke have no record" in text
+    assert all(run_id in text for run_id in gone)
+    assert " min" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "texts"),
+    [
+        (("--config", "scal=smoke", "--", "all"), ["scal: unknown key", "'scale'?"]),
+        (("--config", "scale=papr", "--", "all"), ["unknown scale 'papr'", "'paper'?"]),
+        (
+            (*SMOKE, "results/smoke/tables/emd/tabel2.csv"),
+            ["paper 'emd' has no table 'tabel2'", "did you mean 'table2'?"],
+        ),
+        (
+            ("results/paper/figures/emd/fig2.svg",),
+            ["made at scale paper", "add `--config scale=paper`"],
+        ),
+    ],
+)
+def test_mistakes(clone: Clone, arguments: tuple[str, ...], texts: list[str]) -> None:
+    said = clone.fails("-n", *arguments)
+    for text in texts:
+        assert text in said
+
+
+def test_a_typo_in_a_plan(clone: Clone) -> None:
+    clone.edit("config/papers/emd.yaml", "  init_seed: 0 ", "  init_sed: 0 ")
+    said = clone.fails("-n", *SMOKE, "all")
+    assert "WorkflowError" in said
+    assert "config/papers/emd.yaml" in said
+    assert "init_sed: unknown key; did you mean 'init_seed'?" in said
+
+
+def test_a_damaged_record_stops_the_parse(recorded: Clone, smoke_ids: Any) -> None:
+    file = recorded.records / f"{smoke_ids()[0]}.json"
+    file.write_text(file.read_text()[:-200])
+    said = recorded.fails("-n", *SMOKE, "all")
+    assert "WorkflowError" in said
+    assert f"{file.name}: not a whole run record" in said
+    assert "delete it to train the run again" in said
+
+
+def test_parsing_imports_no_torch_and_prints_nothing_of_its_own(recorded: Clone) -> None:
+    program = (
+        "import sys\n"
+        "from snakemake.cli import main\n"
+        "try:\n"
+        "    main(['--dag', '--config', 'scale=smoke', '--', 'all'])\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert 'matplotlib' not in sys.modules\n"
+    )
+    done = recorded.run(sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("digraph")

@@ -1,0 +1,135 @@
+"""The smoke scale, trained from scratch, and what follows from its records."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+from clones import SMOKE, Clone
+
+from fedrepro import records
+from fedrepro.plan import expand, load_plan, papers
+from fedrepro.spec import partition_id
+
+pytestmark = pytest.mark.slow
+Smoke = tuple[Clone, Path, str]
+
+
+def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
+    _, folder, text = smoke
+    results = folder / "results/smoke"
+    assert records.recorded_ids(folder / "results/runs") == smoke_ids()
+    assert f"0 runs recorded, {len(smoke_ids())} to train" in text
+    for paper in papers():
+        plan = load_plan(paper)
+        for table in plan.tables:
+            assert len(pd.read_csv(results / f"tables/{paper}/{table}.csv"))
+            assert "smoke" in (results / f"tables/{paper}/{table}.md").read_text()
+        for figure in plan.figures:
+            stem = results / f"figures/{paper}/{figure}"
+            assert stem.with_suffix(".svg").read_text().lstrip().startswith("<?xml")
+            assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+            assert len(pd.read_csv(stem.with_suffix(".csv")))
+        verdicts = json.loads((results / f"checks/{paper}.json").read_text())
+        assert {"id", "kind", "published", "ours", "interval", "verdict", "runs"} <= set(
+            verdicts[0]
+        )
+        overview = pd.read_csv(results / f"partitions/{paper}/overview.csv")
+        assert set(overview["partition"]) == {
+            partition_id(run.spec) for run in expand(paper, "smoke")
+        }
+        html = (results / f"notebooks/{paper}.html").read_text()
+        assert "<img" in html
+        assert "import " not in html.partition("<body")[2].partition("<script")[0]
+    assert not (folder / "logs/smoke/notebooks/emd.ipynb").exists(), "kept only when it fails"
+
+
+def test_the_repository_is_left_alone(smoke: Smoke) -> None:
+    clone, _, _ = smoke
+    assert not (clone.root / "results").exists()
+    assert not (clone.root / "logs").exists()
+    assert not (clone.root / "data").exists()
+
+
+def test_a_second_call_has_nothing_to_do(smoke: Smoke) -> None:
+    clone, folder, _ = smoke
+    plan = clone.plan("--directory", str(folder), *SMOKE, "all")
+    assert plan.jobs == {}
+    assert "Nothing to be done" in plan.text
+
+
+def test_index_lists(smoke: Smoke) -> None:
+    clone, folder, _ = smoke
+    run = expand("emd", "smoke")[-1]
+    path = f"results/smoke/partitions/emd/{partition_id(run.spec)}.npz"
+    done = clone.snakemake("--cores", "1", "--directory", str(folder), *SMOKE, path)
+    assert done.returncode == 0, done.stderr
+    counts = records.read(run.id, folder / "results/runs").partition.counts
+    with np.load(folder / path, allow_pickle=False) as arrays:
+        sizes = [len(arrays[f"client_{i:03}"]) for i in range(len(counts))]
+    assert sizes == [sum(row) for row in counts]
+
+
+def test_a_deleted_record_comes_back_the_same(recorded: Clone, smoke_ids: Any) -> None:
+    run_id = smoke_ids(lambda run: run.group == "selective_as_written")[0]
+    file = recorded.records / f"{run_id}.json"
+    before = json.loads(file.read_text())
+    file.unlink()
+    done = recorded.snakemake("--cores", "1", *SMOKE, f"results/runs/{run_id}.json")
+    assert done.returncode == 0, done.stderr
+    after = json.loads(file.read_text())
+    for part in ("spec", "versions", "metrics", "final", "partition"):
+        assert after[part] == before[part]
+
+
+def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke, tmp_path: Path) -> None:
+    """A changed table function rebuilds tables and what shows them; touching it does nothing."""
+    clone, folder, _ = smoke
+    code = clone.root / "src/fedrepro/plots/emd.py"
+    original = code.read_text()
+    try:
+        code.touch()
+        assert clone.plan("--directory", str(folder), *SMOKE, "all").jobs == {}
+        code.write_text(original + "\n# changed\n")
+        plan = clone.plan("--directory", str(folder), *SMOKE, "all")
+    finally:
+        code.write_text(original)
+    figures = len(load_plan("emd").figures)
+    assert plan.jobs == {"all": 1, "figure": figures, "check": 1, "notebook": 1}
+
+
+def test_a_failing_notebook_is_kept(recorded: Clone) -> None:
+    template = recorded.root / "notebooks/emd.ipynb"
+    notebook = nbformat.read(template, 4)
+    notebook.cells = [
+        *notebook.cells[:3],
+        nbformat.v4.new_code_cell("raise ValueError('broken on purpose')"),
+    ]
+    nbformat.write(notebook, template)
+    said = recorded.fails("--cores", "1", *SMOKE, "results/smoke/notebooks/emd.html")
+    assert "broken on purpose" in said
+    assert "The notebook with its error: logs/smoke/notebooks/emd.ipynb" in said
+    kept = nbformat.read(recorded.root / "logs/smoke/notebooks/emd.ipynb", 4)
+    assert any(
+        output.output_type == "error" and output.evalue == "broken on purpose"
+        for cell in kept.cells
+        for output in cell.get("outputs", [])
+    )
+    assert not (recorded.root / "results/smoke/notebooks/emd.html").exists()
+    shutil.rmtree(recorded.root)
+
+
+def test_report(smoke: Smoke, tmp_path: Path) -> None:
+    clone, folder, _ = smoke
+    report = tmp_path / "report.html"
+    done = clone.snakemake("--directory", str(folder), "--report", str(report), *SMOKE, "all")
+    assert done.returncode == 0, done.stderr
+    text = report.read_text()
+    assert "run records" in text
+    assert "table2" in text

@@ -1,6 +1,7 @@
 """Published values and claims: ``config/expected/<paper>.yaml``.
 
-Every published number has a location, a tolerance and the reason for it, written before the runs.
+Every published number has a location, a tolerance and the reason for it, fixed before our results
+are compared with it.
 A number names the cell of ours that it is held against: an artefact (table or figure) of the plan
 and the two key columns of its frame.
 """

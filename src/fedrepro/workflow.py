@@ -146,7 +146,8 @@ class Workflow:
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what a paper's notebook is made of."""
         files = self.of_check(scale, paper)
-        return files | {"template": str(root() / f"notebooks/{paper}.ipynb")}
+        code = [*files["code"], str(root() / "src/fedrepro/display.py")]
+        return files | {"code": code, "template": str(root() / f"notebooks/{paper}.ipynb")}
 
     def of_overview(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the overview of a paper's partitions is made of."""

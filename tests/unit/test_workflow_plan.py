@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -121,11 +122,11 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
         assert len(files["records"]) == len(wanted)
 
 
-def imports(file: str) -> set[str]:
-    """Return the files of this package that a module imports."""
+def imports(code: str) -> set[str]:
+    """Return the files of this package that some code imports."""
     package = Path(workflow_module.__file__).parent
     names = set()
-    for node in ast.walk(ast.parse(Path(file).read_text())):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro"):
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     paths = {package / f"{name.replace('.', '/').removeprefix('fedrepro/')}.py" for name in names}
@@ -147,9 +148,19 @@ def test_all_code_that_decides_an_artefact_is_its_input(paper: str) -> None:
     ):
         own = [path for path in files["code"] if Path(path).stem == paper]
         assert own
-        used = {used for path in own for used in imports(path)}
+        used = {used for path in own for used in imports(Path(path).read_text())}
         missing = {p for p in used - set(files["code"]) if Path(p).stem not in PLUMBING}
         assert not missing, "add these modules to fedrepro.workflow"
+
+
+@pytest.mark.parametrize("paper", CONFIG["papers"])
+def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
+    files = Workflow(CONFIG).of_notebook("smoke", paper)
+    cells = json.loads(Path(files["template"]).read_text())["cells"]
+    code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    used = {used for used in imports(code) if Path(used).stem not in PLUMBING}
+    assert used
+    assert used <= set(files["code"])
 
 
 @pytest.mark.parametrize(

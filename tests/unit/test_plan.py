@@ -150,8 +150,8 @@ def test_merge() -> None:
 @pytest.mark.parametrize(
     ("change", "texts"),
     [
-        (lambda p: p.update(tabels={}), ["toy.yaml", "tabels", "did you mean 'tables'?"]),
-        (lambda p: p["runs"]["plain"].update(gird={}), ["runs.plain.gird", "'grid'"]),
+        (lambda p: p.update(tablez={}), ["toy.yaml", "tablez", "did you mean 'tables'?"]),
+        (lambda p: p["runs"]["plain"].update(gridd={}), ["runs.plain.gridd", "'grid'"]),
         (lambda p: p["defaults"].update(bach=3), ["toy.yaml: runs.plain", "bach", "'batch'"]),
         (lambda p: p["defaults"]["optimizer"].update(momentun=0), ["momentun", "'momentum'"]),
         (lambda p: p["runs"]["plain"].update(set={"round": 3}), ["round", "'rounds'"]),
@@ -159,8 +159,8 @@ def test_merge() -> None:
         (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
         (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
         (
-            lambda p: p["tables"]["table1"].update(runs=["plian"]),
-            ["tables.table1.runs", "'plian'", "did you mean 'plain'?", "adam, again"],
+            lambda p: p["tables"]["table1"].update(runs=["plainn"]),
+            ["tables.table1.runs", "'plainn'", "did you mean 'plain'?", "adam, again"],
         ),
         (
             lambda p: p["scales"]["lite"]["runs"].update(amad={}),

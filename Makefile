@@ -43,6 +43,18 @@ format: $(READY)  ## Rewrite the files in house style
 	$(RUN) nbstripout notebooks/*.ipynb
 	$(RUN) snakefmt Snakefile workflow
 
+.PHONY: release
+release: $(READY)  ## Make verdicts, gallery and the numbers in the documents those of the records
+	$(RUN) fedrepro check --scale lite --release
+	$(RUN) fedrepro check --scale paper --release
+	$(RUN) fedrepro figure selective fig3 --scale paper --out docs/gallery/selective_fig3
+	$(RUN) fedrepro figure selective fig6 --scale paper --out docs/gallery/selective_fig6
+	$(RUN) fedrepro figure selective aliasing --scale paper --out docs/gallery/selective_aliasing
+	$(RUN) fedrepro figure emd fig1a --scale lite --out docs/gallery/emd_fig1a
+	$(RUN) fedrepro figure emd fig5a --scale lite --out docs/gallery/emd_fig5a
+	rm -f docs/gallery/*.csv docs/gallery/*.svg
+	$(RUN) fedrepro docs
+
 .PHONY: lock
 lock:  ## Make envs/requirements.lock again from pyproject.toml (needs uv; see envs/README.md)
 	uv pip compile pyproject.toml --extra dev --output-file envs/requirements.lock \

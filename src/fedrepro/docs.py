@@ -44,6 +44,7 @@ def update(*, dry_run: bool = False) -> list[Path]:
     Raises:
         FedreproError: a block has an unknown name, or a record it needs is missing.
     """
+    _checks.cache_clear()
     changed = []
     for file in files():
         old = file.read_text()
@@ -66,6 +67,11 @@ def _fill(file: Path, match: re.Match[str]) -> str:
     return f"{match.group(1)}{body.strip()}\n{match.group(3)}"
 
 
+@functools.cache
+def _checks(paper: str, scale: Scale) -> list[Check]:
+    return check(paper, scale)
+
+
 def _counts(checks: Iterable[Check], kind: str) -> str:
     found = Counter(item.verdict for item in checks if item.kind == kind)
     return ", ".join(f"{found[name]} {name}" for name in VERDICTS if found[name]) or "none"
@@ -78,7 +84,7 @@ def _scoreboard() -> str:
         plan = load_plan(paper)
         scales: tuple[Scale, ...] = ("lite", "paper")
         for scale in scales:
-            checks = check(paper, scale)
+            checks = _checks(paper, scale)
             recorded, minutes, _ = _cost(paper, scale)
             total = len(unique(expand(paper, scale)))
             rows.append(
@@ -130,7 +136,7 @@ def _verdicts(paper: str, scale: Scale) -> str:
     """One row a table, figure and reading: counts of verdicts of published numbers."""
     rows = []
     grouped: dict[tuple[str, str], list[Check]] = {}
-    for item in check(paper, scale):
+    for item in _checks(paper, scale):
         if item.kind == "number":
             place = item.where.split(", x = ")[0]
             grouped.setdefault((place, item.reading), []).append(item)
@@ -154,7 +160,7 @@ def _claims(paper: str, scale: Scale) -> str:
             "verdict": item.verdict,
             "evidence": item.evidence + (f" {item.explanation}" if item.explanation else ""),
         }
-        for item in check(paper, scale)
+        for item in _checks(paper, scale)
         if item.kind == "claim"
     ]
     return str(pd.DataFrame(rows).to_markdown(index=False))

@@ -36,7 +36,7 @@ def test_a_clone_with_records_trains_nothing_and_needs_no_data(
     everything = recorded.plan(*SMOKE, "all").jobs
     assert everything.pop("all") == 1
     assert everything.pop("partition_overview") == 2
-    assert set(everything) == {"table", "figure", "notebook", "check", "total"} - {"total"}
+    assert set(everything) == {"table", "figure", "notebook", "check"}
 
 
 def test_index_lists_need_data_and_no_training(recorded: Clone) -> None:
@@ -104,6 +104,13 @@ def test_gpu_jobs_take_turns(clone: Clone) -> None:
     on_gpu = clone.plan("--config", "scale=smoke", "device=cuda", "--", "all_tables").text
     assert "gpu=1" in on_gpu
     assert "gpu=1" not in clone.plan(*SMOKE, "all_tables").text
+
+
+def test_jobs_are_told_where_packed_data_are(clone: Clone) -> None:
+    text = clone.plan("-p", "--config", "scale=smoke", "data_root=/some packs", "--", "all").text
+    named = [line for line in text.splitlines() if "--data-root '/some packs'" in line]
+    assert any("fedrepro.cli train" in line for line in named)
+    assert any("fedrepro.cli data prepare synthetic" in line for line in named)
 
 
 def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> None:

@@ -43,12 +43,16 @@ _PANELS = {
     "as run (nodes share storage)": (FEDERATED_AS_RUN, SELECTIVE_AS_RUN, LOCAL),
     "as written (true averaging)": (FEDERATED_AS_WRITTEN, SELECTIVE_AS_WRITTEN, LOCAL),
 }
+_LINE: dict[str, Any] = {"linestyle": "-"}
+_POINTS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8, "marker": "D", "markersize": 3}
 _ALIASING = {
-    FEDERATED_AS_WRITTEN: (PALETTE["blue"], "true averaging, moments reset every round"),
-    KEPT_MOMENTS: (PALETTE["green"], "true averaging, moments kept"),
-    OWN_INITIAL: (PALETTE["purple"], "true averaging, moments kept, own initial weights"),
-    FEDERATED_AS_RUN: (PALETTE["red"], "shared storage (as run)"),
+    FEDERATED_AS_WRITTEN: ("blue", _LINE, "true averaging, moments reset every round"),
+    KEPT_MOMENTS: ("green", _POINTS, "true averaging, moments kept"),
+    OWN_INITIAL: ("purple", _POINTS, "the same, own initial weights"),
+    FEDERATED_AS_RUN: ("red", _LINE, "shared storage (as run)"),
 }
+"""Colour, how the mean is drawn, and legend; diamonds mark the few N of the variants."""
+
 SMALL_PERCENT = 20
 """Largest N of the figure on shared storage."""
 
@@ -113,9 +117,11 @@ _PUBLISHED: dict[str, Any] = {
 """How a published curve looks: thin, dashed, with white squares."""
 
 
-def _draw_ours(axis: Axes, points: pd.DataFrame, colour: str, scale: float = 100) -> None:
-    """Draw our mean as a line and every seed as a dot."""
-    axis.plot(points["x"], scale * points["mean"], color=colour)
+def _draw_ours(
+    axis: Axes, points: pd.DataFrame, colour: str, scale: float = 100, **mean: Any
+) -> None:
+    """Draw our mean (as a line, unless told otherwise) and every seed as a dot."""
+    axis.plot(points["x"], scale * points["mean"], color=colour, **mean)
     x, y = _seeds(points)
     axis.plot(x, [scale * v for v in y], ".", color=colour, markersize=2.5, alpha=0.6)
 
@@ -162,12 +168,15 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
     for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
-        for curve, (colour, _) in _ALIASING.items():
+        for curve, (colour, mean, _) in _ALIASING.items():
             shown = (cells["curve"] == curve.name) & (cells["test"] == title)
-            _draw_ours(axis, cells[shown], colour)
+            _draw_ours(axis, cells[shown], PALETTE[colour], **mean)
         axis.set(title=title, xlabel=X_LABEL)
     axes[0].set(ylabel=Y_LABEL, ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
-    handles = [Line2D([], [], color=colour, label=label) for colour, label in _ALIASING.values()]
+    handles = [
+        Line2D([], [], color=PALETTE[colour], label=label, **mean)
+        for colour, mean, label in _ALIASING.values()
+    ]
     dots = Line2D([], [], color="black", linestyle="", marker=".", label="every seed")
     figure.legend(handles=[*handles, dots], loc="outside lower center", ncols=2)
     return figure

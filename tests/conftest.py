@@ -7,49 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up import content
 
 from fedrepro import records
 from fedrepro.plan import PlannedRun
-from fedrepro.spec import spec_dict
-from fedrepro.versions import component_versions
 
 WriteRecord = Callable[..., Path]
-
-
-def made_up(run: PlannedRun) -> dict[str, Any]:
-    """Return the content of a valid record of a run, with made-up numbers."""
-    plain = spec_dict(run.spec)
-    clients = run.spec.partition.clients
-    return {
-        "schema_version": records.SCHEMA,
-        "run_id": run.id,
-        "status": "complete",
-        "spec": plain,
-        "versions": component_versions(plain),
-        "metrics": {"evaluated_rounds": [1.0], "accuracy": [0.5]},
-        "final": {"accuracy": 0.5},
-        "partition": {
-            "counts": [[client + 1, 2] for client in range(clients)],
-            "emd": [0.25] * clients,
-            "sha256": "0" * 64,
-        },
-        "provenance": {
-            "commit": "0123abc",
-            "dirty": True,
-            "fedrepro": "0",
-            "python": "3",
-            "torch": "2",
-            "numpy": "2",
-            "backend": "loop",
-            "device": "made up",
-            "threads": 1,
-            "host": "made up",
-            "started": "2000-01-01T00:00:00+00:00",
-            "seconds": 1.0,
-            "dataset_source": "made up",
-            "dataset_sha256": "0" * 64,
-        },
-    }
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +20,6 @@ def write_record() -> WriteRecord:
     """Write a valid record with made-up numbers: ``(run, folder, **changes) -> file``."""
 
     def write(run: PlannedRun, folder: Path, **changes: Any) -> Path:
-        return records.write(made_up(run) | changes, folder)
+        return records.write(content(run, **changes), folder)
 
     return write

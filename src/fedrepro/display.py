@@ -15,9 +15,9 @@ def show_figure(runs: RunSet, name: str) -> Image:
     """Draw one figure of the plan."""
     with TemporaryDirectory() as folder:
         write_figure(runs, name, Path(folder) / name)
-        return Image((Path(folder) / f"{name}.png").read_bytes(), width=760)
+        return Image((Path(folder) / f"{name}.png").read_bytes(), width=760)  # type: ignore[no-untyped-call]
 
 
 def show_table(runs: RunSet, name: str) -> Markdown:
     """Lay one table of the plan out."""
-    return Markdown(markdown(runs, name, frame(runs, name)))
+    return Markdown(markdown(runs, name, frame(runs, name)))  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedrepro import records
 from fedrepro.artefacts import frame, markdown
-from fedrepro.checks import Check, check
+from fedrepro.checks import Check, Verdict, check
 from fedrepro.configfile import nearest
 from fedrepro.cost import sample_passes
 from fedrepro.errors import FedreproError
@@ -25,7 +25,14 @@ from fedrepro.paths import root
 from fedrepro.plan import Scale, expand, load_plan, papers, unique
 from fedrepro.runs import RunSet
 
-VERDICTS = ("reproduced", "close", "deviates", "not decidable", "not run", "not reproducible")
+VERDICTS: tuple[Verdict, ...] = (
+    "reproduced",
+    "close",
+    "deviates",
+    "not decidable",
+    "not run",
+    "not reproducible",
+)
 
 _BLOCK = re.compile(r"(<!-- begin: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -87,9 +87,8 @@ class Claim(Strict):
     statement: str = Field(description="the assertion, with its numbers")
     source: str = Field(description="where the paper makes it")
     reading: str = ""
-    scales: list[Literal["paper", "lite"]] = Field(
-        default_factory=lambda: ["paper", "lite"],
-        description="the scales at which our runs can decide it",
+    scales: tuple[Literal["paper", "lite"], ...] = Field(
+        default=("paper", "lite"), description="the scales at which our runs can decide it"
     )
     explanation: str = ""
 

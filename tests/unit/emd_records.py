@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from made_up import content
+
 from fedrepro import records
 from fedrepro.plan import PlannedRun, Scale, expand
 from fedrepro.runs import RunSet
-from fedrepro.spec import spec_dict
-from fedrepro.versions import component_versions
 
 Place = str | float
 """A group of runs, or an EMD of the sweep."""
@@ -68,36 +68,7 @@ class World:
                 "fedavg": {layer: FLOOR + rise[layer] * emd + shift for layer in rise},
                 "sgd_other_shuffle": dict.fromkeys(rise, FLOOR / 2 + shift),
             }
-        plain = spec_dict(run.spec)
-        return {
-            "schema_version": records.SCHEMA,
-            "run_id": run.id,
-            "status": "complete",
-            "spec": plain,
-            "versions": component_versions(plain),
-            "metrics": metrics,
-            "final": final,
-            "partition": {"counts": [[1, 1]], "emd": [0.0], "sha256": "0" * 64},
-            "provenance": PROVENANCE,
-        }
-
-
-PROVENANCE = {
-    "commit": "unknown",
-    "dirty": False,
-    "fedrepro": "0",
-    "python": "3",
-    "torch": "2",
-    "numpy": "2",
-    "backend": "loop",
-    "device": "made up",
-    "threads": 1,
-    "host": "made up",
-    "started": "2000-01-01T00:00:00+00:00",
-    "seconds": 1.0,
-    "dataset_source": "made up",
-    "dataset_sha256": "0" * 64,
-}
+        return content(run, metrics=metrics, final=final)
 
 
 def write_all(folder: Path, scale: Scale, world: World | None = None) -> RunSet:

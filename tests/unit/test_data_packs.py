@@ -376,7 +376,7 @@ def test_verify_names_every_problem() -> None:
     assert "mnist          OK" in str(caught.value)
     assert "cifar100       PROBLEM  packed/cifar100_test.npz is corrupt" in str(caught.value)
     assert str(caught.value).endswith("1 of 2 have a problem.")
-    with pytest.raises(FedreproError, match="Did you mean 'cifar10'"):
+    with pytest.raises(FedreproError, match="did you mean 'cifar10'"):
         commands.verify(["cifar"])
 
 

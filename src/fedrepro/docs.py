@@ -165,7 +165,7 @@ def _claims(paper: str, scale: Scale) -> str:
             "claim": item.id,
             "statement": item.statement,
             "verdict": item.verdict,
-            "evidence": item.evidence + (f" {item.explanation}" if item.explanation else ""),
+            "evidence": ". ".join(text for text in (item.evidence, item.explanation) if text),
         }
         for item in _checks(paper, scale)
         if item.kind == "claim"

@@ -59,17 +59,20 @@ def train(
     """
     use_one_thread()
     trainer = _Trainer(runs, device, BACKENDS[backend](device))
-    drive(
-        trainer.claimed(),
-        lambda spec: load(spec.dataset.name, data_root),
-        trainer.backend,
-        on_done=trainer.record,
-        on_failed=trainer.failed,
-        on_progress=trainer.report,
-        in_flight=in_flight,
-        checkpoints=CHECKPOINTS,
-        checkpoint_seconds=checkpoint_seconds,
-    )
+    try:
+        drive(
+            trainer.claimed(),
+            lambda spec: load(spec.dataset.name, data_root),
+            trainer.backend,
+            on_done=trainer.record,
+            on_failed=trainer.failed,
+            on_progress=trainer.report,
+            in_flight=in_flight,
+            checkpoints=CHECKPOINTS,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+    finally:
+        trainer.release_all()
     if trainer.failures:
         raise FedreproError("\n".join(str(failure) for failure in trainer.failures))
     return trainer.trained
@@ -106,6 +109,11 @@ class _Trainer:
         lock = self._locks.pop(run_id)
         Path(lock.name).unlink(missing_ok=True)
         lock.close()
+
+    def release_all(self) -> None:
+        """Give up the runs still held, where an error ends the training."""
+        for run_id in list(self._locks):
+            self._release(run_id)
 
     def record(self, run: ActiveRun) -> None:
         """Write the record of a run that ended."""

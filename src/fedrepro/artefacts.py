@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedrepro.configfile import nearest
 from fedrepro.errors import FedreproError
-from fedrepro.expected import published_cells
+from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
 from fedrepro.plan import Artefact, load_plan
 from fedrepro.runs import RunSet
@@ -47,22 +47,15 @@ def frame(runs: RunSet, name: str) -> pd.DataFrame:
     return _with_published(cells, runs.paper, name)
 
 
-def cell_key(row: object, column: object) -> tuple[str, str]:
-    """Return the key of a cell as text; equal numbers give equal text."""
-
-    def text(value: object) -> str:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            return str(value)
-        return f"{float(value):g}"
-
-    return text(row), text(column)
+def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the key of every cell of a frame: its first two columns as text."""
+    return [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
 
 
 def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
-    published = {cell_key(*cell.key): cell.value for cell in published_cells(paper, name)}
-    keys = [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
+    values = published(paper, name)
     result = cells.copy()
-    result["published"] = [published.get(key, float("nan")) for key in keys]
+    result["published"] = [values.get(key, float("nan")) for key in keys_of(cells)]
     return result
 
 

@@ -23,10 +23,10 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedrepro import records
-from fedrepro.artefacts import cell_key, entry, frame
+from fedrepro.artefacts import entry, frame, keys_of
 from fedrepro.claims import CLAIMS
 from fedrepro.errors import FedreproError
-from fedrepro.expected import Claim, Number, load_expected
+from fedrepro.expected import Claim, Number, cell_key, load_expected
 from fedrepro.paths import root
 from fedrepro.plan import Scale, expand
 from fedrepro.runs import MissingRunsError, RunSet
@@ -152,7 +152,7 @@ def _at_published_scale(paper: str, ids: Iterable[str]) -> bool:
 def _find(cells: pd.DataFrame, number: Number, runs: RunSet) -> pd.Series | None:
     """Return the number's cell; None where a scale below the published one leaves it out."""
     wanted = cell_key(*number.cell)
-    keys = [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
+    keys = keys_of(cells)
     if wanted in keys:
         return cells.iloc[keys.index(wanted)]
     if runs.scale != "paper":

@@ -15,6 +15,10 @@ from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 
 
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+
+
 def _add_selection(parser: argparse.ArgumentParser, *, all_scales: bool = False) -> None:
     parser.add_argument("--paper", metavar="P", help="only this paper's runs; default: all papers")
     parser.add_argument(
@@ -76,8 +80,7 @@ def _why(arguments: argparse.Namespace) -> None:
 def _prune(arguments: argparse.Namespace) -> None:
     from fedrepro import status
 
-    everything = [r for name in papers() for scale in SCALES for r in expand(name, scale)]
-    orphaned = status.status(everything).orphaned
+    orphaned = status.orphans()
     for run_id in orphaned:
         file = records.path_of(run_id)
         if not arguments.dry_run:
@@ -234,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     why.add_argument(
         "cell", nargs="?", help="ROW/COLUMN of a table or SERIES/X of a figure; default: all"
     )
-    why.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    _add_scale(why)
     why.set_defaults(run=_why)
 
     prune = commands.add_parser(
@@ -252,7 +255,7 @@ def _parser() -> argparse.ArgumentParser:
         "at the published scale, claims also at lite.",
     )
     check.add_argument("--paper", metavar="P", help="only this paper; default: all")
-    check.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    _add_scale(check)
     check.add_argument("--json", action="store_true", help="as a JSON list, one entry a check")
     check.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON list here")
     check.add_argument("--verbose", action="store_true", help="show every check, not the counts")
@@ -271,7 +274,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         artefact.add_argument("paper", help="slug of the paper")
         artefact.add_argument("name", help="its name in the plan, such as table2 or fig3")
-        artefact.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+        _add_scale(artefact)
         artefact.add_argument(
             "--out", type=Path, required=True, metavar="STEM", help="file name without ending"
         )
@@ -285,7 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     partition.add_argument("paper", help="slug of the paper")
     partition.add_argument("id", help="partition id")
-    partition.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    _add_scale(partition)
     partition.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
     _add_data_root(partition)
     partition.set_defaults(run=_partition)
@@ -297,7 +300,7 @@ def _parser() -> argparse.ArgumentParser:
         "records; no data are needed.",
     )
     partitions.add_argument("paper", help="slug of the paper")
-    partitions.add_argument("--scale", choices=SCALES, default="lite", help="default: lite")
+    _add_scale(partitions)
     partitions.add_argument("--out", type=Path, required=True, metavar="STEM")
     partitions.set_defaults(run=_partitions)
 

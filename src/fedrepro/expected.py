@@ -9,9 +9,9 @@ and the two key columns of its frame.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from fedrepro.configfile import nearest, read_yaml
@@ -116,14 +116,6 @@ class Expected(Strict):
         return self.numbers + [n for series in self.series for n in series.numbers()]
 
 
-@dataclass(frozen=True)
-class PublishedCell:
-    """A published value to show beside ours."""
-
-    key: tuple[str, str | float]
-    value: float
-
-
 @functools.cache
 def load_expected(paper: str) -> Expected:
     """Read the published values of a paper.
@@ -151,10 +143,23 @@ def load_expected(paper: str) -> Expected:
     return expected
 
 
-def published_cells(paper: str, artefact: str) -> list[PublishedCell]:
-    """Return the published means that belong into an artefact, by its key columns."""
-    return [
-        PublishedCell(number.cell, number.published)
+def cell_key(row: object, column: object) -> tuple[str, str]:
+    """Return the key of a cell as text; equal numbers give equal text: ``1.764``."""
+
+    def text(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            return str(value)
+        return f"{float(value):g}"
+
+    return text(row), text(column)
+
+
+def published(
+    paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
+) -> dict[tuple[str, str], float]:
+    """Return the published numbers that belong into a table or figure, by :func:`cell_key`."""
+    return {
+        cell_key(*number.cell): number.published
         for number in load_expected(paper).all_numbers()
-        if number.artefact == artefact and number.value == "mean"
-    ]
+        if number.artefact == artefact and number.value == value
+    }

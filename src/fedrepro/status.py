@@ -90,6 +90,12 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
+    """Return the ids of record files that no paper's plan asks for at any scale."""
+    planned = {run.id for name in papers() for scale in SCALES for run in expand(name, scale)}
+    return tuple(name for name in records.recorded_ids(folder) if name not in planned)
+
+
 def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
     """Look up which runs have a record; every record found is verified.
 
@@ -105,17 +111,17 @@ def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
     pending: list[str] = []
     for run_id in distinct:
         (recorded if records.is_recorded(run_id, folder) else pending).append(run_id)
-    planned = {run.id for name in papers() for scale in SCALES for run in expand(name, scale)}
-    files = records.recorded_ids(folder)
+    orphaned = orphans(folder)
     seconds = {}
     if pending:  # estimated from all records of like runs, whatever plan they belong to
-        known = records.read_all((run_id for run_id in files if run_id in planned), folder)
+        wanted = (name for name in records.recorded_ids(folder) if name not in orphaned)
+        known = records.read_all(wanted, folder)
         speeds = seconds_per_pass(known.values())
         seconds = {run_id: estimate(distinct[run_id].spec, speeds) for run_id in pending}
     return Status(
         runs=tuple(distinct.values()),
         recorded=tuple(recorded),
         pending=tuple(pending),
-        orphaned=tuple(run_id for run_id in files if run_id not in planned),
+        orphaned=orphaned,
         seconds=seconds,
     )

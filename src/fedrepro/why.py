@@ -8,8 +8,9 @@ import math
 import pandas as pd
 
 from fedrepro import records
-from fedrepro.artefacts import cell_key, entry, frame
+from fedrepro.artefacts import entry, frame, keys_of
 from fedrepro.errors import FedreproError
+from fedrepro.expected import cell_key
 from fedrepro.plan import PlannedRun, Scale
 from fedrepro.records import RunRecord
 from fedrepro.runs import RunSet
@@ -37,10 +38,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     runs = RunSet(paper, scale)
     about = entry(paper, artefact)
     cells = frame(runs, artefact)
-    keys = [
-        "/".join(cell_key(row, column))
-        for row, column in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)
-    ]
+    keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
         lines = [_line(key, row) for key, (_, row) in zip(keys, cells.iterrows(), strict=True)]

@@ -9,9 +9,8 @@ from fedrepro import checks
 from fedrepro.claims import emd
 from fedrepro.claims.emd import CLAIMS
 from fedrepro.errors import FedreproError
-from fedrepro.expected import load_expected
+from fedrepro.expected import load_expected, published
 from fedrepro.runs import RunSet
-from fedrepro.tables.emd import published
 
 AGAINST = {
     "ZA1": World(accuracy={"iid_large": 0.975}),

@@ -16,6 +16,7 @@ from scipy import stats
 
 from fedrepro.claims.finding import Finding
 from fedrepro.errors import FedreproError
+from fedrepro.expected import published
 from fedrepro.runs import RunSet
 from fedrepro.stats import summarise
 from fedrepro.tables.emd import (
@@ -31,7 +32,6 @@ from fedrepro.tables.emd import (
     TABLE_1,
     TWO_CLASS,
     divergences,
-    published,
     reported,
 )
 

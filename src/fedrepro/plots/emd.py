@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from fedrepro.expected import published
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
@@ -30,7 +31,6 @@ from fedrepro.tables.emd import (
     TWO_CLASS,
     divergences,
     emd_label,
-    published,
     reported,
 )
 

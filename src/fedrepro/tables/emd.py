@@ -7,11 +7,9 @@ evaluations in the last ten rounds; the accuracy of the last round and the best 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import pandas as pd
 
-from fedrepro.expected import load_expected
 from fedrepro.runs import RunSet
 from fedrepro.stats import summarise
 
@@ -77,18 +75,6 @@ def divergences(
 def emd_label(emd: float) -> str:
     """Return an EMD as tables and published values name it: ``1.764``."""
     return f"{emd:g}"
-
-
-def published(
-    paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
-) -> dict[tuple[str, str], float]:
-    """Return the published numbers of a table by row and column, both as text."""
-    numbers = [n for n in load_expected(paper).all_numbers() if n.artefact == artefact]
-    return {
-        (n.cell[0], n.cell[1] if isinstance(n.cell[1], str) else emd_label(n.cell[1])): n.published
-        for n in numbers
-        if n.value == value
-    }
 
 
 def table2(runs: RunSet) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import describe
-from fedrepro.records import RunRecord
 from fedrepro.spec import RunSpec
 
 # Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP; see the
@@ -46,15 +45,17 @@ def sample_passes(spec: RunSpec) -> float:
     return trained + _PREDICT_SHARE * evaluations * models * predicted
 
 
-def seconds_per_pass(records: Iterable[RunRecord]) -> dict[str, float]:
-    """Return the median seconds a sample pass of each kind of run, from records.
+def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, float]:
+    """Return the median seconds a sample pass of each kind of run, from recorded runs.
 
-    The key is :func:`kind`; records of all devices are pooled, so this is an estimate.
+    The key is :func:`kind`; runs of all devices are pooled, so this is an estimate.
+
+    Args:
+        trained: recorded runs, and the seconds each took.
     """
     seen: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        spec = record.typed_spec()
-        seen[kind(spec)].append(record.provenance.seconds / sample_passes(spec))
+    for spec, seconds in trained:
+        seen[kind(spec)].append(seconds / sample_passes(spec))
     return {key: statistics.median(values) for key, values in seen.items()}
 
 

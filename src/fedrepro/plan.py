@@ -7,7 +7,6 @@ share its record.
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
@@ -147,14 +146,13 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``changes`` merged in, dictionaries key by key.
 
     A dictionary whose ``name`` or ``scheme`` changes is another thing altogether and is replaced.
+    What does not change is shared with ``base``, not copied.
     """
-    merged = copy.deepcopy(base)
+    merged = base | changes
     for key, value in changes.items():
-        old = merged.get(key)
+        old = base.get(key)
         if isinstance(value, dict) and isinstance(old, dict) and _same_kind(old, value):
             merged[key] = merge(old, value)
-        else:
-            merged[key] = copy.deepcopy(value)
     return merged
 
 
@@ -183,6 +181,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         FedreproError: the plan is wrong; names the file and key.
     """
     plan = load_plan(paper)
+    file = root() / f"config/papers/{paper}.yaml"
     entry = plan.scales.get(scale, ScaleEntry())
     defaults = merge(plan.defaults, entry.defaults)
     planned = []
@@ -192,11 +191,11 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         grid = group.grid | override.grid
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         points = list(itertools.product(*(_values(axis) for axis in grid.values())))
+        where = f"{file}: runs.{name} ({scale})"
         for seed, point in itertools.product(seeds, points):
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            where = f"{root() / 'config/papers'}/{paper}.yaml: runs.{name} ({scale})"
             spec = validate(content, RunSpec, where)
             coordinates = {
                 path.rpartition(".")[2]: value for path, value in zip(grid, point, strict=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,19 +131,33 @@ def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
     Raises:
         FedreproError: there is a file under this id, but it is damaged, edited or of another run.
     """
-    file = path_of(run_id, folder)
-    if not file.exists():
-        return False
-    _verified(file)
-    return True
+    return seconds(run_id, folder) is not None
 
 
-def _verified(file: Path) -> dict[str, Any]:
+def seconds(run_id: str, folder: Path = FOLDER) -> float | None:
+    """Return how long a run trained, or None if it has no record; the record is verified.
+
+    Raises:
+        FedreproError: there is a file under this id, but it is damaged, edited or of another run.
+    """
+    verified = _verified(path_of(run_id, folder))
+    return verified[1] if verified else None
+
+
+def _verified(file: Path) -> tuple[str, float] | None:
+    """Return a valid record's text and seconds, or None if there is no file."""
     try:
-        content: dict[str, Any] = json.loads(file.read_text())
+        text = file.read_text(encoding="utf-8")
+        content = _without_numbers(text)
+        intact = content is not None
+        if content is None:
+            content = json.loads(text)
+            intact = content["checksum"] == checksum(content)
         derived = identity(content["spec"], content["versions"])
-        stored = content["checksum"]
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
+        trained = float(content["provenance"]["seconds"])
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FedreproError(
             f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
@@ -154,12 +168,35 @@ def _verified(file: Path) -> dict[str, Any]:
             f"{file}: holds the record of another run (its spec gives the id {derived}); delete it "
             "to train the run again, or restore it with git"
         )
-    if not complete or stored != checksum(content):
+    if not complete or not intact:
         raise FedreproError(
             f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
             "train the run again, or restore it with git"
         )
-    return content
+    return text, trained
+
+
+_START = re.compile(r'\{\n "checksum": "([0-9a-f]{64})",')
+_BREAK = re.compile(r'\n *(?:("[^"\\]*":) |(?=\}))')
+"""A line break of :func:`_dump`: before a key, with the space behind it, or before a brace."""
+
+
+def _without_numbers(text: str) -> dict[str, Any] | None:
+    """Return a record's fields behind the numbers, from ``provenance`` on, if its checksum matches.
+
+    The checksum is over the canonical JSON of the content. That is the text of the file without the
+    line breaks of :func:`_dump`, so the numbers, nearly all of a long record, need not be parsed to
+    be verified. None if the text is laid out in another way, or the checksum does not match.
+    """
+    start = _START.match(text)
+    behind = text.find('\n "provenance": ')
+    if not start or behind < 0:
+        return None
+    canonical = "{" + "".join(filter(None, _BREAK.split(text[start.end() :].rstrip())))
+    if hashlib.sha256(canonical.encode()).hexdigest() != start[1]:
+        return None
+    fields: dict[str, Any] = json.loads("{" + text[behind:])
+    return fields
 
 
 def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
@@ -169,13 +206,13 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
         FedreproError: it is missing, damaged, edited or of another run.
     """
     file = path_of(run_id, folder)
-    if not file.exists():
+    verified = _verified(file)
+    if verified is None:
         raise FedreproError(
             f"{file}: run {run_id} has no record; `fedrepro train {run_id}` trains it"
         )
-    content = _verified(file)
     try:
-        return RunRecord.model_validate(content)
+        return RunRecord.model_validate_json(verified[0])
     except ValidationError as error:
         raise FedreproError(f"{file}: not a valid run record: {error}") from error
 
@@ -183,8 +220,3 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
 def recorded_ids(folder: Path = FOLDER) -> list[str]:
     """Return the ids of all record files, sorted; the files are not opened."""
     return sorted(file.stem for file in folder.glob("*.json"))
-
-
-def read_all(ids: Iterable[str], folder: Path = FOLDER) -> dict[str, RunRecord]:
-    """Read and verify several records."""
-    return {run_id: read(run_id, folder) for run_id in ids}

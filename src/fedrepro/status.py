@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from fedrepro import records
-from fedrepro.cost import estimate, seconds_per_pass
 from fedrepro.plan import SCALES, PlannedRun, expand, papers, unique
 
 
@@ -23,15 +21,20 @@ class Status:
         runs: the distinct runs, in plan order.
         recorded: ids of those with a valid record.
         pending: ids of those without.
-        orphaned: ids of record files that no paper's plan asks for at any scale.
         seconds: estimated training time of each pending run on one core.
+        folder: where the records are.
     """
 
     runs: tuple[PlannedRun, ...]
     recorded: tuple[str, ...]
     pending: tuple[str, ...]
-    orphaned: tuple[str, ...]
     seconds: dict[str, float]
+    folder: Path
+
+    @functools.cached_property
+    def orphaned(self) -> tuple[str, ...]:
+        """Ids of record files that no paper's plan asks for at any scale; looked up when asked."""
+        return orphans(self.folder)
 
     @property
     def pending_seconds(self) -> float:
@@ -50,6 +53,8 @@ class Status:
 
     def text(self, *, list_runs: bool = False) -> str:
         """Return counts for each paper, and one line a run if asked for."""
+        from tabulate import tabulate
+
         recorded = Counter(run.paper for run in self.runs if run.id not in self.seconds)
         pending = Counter(run.paper for run in self.runs if run.id in self.seconds)
         rows: list[list[Any]] = []
@@ -92,8 +97,13 @@ def duration(seconds: float) -> str:
 
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
     """Return the ids of record files that no paper's plan asks for at any scale."""
-    planned = {run.id for name in papers() for scale in SCALES for run in expand(name, scale)}
+    planned = _planned()
     return tuple(name for name in records.recorded_ids(folder) if name not in planned)
+
+
+def _planned() -> dict[str, PlannedRun]:
+    """Return the runs of all papers at all scales, by id."""
+    return unique([run for name in papers() for scale in SCALES for run in expand(name, scale)])
 
 
 def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
@@ -107,21 +117,41 @@ def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
         FedreproError: a record is damaged, edited or of another run.
     """
     distinct = unique(runs)
-    recorded: list[str] = []
-    pending: list[str] = []
-    for run_id in distinct:
-        (recorded if records.is_recorded(run_id, folder) else pending).append(run_id)
-    orphaned = orphans(folder)
-    seconds = {}
-    if pending:  # estimated from all records of like runs, whatever plan they belong to
-        wanted = (name for name in records.recorded_ids(folder) if name not in orphaned)
-        known = records.read_all(wanted, folder)
-        speeds = seconds_per_pass(known.values())
-        seconds = {run_id: estimate(distinct[run_id].spec, speeds) for run_id in pending}
+    took = {run_id: records.seconds(run_id, folder) for run_id in distinct}
+    pending = tuple(run_id for run_id, seconds in took.items() if seconds is None)
     return Status(
         runs=tuple(distinct.values()),
-        recorded=tuple(recorded),
-        pending=tuple(pending),
-        orphaned=orphaned,
-        seconds=seconds,
+        recorded=tuple(run_id for run_id, seconds in took.items() if seconds is not None),
+        pending=pending,
+        seconds=_estimates(pending, distinct, took, folder) if pending else {},
+        folder=folder,
     )
+
+
+def _estimates(
+    pending: Iterable[str],
+    runs: dict[str, PlannedRun],
+    took: dict[str, float | None],
+    folder: Path,
+) -> dict[str, float]:
+    """Estimate the seconds of pending runs from all like runs, whatever plan they belong to.
+
+    Args:
+        pending: ids to estimate.
+        runs: the runs looked up so far, pending ones included.
+        took: seconds of each of them, None without a record.
+        folder: where the records are.
+    """
+    from fedrepro.cost import estimate, seconds_per_pass  # needs the data sets' descriptions
+
+    planned = _planned() | runs
+    others = planned.keys() - took
+    known = took | {
+        run_id: records.seconds(run_id, folder)
+        for run_id in records.recorded_ids(folder)
+        if run_id in others
+    }
+    speeds = seconds_per_pass(
+        (planned[run_id].spec, seconds) for run_id, seconds in known.items() if seconds is not None
+    )
+    return {run_id: estimate(runs[run_id].spec, speeds) for run_id in pending}

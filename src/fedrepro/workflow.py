@@ -7,6 +7,7 @@ that no rule makes, so nothing can train it again by accident.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,9 @@ class Workflow:
         self.config = load_config(values)
         self.scale = self.config.scale
         self.papers = self.config.papers
+        self._root = root()
         planned = [run for paper in self.papers for run in expand(paper, self.scale)]
+        self._records = {run.id: str(records.path_of(run.id)) for run in planned}
         state = status(planned)
         minutes = duration(state.pending_seconds)
         self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
@@ -111,7 +114,7 @@ class Workflow:
         return [
             f"results/{self.scale}/partitions/{paper}/{partition}.npz"
             for paper in papers
-            for partition in self._partitions(paper)
+            for partition in self._partitions[paper]
         ]
 
     def everything(self, papers: Sequence[str]) -> list[str]:
@@ -146,8 +149,8 @@ class Workflow:
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what a paper's notebook is made of."""
         files = self.of_check(scale, paper)
-        code = [*files["code"], str(root() / "src/fedrepro/display.py")]
-        return files | {"code": code, "template": str(root() / f"notebooks/{paper}.ipynb")}
+        code = [*files["code"], str(self._root / "src/fedrepro/display.py")]
+        return files | {"code": code, "template": str(self._root / f"notebooks/{paper}.ipynb")}
 
     def of_overview(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the overview of a paper's partitions is made of."""
@@ -158,7 +161,7 @@ class Workflow:
     def dataset_of(self, scale: str, paper: str, partition: str) -> str:
         """Return the name of the data set that a partition divides."""
         self._require(scale, paper)
-        known = self._partitions(paper)
+        known = self._partitions[paper]
         if partition not in known:
             raise FedreproError(
                 f"{paper} ({scale}) has no partition '{partition}'; "
@@ -166,8 +169,13 @@ class Workflow:
             )
         return known[partition].spec.dataset.name
 
-    def _partitions(self, paper: str) -> dict[str, PlannedRun]:
-        return {partition_id(run.spec): run for run in reversed(expand(paper, self.scale))}
+    @functools.cached_property
+    def _partitions(self) -> dict[str, dict[str, PlannedRun]]:
+        """Return by paper and partition id the first run that uses a partition."""
+        return {
+            paper: {partition_id(run.spec): run for run in reversed(expand(paper, self.scale))}
+            for paper in self.papers
+        }
 
     def _require(self, scale: str, paper: str) -> None:
         load_plan(paper)
@@ -186,12 +194,12 @@ class Workflow:
         wanted = set(groups)
         runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
         return {
-            "records": [str(records.path_of(run_id)) for run_id in runs],
+            "records": [self._records[run_id] for run_id in runs],
             "config": [
-                str(root() / f"config/papers/{paper}.yaml"),
-                str(root() / f"config/expected/{paper}.yaml"),
+                str(self._root / f"config/papers/{paper}.yaml"),
+                str(self._root / f"config/expected/{paper}.yaml"),
             ],
-            "code": [str(root() / f"src/fedrepro/{module}.py") for module in modules],
+            "code": [str(self._root / f"src/fedrepro/{module}.py") for module in modules],
         }
 
 

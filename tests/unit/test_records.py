@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,6 @@ def test_round_trip(file: Path, tmp_path: Path) -> None:
     assert record.typed_spec() == RUN.spec
     assert record.final == {"accuracy": 0.5}
     assert records.recorded_ids(tmp_path) == [RUN.id]
-    assert records.read_all([RUN.id], tmp_path) == {RUN.id: record}
     assert not list(tmp_path.glob("*.tmp"))
 
 
@@ -121,6 +121,48 @@ def test_foreign_record_under_this_id(file: Path, tmp_path: Path, write_record: 
     assert "record of another run" in message
     assert OTHER.id in message
     assert str(file) in message
+
+
+CHANGES: dict[str, Callable[[str], str]] = {
+    "replaced by 7": lambda _: "7",
+    "deleted": lambda _: "",
+    "twice": lambda character: 2 * character,
+    "space before": lambda character: f" {character}",
+    "line break before": lambda character: f"\n {character}",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_changed_character_is_noticed(file: Path, tmp_path: Path, change: str) -> None:
+    whole = file.read_text()
+    content = json.loads(whole)
+    refused = 0
+    for at, character in enumerate(whole):
+        file.write_text(whole[:at] + CHANGES[change](character) + whole[at + 1 :])
+        try:
+            assert records.is_recorded(RUN.id, tmp_path)
+        except FedreproError:
+            refused += 1
+        else:
+            assert json.loads(file.read_text()) == content, (at, whole[at - 20 : at + 20])
+    assert refused > len(whole) / 2
+
+
+def test_numbers_are_verified_without_being_parsed(
+    tmp_path: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of a thousand runs has tens of megabytes of them, and the Snakefile waits."""
+    metrics = {"evaluated_rounds": [1.0], "accuracy": [round_ / 7 for round_ in range(5000)]}
+    file = write_record(RUN, tmp_path, metrics=metrics)
+    parsed: list[str] = []
+
+    def loads(text: str) -> Any:
+        parsed.append(text)
+        return json.JSONDecoder().decode(text)
+
+    monkeypatch.setattr(json, "loads", loads)
+    assert records.seconds(RUN.id, tmp_path) == 1.0
+    assert sum(map(len, parsed)) < 2000 < len(file.read_text())
 
 
 def test_white_space_does_not_matter(file: Path, tmp_path: Path) -> None:

@@ -75,6 +75,14 @@ def test_a_damaged_record_is_named(folder: Path, write_record: Any) -> None:
         status(RUNS)
 
 
+def test_a_damaged_record_of_no_planned_run_stops_nothing(folder: Path, write_record: Any) -> None:
+    write_record(RUNS[0], folder)
+    (folder / f"{'0' * 12}.json").write_text("{}")
+    state = status(RUNS)
+    assert len(state.pending) == len(RUNS) - 1
+    assert state.orphaned == ("0" * 12,)
+
+
 def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(RUNS[0], folder)
     assert main(["status", "--scale", "smoke", "--paper", "emd", "--json"]) == 0

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,60 @@ def test_a_damaged_record_stops(write_record: Any) -> None:
     file.write_text(file.read_text().replace("0.5", "0.6"))
     with pytest.raises(FedreproError, match=f"{RUNS[0].id}.json: was edited"):
         Workflow(CONFIG)
+
+
+@pytest.mark.parametrize("recorded", [len(RUNS), len(RUNS) - 3])
+def test_each_record_is_read_once(
+    write_record: Any, monkeypatch: pytest.MonkeyPatch, recorded: int
+) -> None:
+    """Also of another scale, which estimates of pending runs are made from."""
+    other = expand("emd", "lite")[0]
+    for run in (*RUNS[:recorded], other):
+        write_record(run, records.FOLDER)
+    reads: Counter[str] = Counter()
+    read_text = Path.read_text
+
+    def counted(file: Path, *arguments: Any, **named: Any) -> str:
+        text = read_text(file, *arguments, **named)
+        if file.parent == records.FOLDER:
+            reads[file.stem] += 1
+        return text
+
+    monkeypatch.setattr(Path, "read_text", counted)
+    workflow = Workflow(CONFIG)
+    for paper in workflow.papers:
+        workflow.of_check("smoke", paper)
+    wanted = {run.id for run in RUNS[:recorded]}
+    if recorded < len(RUNS):
+        wanted.add(other.id)
+    assert reads == Counter(wanted)
+
+
+def test_only_what_is_asked_for_is_expanded(write_record: Any) -> None:
+    for run in expand("emd", "smoke"):
+        write_record(run, records.FOLDER)
+    expand.cache_clear()
+    workflow = Workflow(CONFIG | {"papers": ["emd"]})
+    workflow.everything(workflow.papers)
+    assert expand.cache_info().currsize == 1
+
+
+HEAVY = ("matplotlib", "pandas", "scipy", "torch", "torchvision")
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_snakefile_waits_for_no_heavy_import(write_record: Any, recorded: bool) -> None:
+    for run in RUNS if recorded else ():
+        write_record(run, records.FOLDER)
+    program = (
+        "import sys; from fedrepro.workflow import Workflow; "
+        f"assert bool(Workflow({CONFIG!r}).batches) != {recorded}; "
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_targets() -> None:

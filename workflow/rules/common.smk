@@ -55,6 +55,10 @@ def overview_input(wildcards):
     return PLAN.of_overview(wildcards.scale, wildcards.paper)
 
 
+def indices_input(wildcards):
+    return PLAN.indices(PLAN.papers)
+
+
 def partition_input(wildcards):
     dataset = PLAN.dataset_of(wildcards.scale, wildcards.paper, wildcards.partition)
     return f"data/ready/{dataset}.json"

@@ -54,11 +54,21 @@ def _train(arguments: argparse.Namespace) -> None:
         planned,
         device=arguments.device,
         backend=arguments.backend,
+        workers=arguments.workers,
         in_flight=arguments.in_flight,
         data_root=arguments.data_root,
         checkpoint_seconds=arguments.checkpoint_seconds,
+        time_budget=arguments.time_budget,
+        out=arguments.out,
     )
-    print(f"{trained} runs trained, {len(planned) - trained} were recorded or trained elsewhere")
+    print(f"{trained} of {len(planned)} runs trained")
+
+
+def _records(arguments: argparse.Namespace) -> None:
+    from fedrepro import transfer
+    from fedrepro.training import CHECKPOINTS
+
+    print(transfer.read(arguments.source, CHECKPOINTS).text())
 
 
 def _status(arguments: argparse.Namespace) -> None:
@@ -200,9 +210,37 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--pending", action="store_true", help="all planned runs without a record")
     _add_selection(train, all_scales=True)
     train.add_argument("--device", default="cpu", help="PyTorch device; default: cpu")
-    train.add_argument("--backend", choices=["loop"], default="loop", help="how lanes are trained")
     train.add_argument(
-        "--in-flight", type=int, default=1, metavar="N", help="runs open at once; default: 1"
+        "--backend",
+        choices=["auto", "loop", "pool", "stacked"],
+        default="auto",
+        help="how lanes are trained: one after another, over worker processes, or stacked; "
+        "default: auto, whatever is fastest",
+    )
+    train.add_argument(
+        "--workers",
+        type=_positive,
+        metavar="N",
+        help="worker processes of the pool; default: one a core",
+    )
+    train.add_argument(
+        "--in-flight",
+        type=_positive,
+        metavar="N",
+        help="runs open at once; default: as many as keep the device busy",
+    )
+    train.add_argument(
+        "--time-budget",
+        type=float,
+        metavar="S",
+        help="stop after so many seconds, with checkpoints of the runs in flight; starts nothing "
+        "that cannot finish a round in time",
+    )
+    train.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE.tar",
+        help="also write the new records and checkpoints to one file, for `records import`",
     )
     train.add_argument(
         "--checkpoint-seconds",
@@ -213,6 +251,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_data_root(train)
     train.set_defaults(run=_train)
+
+    importer = commands.add_parser(
+        "records",
+        help="take in records trained elsewhere",
+        description="Take records and checkpoints that `fedrepro train --out` wrote on another "
+        "machine, after verifying each.",
+    )
+    taking = importer.add_subparsers(dest="action", required=True, metavar="ACTION")
+    take = taking.add_parser("import", help="verify a tar file's content and take it in")
+    take.add_argument("source", type=Path, metavar="FILE.tar")
+    take.set_defaults(run=_records)
 
     status = commands.add_parser(
         "status",
@@ -346,6 +395,13 @@ def _parser() -> argparse.ArgumentParser:
     for action in (listing, verify, pack, importing, prepare):
         action.set_defaults(run=_data)
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return number
 
 
 def _add_data_root(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ This module imports no torch at run time: specs and algorithms are read by the S
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -38,6 +39,8 @@ class Lane:
             ``("client", 3)``; two lanes of one request must differ.
         optimizer_state: moments to continue from; None starts fresh.
         batch: examples a step; None takes the spec's.
+        lr: step size; None takes the spec's at the request's round.
+        linear: vector g, float32 [parameters], that adds ``<g, w>`` to the loss.
     """
 
     weights: Weights
@@ -45,6 +48,40 @@ class Lane:
     stream: tuple[str | int, ...]
     optimizer_state: OptimizerState | None = None
     batch: int | None = None
+    lr: float | None = None
+    linear: Weights | None = None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a lane minimises besides the mean cross entropy, and what else a step does.
+
+    With ``w_0`` the lane's start weights, a step takes the gradient of
+
+    ``CE + proximal / 2 * ||w - w_0||^2 + <linear, w> + distillation * D``,
+
+    scales it down to the optimiser's ``clip_norm``, adds noise, steps, and projects. The norms run
+    over all trainable parameters. FedProx is ``proximal`` alone, FedDyn is ``proximal`` with the
+    client's ``linear``.
+
+    Attributes:
+        proximal: weight of the quadratic term, >= 0.
+        distillation: weight of the divergence D between the pairwise structures of the lane's and
+            the start model's representations of a batch (Nguyen et al. 2023, eq. 18-20).
+        gradient_noise: standard deviation of Gaussian noise on every gradient coordinate.
+        projection: after each step, bound the norm of the ``weights`` or of the ``update``
+            ``w - w_0`` by ``radius`` (Ozdayi et al. 2020, section 3.2).
+        radius: the bound, > 0.
+        quantise_bits: after training, round the weights stochastically to so many bits
+            (Kopparapu et al. 2020, section 3.4); None leaves them.
+    """
+
+    proximal: float = 0.0
+    distillation: float = 0.0
+    gradient_noise: float = 0.0
+    projection: Literal["weights", "update"] | None = None
+    radius: float = math.inf
+    quantise_bits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,17 +93,25 @@ class Train:
         round: round index from 0; sets the step size and names the random streams.
         keep_optimizer_state: whether the results carry the moments.
         epochs: epochs a lane; None takes the spec's ``local_epochs``.
+        objective: what the lanes minimise.
     """
 
     lanes: Sequence[Lane]
     round: int
     keep_optimizer_state: bool = False
     epochs: int | None = None
+    objective: Objective = Objective()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A lane after training: weights float32 [parameters + buffers], mean loss of all steps."""
+    """A lane after training.
+
+    Attributes:
+        weights: float32 [parameters + buffers].
+        loss: cross entropy, mean over the examples of all steps; 0 if there was no step.
+        optimizer_state: the moments, if they were asked for.
+    """
 
     weights: Weights
     loss: float

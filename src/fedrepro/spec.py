@@ -30,10 +30,17 @@ class DatasetSpec(Strict):
     """A data set and how its pixels reach the network."""
 
     name: DatasetName
-    transform: Literal["unit", "standard"] = Field(
+    transform: Literal["unit", "standard", "tutorial24"] = Field(
         default="unit",
         description="unit: uint8 pixels / 255; standard: unit, then (x - mean) / std with the "
-        "constants of config/datasets.yaml",
+        "constants of config/datasets.yaml; tutorial24: central 24x24 crop, then each image to "
+        "mean 0 and standard deviation 1 (the TensorFlow CIFAR-10 tutorial, used by Zhao et al.)",
+    )
+    augment: bool = Field(
+        default=False,
+        description="training examples only. unit, standard: random crop after padding by 4 zero "
+        "pixels, random horizontal flip; tutorial24: random 24x24 crop, random horizontal flip, "
+        "random contrast between 0.2 and 1.8",
     )
 
 
@@ -93,7 +100,18 @@ PartitionSpec = Annotated[
     Field(discriminator="scheme"),
 ]
 
-ModelName = Literal["liu1", "mnist_cnn"]
+ModelName = Literal[
+    "liu1",
+    "liu2",
+    "liu3",
+    "mnist_cnn",
+    "cifar_tutorial",
+    "kws_cnn",
+    "fedcd_cnn",
+    "resnet9",
+    "fixup_resnet20",
+    "resnet18",
+]
 
 
 class ModelSpec(Strict):
@@ -105,15 +123,32 @@ class ModelSpec(Strict):
     )
 
 
-class Sgd(Strict):
-    """Stochastic gradient descent; the step size in round t (from 0) is ``lr * lr_decay**t``."""
+class _StepSize(Strict):
+    """The step size in round t (from 0): ``lr * lr_decay**t``, times 0.1 at each milestone."""
 
-    name: Literal["sgd"]
     lr: float = Field(gt=0)
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor per round")
+    lr_milestones: tuple[int, ...] = Field(
+        default=(), description="rounds from which the step size is a tenth of what it was before"
+    )
+    clip_norm: float | None = Field(
+        default=None, gt=0, description="gradients of a larger Euclidean norm are scaled down to it"
+    )
+
+
+class Sgd(_StepSize):
+    """Stochastic gradient descent."""
+
+    name: Literal["sgd"]
     momentum: float = Field(default=0.0, ge=0, lt=1)
     nesterov: bool = False
     weight_decay: float = Field(default=0.0, ge=0, description="L2 term added to the gradient")
+    vector_lr_factor: float = Field(
+        default=1.0,
+        gt=0,
+        description="factor on the step size of biases, multipliers and normalisation parameters: "
+        "every parameter with fewer than two dimensions",
+    )
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> Sgd:
@@ -122,12 +157,10 @@ class Sgd(Strict):
         return self
 
 
-class Adam(Strict):
-    """Adam (Kingma and Ba 2015) with bias correction; the step size decays as for ``Sgd``."""
+class Adam(_StepSize):
+    """Adam (Kingma and Ba 2015) with bias correction."""
 
     name: Literal["adam"]
-    lr: float = Field(gt=0)
-    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor per round")
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
     eps: float = Field(default=1e-8, gt=0)
@@ -144,11 +177,21 @@ class RunSpec(Strict):
     model: ModelSpec
     algorithm: AlgorithmParams
     optimizer: OptimizerSpec
-    batch: int = Field(ge=1, description="examples a step; the last, smaller batch is kept")
+    batch: int = Field(ge=1, description="examples a step")
+    last_batch: Literal["keep", "drop", "drop_single"] = Field(
+        default="keep",
+        description="what becomes of a smaller last batch of an epoch: keep trains on it, drop "
+        "leaves it out, drop_single leaves it out if it is one example, which batch normalisation "
+        "cannot train on",
+    )
     local_epochs: int = Field(default=1, ge=1, description="E: epochs a client and round")
     rounds: int = Field(ge=1, description="communication rounds")
     evaluate_every: int = Field(
         default=1, ge=1, description="evaluate after every so many rounds, and after the last"
+    )
+    precision: Literal["float32", "tf32", "bf16"] = Field(
+        default="float32",
+        description="of matrix products and convolutions; tf32 needs a GPU, bf16 is autocast",
     )
     seed: int = Field(ge=0, description="names every random stream of the run")
     init_seed: int | None = Field(

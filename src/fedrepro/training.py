@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import fcntl
 import functools
+import math
 import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,26 +19,36 @@ import numpy as np
 import torch
 
 import fedrepro
-from fedrepro import records
+from fedrepro import cost, records, transfer
+from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import Dataset, load
-from fedrepro.engine.driver import BACKENDS, ActiveRun, Backend, RunFailure, drive, use_one_thread
+from fedrepro.engine.backends import backend as make_backend
+from fedrepro.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
+from fedrepro.engine.jobs import Backend
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
 from fedrepro.plan import PlannedRun
 from fedrepro.spec import RunSpec, spec_dict
+from fedrepro.status import duration, status
 from fedrepro.versions import component_versions
 
 CHECKPOINTS = Path(".checkpoints")
+_SECONDS_BETWEEN_REPORTS = {"terminal": 1.0, "log": 20.0}
+_START_UP_SECONDS = 10.0
+_SAVING_SECONDS = 3.0
 
 
 def train(
     runs: Sequence[PlannedRun],
     *,
     device: str = "cpu",
-    backend: str = "loop",
-    in_flight: int = 1,
+    backend: str = "auto",
+    workers: int | None = 1,
+    in_flight: int | None = None,
     data_root: Path | None = None,
     checkpoint_seconds: float = 30.0,
+    time_budget: float | None = None,
+    out: Path | None = None,
 ) -> int:
     """Train the runs that have no record yet and write their records.
 
@@ -46,21 +58,27 @@ def train(
     Args:
         runs: distinct runs, in order.
         device: a PyTorch device name.
-        backend: a key of :data:`fedrepro.engine.driver.BACKENDS`.
-        in_flight: how many runs are open at once.
+        backend: a key of :data:`fedrepro.engine.backends.BACKENDS`.
+        workers: processes of the pool; None: as many cores as there are.
+        in_flight: how many runs are open at once; None: as many as keep the backend busy.
         data_root: folder of packed data; None takes the usual sources.
         checkpoint_seconds: least time between two checkpoints of a run.
+        time_budget: seconds after which to stop, with checkpoints of the runs in flight; no run is
+            started that cannot finish a round in what is left of it.
+        out: file for one tar of the new records and checkpoints.
 
     Returns:
         How many runs were trained.
 
     Raises:
-        FedreproError: some runs failed; the message lists them. The others are recorded.
+        FedreproError: some runs failed (the message lists them; the others are recorded), or the
+            time budget is too short to do anything.
     """
+    deadline = math.inf if time_budget is None else time.monotonic() + time_budget
     use_one_thread()
-    trainer = _Trainer(runs, device, BACKENDS[backend](device))
+    trainer = _Trainer(runs, device, make_backend(backend, device, workers), deadline)
     try:
-        drive(
+        interrupted = drive(
             trainer.claimed(),
             lambda spec: load(spec.dataset.name, data_root),
             trainer.backend,
@@ -70,40 +88,65 @@ def train(
             in_flight=in_flight,
             checkpoints=CHECKPOINTS,
             checkpoint_seconds=checkpoint_seconds,
+            deadline=deadline - _SAVING_SECONDS,
         )
     finally:
+        trainer.backend.close()
         trainer.release_all()
+        trainer.end_status_line()
+    if out is not None:
+        checkpoints = [CHECKPOINTS / f"{run.id}.pt" for run in interrupted]
+        transfer.write(out, [*trainer.written, *(f for f in checkpoints if f.exists())])
     if trainer.failures:
         raise FedreproError("\n".join(str(failure) for failure in trainer.failures))
-    return trainer.trained
+    if time_budget is not None:
+        trainer.say_what_is_left(time_budget, interrupted)
+    return len(trainer.written)
 
 
 class _Trainer:
-    def __init__(self, runs: Sequence[PlannedRun], device: str, backend: Backend) -> None:
+    def __init__(
+        self, runs: Sequence[PlannedRun], device: str, backend: Backend, deadline: float
+    ) -> None:
         code_version()  # of the code that was loaded, before anything can change it
         self.runs = runs
         self.device = device
         self.backend = backend
         self.failures: list[RunFailure] = []
-        self.trained = 0
+        self.written: list[Path] = []
+        self._deadline = deadline
         self._locks: dict[str, IO[str]] = {}
         self._started = datetime.datetime.now(datetime.UTC)
-        self._last_report = self._started
+        self._seconds = status(runs).seconds
+        self._passes = {r.id: cost.sample_passes(r.spec) for r in runs if r.id in self._seconds}
+        self._resumed: dict[str, float] = {}  # share of a run that was done before
+        self._finished: set[str] = set()
+        self._status_line = sys.stderr.isatty()
+        self._reported = self._began = time.monotonic()
 
     def claimed(self) -> Iterator[RunSpec]:
         """Yield the runs without a record that no other process is training."""
         for run in self.runs:
-            if records.is_recorded(run.id):
+            if records.is_recorded(run.id) or not self._fits(run):
                 continue
             lock = _claim(run.id)
             if lock is None:
-                _say(f"{run.id} is being trained by another process; left to it")
+                self._say(f"{run.id} is being trained by another process; left to it")
                 continue
             self._locks[run.id] = lock
             if records.is_recorded(run.id):  # another process ended it since we looked
                 self._release(run.id)
             else:
                 yield run.spec
+
+    def _fits(self, run: PlannedRun) -> bool:
+        """Return whether a round of the run can be expected to end in time."""
+        left = self._deadline - _SAVING_SECONDS - time.monotonic()
+        return self._round_seconds(run) <= left
+
+    def _round_seconds(self, run: PlannedRun) -> float:
+        rounds = ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
+        return self._seconds.get(run.id, 0.0) / rounds
 
     def _release(self, run_id: str) -> None:
         lock = self._locks.pop(run_id)
@@ -119,30 +162,83 @@ class _Trainer:
         """Write the record of a run that ended."""
         file = records.write(_content(run, self.backend.name, self.device, self._started))
         self._release(run.id)
-        self.trained += 1
+        self.written.append(file)
+        self._finished.add(run.id)
         accuracy = run.progress.final.get("accuracy", float("nan"))
-        _say(
+        self._say(
             f"{file.name}: {run.rounds} rounds in {run.progress.seconds:.1f} s, "
-            f"accuracy {accuracy:.4f} ({self.trained} done)"
+            f"accuracy {accuracy:.4f} ({len(self.written)} done)"
         )
 
     def failed(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
         self._release(run_id)
+        self._finished.add(run_id)
         self.failures.append(failure)
-        _say(str(failure))
+        self._say(str(failure))
 
     def report(self, active: Sequence[ActiveRun]) -> None:
-        """Say once in a while how far the runs in flight are."""
-        now = datetime.datetime.now(datetime.UTC)
-        if (now - self._last_report).total_seconds() < 20:
+        """Say once in a while how far the runs are: one line that a terminal overwrites."""
+        now = time.monotonic()
+        for run in active:
+            self._resumed.setdefault(run.id, run.resumed_at / run.rounds)
+        kind = "terminal" if self._status_line else "log"
+        if now - self._reported < _SECONDS_BETWEEN_REPORTS[kind]:
             return
-        self._last_report = now
-        _say(", ".join(f"{run.id} {run.progress.round}/{run.rounds}" for run in active))
+        self._reported = now
+        line = self._progress(active, now - self._began)
+        if self._status_line:
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
+    def _progress(self, active: Sequence[ActiveRun], elapsed: float) -> str:
+        share = dict.fromkeys(self._finished, 1.0)
+        share |= {run.id: run.progress.round / run.rounds for run in active}
+        done = sum(self._passes[run] * part for run, part in share.items())
+        old = sum(self._passes[run] * part for run, part in self._resumed.items())
+        speed = (done - old) / elapsed
+        total = sum(self._passes.values())
+        rounds = sum(run.progress.round for run in active)
+        all_rounds = sum(run.rounds for run in active)
+        left = duration((total - done) / speed) if speed > 0 else "unknown"
+        return (
+            f"{len(self.written)} of {len(self._passes)} runs done, {len(active)} in flight: round "
+            f"{rounds}/{all_rounds}, {sum(run.lanes for run in active)} lanes, "
+            f"{speed:,.0f} samples/s, {100 * done / total:.1f} %, {left} left"
+        )
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    def end_status_line(self) -> None:
+        """Leave the terminal on a new line."""
+        if self._status_line:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def say_what_is_left(self, budget: float, interrupted: Sequence[ActiveRun]) -> None:
+        """Say what the time budget left undone.
+
+        Raises:
+            FedreproError: nothing could be done in it.
+        """
+        left = [run for run in self.runs if not records.is_recorded(run.id)]
+        if not left:
+            return
+        progressed = any(run.progress.round > run.resumed_at for run in interrupted)
+        if not (self.written or progressed):
+            shortest = min(left, key=self._round_seconds)
+            needed = self._round_seconds(shortest) + _START_UP_SECONDS + _SAVING_SECONDS
+            raise FedreproError(
+                f"a time budget of {budget:g} s is too short to finish a round of any pending run; "
+                f"the shortest possible is about {math.ceil(needed)} s (run {shortest.id})"
+            )
+        seconds = sum(self._seconds.get(run.id, 0.0) for run in left)
+        self._say(
+            f"time is up: {len(left)} runs left, about {duration(seconds)} on one core; "
+            f"{len(interrupted)} of them have a checkpoint and will go on from it"
+        )
+
+    def _say(self, text: str) -> None:
+        clear = "\r\x1b[K" if self._status_line else ""
+        print(f"{clear}{text}", file=sys.stderr, flush=True)
 
 
 def _claim(run_id: str) -> IO[str] | None:

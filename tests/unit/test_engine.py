@@ -7,9 +7,11 @@ from torch.nn import functional
 
 from fedrepro import data, models, streams
 from fedrepro.engine import checkpoint, optim
+from fedrepro.engine.data import DeviceData, tensors_of
 from fedrepro.engine.driver import ActiveRun, drive, use_one_thread
 from fedrepro.engine.federation import Federation
-from fedrepro.engine.loop import LaneError, LoopBackend
+from fedrepro.engine.jobs import Ask, LaneError
+from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Predict, Train
 from fedrepro.spec import RunSpec, run_id
@@ -33,6 +35,14 @@ def make_spec(**changes):
 
 
 SMALL_CNN = {"name": "mnist_cnn", "width": 0.05}
+
+
+def answer(fed, dataset, request):
+    """Return the loop backend's answer to one request."""
+    backend = LoopBackend()
+    backend.submit(1, Ask(fed.spec, dataset, request))
+    [only] = backend.collect()
+    return only.result
 
 
 def collect(specs, tmp_path, **options):
@@ -64,7 +74,7 @@ def test_a_lane_equals_hand_written_training(model, optimizer):
     fed = Federation(spec, dataset)
     start, examples = fed.initial_weights(), fed.clients[1]
     lane = Lane(start, examples, ("client", 1))
-    [[trained]] = LoopBackend().answer([(fed, dataset, Train([lane], round=1))])
+    [trained] = answer(fed, dataset, Train([lane], round=1))
 
     net = models.build(model["name"], (1, 28, 28), 10, model.get("width", 1.0))
     with torch.no_grad():
@@ -98,22 +108,21 @@ def test_prediction_by_hand():
     weights = fed.initial_weights()
     chosen = np.array([3, 1, 4], dtype=np.int64)
     request = Predict([weights], "test", chosen)
-    [[answer]] = LoopBackend().answer([(fed, dataset, request)])
+    [prediction] = answer(fed, dataset, request)
     hidden, bias, output, last = (fed.layout.view(weights, i) for i in range(4))
     images = torch.tensor(dataset.test_x[chosen]).float().reshape(3, -1) / 255
     logits = torch.relu(images @ hidden.T + bias) @ output.T + last
     labels = torch.tensor(dataset.test_y[chosen])
-    assert answer.classes.tolist() == logits.argmax(1).tolist()
-    assert answer.correct.tolist() == (logits.argmax(1) == labels).tolist()
-    assert answer.loss == pytest.approx(float(functional.cross_entropy(logits, labels)), rel=1e-5)
+    assert prediction.classes.tolist() == logits.argmax(1).tolist()
+    assert prediction.correct.tolist() == (logits.argmax(1) == labels).tolist()
+    assert prediction.loss == pytest.approx(float(functional.cross_entropy(logits, labels)), rel=1e-5)
 
 
 def test_the_standard_transform_uses_the_constants_of_the_data_set():
-    backend = LoopBackend()
     dataset = data.load("synthetic")
     spec = make_spec(dataset={"name": "synthetic", "transform": "standard"})
     constants = data.describe("synthetic")
-    device_data = backend._device_data(spec, dataset)
+    device_data = DeviceData(spec.dataset, tensors_of(dataset), torch.device("cpu"))
     images, _ = device_data.batch("train", torch.arange(7))
     raw = dataset.train_x[:7].astype(np.float64) / 255
     expected = (raw - constants.mean[0]) / constants.std[0]
@@ -241,9 +250,9 @@ def test_a_lane_without_examples_is_refused():
     dataset = data.load("synthetic")
     fed = Federation(make_spec(), dataset)
     lane = Lane(fed.initial_weights(), np.zeros(0, np.int64), ("client", 7))
-    [answer] = LoopBackend().answer([(fed, dataset, Train([lane], round=0))])
-    assert isinstance(answer, LaneError)
-    assert "client 7" in str(answer)
+    refusal = answer(fed, dataset, Train([lane], round=0))
+    assert isinstance(refusal, LaneError)
+    assert "client 7" in str(refusal)
 
 
 def test_moments_of_a_request_are_left_alone():
@@ -254,7 +263,7 @@ def test_moments_of_a_request_are_left_alone():
     before = start.clone()
     lane = Lane(start, fed.clients[0], ("client", 0), moments)
     request = Train([lane], round=0, keep_optimizer_state=True)
-    [[trained]] = LoopBackend().answer([(fed, dataset, request)])
+    [trained] = answer(fed, dataset, request)
     assert moments["step"] == 0
     assert float(moments["mean"].abs().sum()) == 0
     assert trained.optimizer_state["step"] == 2 * 4  # 50 examples, batch 16, two epochs

@@ -30,4 +30,4 @@ for batch in PLAN.batches:
             data_root=data_root_option,
         shell:
             "{params.python:q} -m fedrepro.cli train {params.runs} --scale {params.scale}"
-            " --device {params.device} {params.data_root:q} > {log:q} 2>&1"
+            " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"

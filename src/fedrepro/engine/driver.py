@@ -1,7 +1,7 @@
-"""Drives one or many runs at once.
+"""Drives one or many runs at once: continuous batching.
 
-The driver collects the open requests of all runs in flight, lets a backend answer them all, hands
-each run its own results, and admits the next run when one ends.
+The driver keeps the open requests of all runs in flight with a backend, hands each run its results
+as soon as they are there, and admits the next run when the backend has room for more lanes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -20,22 +20,12 @@ from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import Dataset
 from fedrepro.engine import checkpoint
 from fedrepro.engine.federation import Federation
-from fedrepro.engine.loop import LaneError, LoopBackend
+from fedrepro.engine.jobs import Ask, Backend, LaneError, OutOfTime
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.spec import RunSpec, run_id
 
-BACKENDS: dict[str, type[LoopBackend]] = {"loop": LoopBackend}
-
-
-class Backend(Protocol):
-    """What the driver needs of a backend."""
-
-    name: str
-
-    def answer(  # noqa: D102
-        self, open_requests: Sequence[tuple[Federation, Dataset, Request]]
-    ) -> list[list[Trained] | list[Prediction] | LaneError]: ...
+MOST_IN_FLIGHT = 256
 
 
 @dataclass
@@ -60,7 +50,11 @@ class RunFailure(FedreproError):
 
 
 class ActiveRun:
-    """A run in flight."""
+    """A run in flight.
+
+    Attributes:
+        resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
+    """
 
     def __init__(
         self, spec: RunSpec, dataset: Dataset, checkpoints: Path, checkpoint_seconds: float
@@ -78,6 +72,8 @@ class ActiveRun:
         self._checkpoint_seconds = checkpoint_seconds
         self._last_save = time.monotonic()
         self._restore()
+        self.resumed_at = self.progress.round
+        self._boundary = self._snapshot()
         self._steps = self._run()
         self._advance(None)
 
@@ -90,17 +86,23 @@ class ActiveRun:
         progress.metrics = defaultdict(list, progress.metrics)
         self.progress = progress
 
-    def _save_if_due(self) -> None:
+    def _snapshot(self) -> dict[str, Any]:
+        """Return state and progress as they are between two rounds; tensors are never changed."""
+        progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
+        copied: dict[str, Any] = _copy({"state": vars(self.state), "progress": progress})
+        return copied
+
+    def _round_done(self) -> None:
+        self._boundary = self._snapshot()
         if self.progress.round >= self.rounds:
             return
-        if time.monotonic() - self._last_save < self._checkpoint_seconds:
-            return
-        self.save()
+        if time.monotonic() - self._last_save >= self._checkpoint_seconds:
+            self.save()
 
     def save(self) -> None:
         """Write the checkpoint of the last finished round."""
-        progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
-        checkpoint.save(self._file, self.id, {"state": vars(self.state), "progress": progress})
+        self._boundary["progress"]["seconds"] = self.progress.seconds
+        checkpoint.save(self._file, self.id, self._boundary)
         self._last_save = time.monotonic()
 
     def forget_checkpoint(self) -> None:
@@ -121,7 +123,7 @@ class ActiveRun:
                 for name, value in progress.final.items():
                     if not isinstance(value, list):
                         progress.metrics[name].append(value)
-            self._save_if_due()
+            self._round_done()
         progress.final |= self.algorithm.summary(self.fed, self.state)
 
     def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
@@ -140,16 +142,25 @@ class ActiveRun:
         """Whether the run has no further request."""
         return self.request is None
 
+    @property
+    def ask(self) -> Ask:
+        """The open request."""
+        assert self.request is not None
+        return Ask(self.spec, self.dataset, self.request)
 
-def _work(run: ActiveRun) -> float:
-    """Return the sample passes of a run's open request, for sharing out the time it took."""
-    request = run.request
-    if isinstance(request, Train):
-        epochs = request.epochs or run.spec.local_epochs
-        return 3.0 * epochs * sum(len(lane.examples) for lane in request.lanes)
-    assert request is not None
-    size = len(run.dataset.test_y) if request.examples is None else len(request.examples)
-    return float(len(request.models) * size)
+    @property
+    def lanes(self) -> int:
+        """Models that the open request trains; 1 while it is predicting."""
+        return len(self.request.lanes) if isinstance(self.request, Train) else 1
+
+
+def _copy(value: Any) -> Any:
+    """Copy dicts and lists all the way down; share what is in them."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
 
 
 def drive(
@@ -160,53 +171,87 @@ def drive(
     on_done: Callable[[ActiveRun], None],
     on_failed: Callable[[str, RunFailure], None],
     on_progress: Callable[[Sequence[ActiveRun]], None] = lambda _: None,
-    in_flight: int = 1,
+    in_flight: int | None = None,
     checkpoints: Path = Path(".checkpoints"),
     checkpoint_seconds: float = 30.0,
-) -> None:
+    deadline: float = math.inf,
+) -> list[ActiveRun]:
     """Train runs, several at once.
 
     Args:
         specs: the runs, in order; taken one by one, so a generator may skip some late.
         load: returns a run's data set.
-        backend: answers the requests.
+        backend: answers the requests; left open.
         on_done: called with each run that ended; its checkpoint is deleted afterwards.
         on_failed: called with the id of each run that failed; the other runs go on.
-        on_progress: called after every step of the driver.
-        in_flight: how many runs are open at once.
+        on_progress: called whenever answers have come in.
+        in_flight: how many runs are open at once; None: as many as give the backend the lanes it
+            wants.
         checkpoints: folder of the checkpoints.
         checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
+        deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
+
+    Returns:
+        The runs that the deadline interrupted.
     """
     queue = iter(specs)
-    active: list[ActiveRun] = []
+    active: dict[int, ActiveRun] = {}
+    tickets = 0
     exhausted = False
-    while True:
-        while not exhausted and len(active) < in_flight:
-            spec = next(queue, None)
-            if spec is None:
-                exhausted = True
-                break
-            active.append(ActiveRun(spec, load(spec), checkpoints, checkpoint_seconds))
-        if not active:
-            return
-        started = time.perf_counter()
-        requests = [
-            (run.fed, run.dataset, run.request) for run in active if run.request is not None
-        ]
-        answers = backend.answer(requests)
-        elapsed = time.perf_counter() - started
-        shares = [_work(run) for run in active]
-        for run, answer, share in zip(list(active), answers, shares, strict=True):
-            if isinstance(answer, LaneError):
-                active.remove(run)
-                on_failed(run.id, RunFailure(f"run {run.id} failed: {answer}"))
-                continue
-            run.receive(answer, elapsed * share / (math.fsum(shares) or 1.0))
-            if run.done:
-                active.remove(run)
-                on_done(run)
-                run.forget_checkpoint()
-        on_progress(active)
+
+    def fail(run: str, error: Exception) -> None:
+        on_failed(run, RunFailure(f"run {run} failed: {error}"))
+
+    def submit(ticket: int, run: ActiveRun) -> None:
+        if run.done:
+            del active[ticket]
+            on_done(run)
+            run.forget_checkpoint()
+        else:
+            backend.submit(ticket, run.ask)
+
+    def has_room() -> bool:
+        if in_flight is not None:
+            return len(active) < in_flight
+        lanes = sum(run.lanes for run in active.values())
+        return lanes < backend.lanes and len(active) < MOST_IN_FLIGHT
+
+    try:
+        while True:
+            while not exhausted and has_room():
+                spec = next(queue, None)
+                if spec is None:
+                    exhausted = True
+                    break
+                try:
+                    backend.check(spec)
+                    run = ActiveRun(spec, load(spec), checkpoints, checkpoint_seconds)
+                except FedreproError as error:
+                    fail(run_id(spec), error)
+                    continue
+                tickets += 1
+                active[tickets] = run
+                submit(tickets, run)
+            if not active:
+                return []
+            for answer in backend.collect(deadline):
+                run = active[answer.ticket]
+                try:
+                    if isinstance(answer.result, LaneError):
+                        raise answer.result
+                    run.receive(answer.result, answer.seconds)
+                except (LaneError, FedreproError) as error:
+                    del active[answer.ticket]
+                    fail(run.id, error)
+                    continue
+                submit(answer.ticket, run)
+            on_progress(list(active.values()))
+    except (OutOfTime, KeyboardInterrupt) as reason:
+        for run in active.values():
+            run.save()
+        if isinstance(reason, KeyboardInterrupt):
+            raise
+        return list(active.values())
 
 
 def use_one_thread() -> None:

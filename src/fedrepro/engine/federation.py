@@ -8,6 +8,7 @@ import torch
 
 from fedrepro import models, streams
 from fedrepro.data import Dataset
+from fedrepro.engine.data import input_shape
 from fedrepro.engine.layout import Layout
 from fedrepro.partition import Partition, build_partition
 from fedrepro.requests import Weights
@@ -35,14 +36,13 @@ class Federation:
         )
         self.clients = self.partition.clients
         self.train_size = len(dataset.train_y)
-        self._shape = dataset.train_x.shape[1:]
+        self._shape = input_shape(spec.dataset, dataset.train_x.shape[1:])
         self._classes = dataset.classes
         self.layout = Layout.of(self._module())
 
     def _module(self) -> torch.nn.Module:
-        channels, height, width = self._shape
         model = self.spec.model
-        return models.build(model.name, (channels, height, width), self._classes, model.width)
+        return models.build(model.name, self._shape, self._classes, model.width)
 
     def params(self, kind: type[P]) -> P:
         """Return the algorithm's parameters, checked to be of the algorithm's own type."""

@@ -1,0 +1,231 @@
+"""Lanes as the backends see them: which of them fit together, and what a backend offers."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from fedrepro.errors import FedreproError
+from fedrepro.requests import Lane, Prediction, Request, Train, Trained
+
+if TYPE_CHECKING:
+    from fedrepro.data import Dataset
+    from fedrepro.engine.layout import Layout
+    from fedrepro.spec import RunSpec
+
+
+class LaneError(Exception):
+    """A lane cannot be trained; the message names the lane and the reason."""
+
+
+class OutOfTime(Exception):
+    """The time budget ended in the middle of a request; its work is given up."""
+
+
+@dataclass(frozen=True)
+class LaneJob:
+    """One lane to be trained, with the run and the request it belongs to."""
+
+    spec: RunSpec
+    request: Train
+    lane: Lane
+
+    @property
+    def batch(self) -> int:
+        """Examples a step."""
+        return self.lane.batch or self.spec.batch
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the lane's examples."""
+        return self.request.epochs or self.spec.local_epochs
+
+    @property
+    def lr(self) -> float:
+        """Step size."""
+        from fedrepro.engine import optim
+
+        return self.lane.lr or optim.step_size(self.spec.optimizer, self.request.round)
+
+    @property
+    def name(self) -> str:
+        """The lane's name in messages."""
+        stream = " ".join(str(part) for part in self.lane.stream)
+        return f"lane '{stream}' in round {self.request.round}"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Batch sizes of one epoch."""
+        return batch_sizes(len(self.lane.examples), self.batch, self.spec.last_batch)
+
+    @property
+    def key(self) -> Hashable:
+        """What lanes must share to be stacked; lengths, step sizes and seeds may differ."""
+        return (
+            data_key(self.spec),
+            self.spec.model,
+            self.spec.optimizer,
+            self.spec.precision,
+            self.request.objective,
+            self.batch,
+            self.lane.linear is None,
+        )
+
+
+def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
+    """Return the sizes of the batches of one epoch.
+
+    Args:
+        examples: number of examples.
+        batch: examples a full batch.
+        last_batch: the spec's rule for a smaller last one.
+    """
+    full, rest = divmod(examples, batch)
+    kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
+    return [batch] * full + [rest] * kept
+
+
+def data_key(spec: RunSpec) -> Hashable:
+    """Return what names the examples as the network sees them."""
+    return spec.dataset.name, spec.dataset.transform, spec.dataset.augment
+
+
+def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> None:
+    """Refuse a lane that cannot be trained.
+
+    Args:
+        job: the lane.
+        layout: of its network.
+        normalises_vectors: whether the network normalises over the batch alone (BatchNorm1d).
+
+    Raises:
+        LaneError: it has no examples, its weights have the wrong length, or a batch of one example
+            meets batch normalisation.
+    """
+    lane = job.lane
+    if len(lane.examples) == 0:
+        raise LaneError(f"{job.name} has no examples to train on")
+    if lane.weights.numel() != layout.size:
+        raise LaneError(
+            f"{job.name} starts from {lane.weights.numel()} weights, but the network has "
+            f"{layout.size} (spec field model)"
+        )
+    if normalises_vectors and 1 in job.sizes:
+        raise LaneError(
+            f"{job.name} has a last batch of one example, which batch normalisation cannot train "
+            "on; set last_batch: drop_single"
+        )
+
+
+def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
+    """Refuse the result of a lane that diverged.
+
+    Raises:
+        LaneError: loss or weights are not finite.
+    """
+    if not (math.isfinite(loss) and finite_weights):
+        raise LaneError(
+            f"{job.name} has a loss of {loss} or weights that are not finite; lower the step size "
+            "(optimizer.lr) or check the data"
+        )
+
+
+Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """An open request of a run, and what is needed to answer it."""
+
+    spec: RunSpec
+    dataset: Dataset
+    request: Request
+
+    @property
+    def passes(self) -> float:
+        """Work in forward passes of one example; a training step counts as three."""
+        request = self.request
+        if isinstance(request, Train):
+            epochs = request.epochs or self.spec.local_epochs
+            return 3.0 * epochs * sum(len(lane.examples) for lane in request.lanes)
+        split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
+        size = len(split) if request.examples is None else len(request.examples)
+        return float(len(request.models) * size)
+
+    @property
+    def lanes(self) -> int:
+        """Models trained or asked."""
+        request = self.request
+        return len(request.lanes if isinstance(request, Train) else request.models)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A request's results, or the error of one of its lanes; and the seconds it took."""
+
+    ticket: int
+    result: Result
+    seconds: float
+
+
+class Backend(Protocol):
+    """Answers requests; the driver submits them as runs reach them and collects what is ready.
+
+    Attributes:
+        name: as on the command line.
+        lanes: how many lanes it wants to have open at once to be busy.
+    """
+
+    name: str
+    lanes: int
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a spec that this backend cannot run, naming the field.
+
+        Raises:
+            FedreproError: with the reason.
+        """
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request; ``ticket`` names it in the answer."""
+
+    def collect(self, deadline: float) -> list[Answer]:
+        """Work until at least one request is answered, and return all answers that are ready.
+
+        Args:
+            deadline: ``time.monotonic()`` to stop at; ``math.inf`` for none.
+
+        Raises:
+            OutOfTime: the deadline came first. The backend is of no more use but for ``close``.
+        """
+
+    def close(self) -> None:
+        """Free what the backend holds."""
+
+
+def check_time(deadline: float) -> None:
+    """Raise :class:`OutOfTime` past the deadline."""
+    if time.monotonic() > deadline:
+        raise OutOfTime
+
+
+def check_precision(spec: RunSpec, device: str) -> None:
+    """Refuse a precision that the device does not have.
+
+    Raises:
+        FedreproError: TF32 without a GPU.
+    """
+    if spec.precision == "tf32" and not device.startswith("cuda"):
+        raise FedreproError(
+            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device}; train this "
+            "run with --device cuda, or change the spec to precision: float32"
+        )
+
+
+def share(seconds: float, asks: Sequence[Ask]) -> list[float]:
+    """Share out the time that requests took together, by their work."""
+    total = math.fsum(ask.passes for ask in asks) or 1.0
+    return [seconds * ask.passes / total for ask in asks]

@@ -1,0 +1,117 @@
+"""A network whose tensors are views of one flat vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedrepro import models
+from fedrepro.engine.layout import Layout
+from fedrepro.models import layers
+from fedrepro.requests import Weights
+from fedrepro.spec import ModelSpec
+
+
+class FlatModule:
+    """A module whose parameters, gradients and buffers are views of flat vectors.
+
+    With ``channels_last`` the convolution kernels are stored channel by channel last, which the
+    convolutions of a CPU prefer; ``flat`` then has another order than :class:`Layout` says, and
+    vectors in the layout's order go in and out through the methods.
+
+    Attributes:
+        module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
+        body: from inputs to representations.
+        classifier: from representations to logits.
+        layout: names, shapes and places in a flat vector.
+        flat: parameters, then buffers, float32 [size].
+        gradient: float32 [parameters].
+    """
+
+    def __init__(
+        self, module: nn.Sequential, device: torch.device, *, channels_last: bool = False
+    ) -> None:
+        self.layout = Layout.of(module)
+        self.module = module.to(device)
+        self.channels_last = channels_last and any(len(s) == 4 for s in self.layout.shapes)
+        self.flat = torch.zeros(self.layout.size, device=device)
+        self.gradient = torch.zeros(self.layout.parameters, device=device)
+        start = self.layout.flatten(self.module)
+        tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        for position, name in enumerate(self.layout.names):
+            tensors[name].data = self._view(self.flat, position)
+            if isinstance(tensors[name], nn.Parameter):
+                tensors[name].grad = self._view(self.gradient, position)
+        self.load(start)
+        self.normalises = bool(layers.batch_norms(module))
+        self.normalises_vectors = any(
+            isinstance(layer, nn.BatchNorm1d) for _, layer in layers.batch_norms(module)
+        )
+        self.body, self.classifier = self.module[:-1], self.module[-1]
+        self.drops = any(isinstance(layer, layers.Dropout) for layer in module.modules())
+
+    def _view(self, flat: torch.Tensor, position: int) -> torch.Tensor:
+        """Return tensor number ``position`` of a vector in this module's own order."""
+        shape = self.layout.shapes[position]
+        if not self.channels_last or len(shape) != 4:
+            return self.layout.view(flat, position)
+        begin, end = self.layout.offsets[position : position + 2]
+        out, into, height, width = shape
+        return flat[begin:end].view(out, height, width, into).permute(0, 3, 1, 2)
+
+    @property
+    def parameters(self) -> torch.Tensor:
+        """The trainable front part of ``flat``, float32 [parameters]."""
+        return self.flat[: self.layout.parameters]
+
+    def load(self, weights: Weights) -> None:
+        """Take weights in the layout's order, float32 [size]."""
+        self._reorder(weights, self.flat, outward=False)
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights in the layout's order, float32 [size]."""
+        return self.outward(self.flat)
+
+    def inward(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a vector of parameters or weights in this module's order."""
+        return self._reorder(vector, torch.empty_like(vector), outward=False)
+
+    def outward(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a vector of parameters or weights in the layout's order."""
+        return self._reorder(vector, torch.empty_like(vector), outward=True)
+
+    def _reorder(
+        self, source: torch.Tensor, target: torch.Tensor, *, outward: bool
+    ) -> torch.Tensor:
+        if not self.channels_last:
+            return target.copy_(source)
+        for position, end in enumerate(self.layout.offsets[1:]):
+            if end > source.numel():
+                break
+            inside, outside = (target, source) if not outward else (source, target)
+            ours, theirs = self._view(inside, position), self.layout.view(outside, position)
+            if outward:
+                theirs.copy_(ours)
+            else:
+                ours.copy_(theirs)
+        return target
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the representation, [n, features], and the logits, [n, classes]."""
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        representation = self.body(images)
+        return representation, self.classifier(representation)
+
+
+def build(
+    spec: ModelSpec,
+    shape: tuple[int, int, int],
+    classes: int,
+    device: torch.device,
+    *,
+    channels_last: bool = False,
+) -> FlatModule:
+    """Build the network of a spec for inputs of a shape, with arbitrary weights."""
+    module = models.build(spec.name, shape, classes, spec.width)
+    return FlatModule(module, device, channels_last=channels_last)

@@ -1,0 +1,155 @@
+"""A worker process of the pool: answers tasks with one compute thread until its pipe closes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import signal
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
+
+from fedrepro.engine import dense, lane
+from fedrepro.engine.jobs import LaneError, LaneJob
+from fedrepro.engine.resources import Resources
+from fedrepro.requests import OptimizerState, Predict, Prediction, Trained
+from fedrepro.spec import RunSpec
+
+_KEPT_BLOCK = 1 << 30
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
+
+
+@dataclass(frozen=True)
+class DataMessage:
+    """A data set that the worker has not seen yet; its tensors are in shared memory."""
+
+    name: str
+    tensors: dict[str, torch.Tensor]
+    classes: int
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results."""
+
+    jobs: Sequence[LaneJob]
+    stacked: bool
+
+
+@dataclass(frozen=True)
+class PredictTask:
+    """Models of one run. Answered by a list of predictions."""
+
+    spec: RunSpec
+    request: Predict
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of the program in a worker."""
+
+    trace: str
+
+
+def keep_memory() -> None:
+    """Tell glibc to keep freed blocks: batches and activations need the same sizes again."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BLOCK)
+
+
+def work(pipe: Connection) -> None:
+    """Answer each task with its result and the seconds it took: a worker's main function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    torch.set_num_threads(1)
+    keep_memory()
+    resources = Resources(torch.device("cpu"), channels_last=True)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            message = pipe.recv()
+            if isinstance(message, DataMessage):
+                resources.add(message.name, message.tensors, message.classes)
+                continue
+            started = time.perf_counter()
+            try:
+                result: Any = perform(unpacked(message), resources)
+            except Exception:
+                result = Failure(traceback.format_exc())
+            pipe.send((packed(result), time.perf_counter() - started))
+
+
+def perform(
+    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+) -> list[Trained | LaneError] | list[Prediction]:
+    """Train the lanes or ask the models of a task.
+
+    Raises:
+        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+    """
+    if isinstance(task, PredictTask):
+        net, data = resources.network(task.spec), resources.data(task.spec)
+        return [lane.predict(net, data, task.request, model) for model in task.request.models]
+    spec = task.jobs[0].spec
+    net, data = resources.network(spec), resources.data(spec)
+    if task.stacked:
+        return dense.train_stack(net, data, task.jobs, deadline)
+    distils = task.jobs[0].request.objective.distillation
+    teacher = resources.network(spec, copy=1) if distils else None
+    results: list[Trained | LaneError] = []
+    for job in task.jobs:
+        try:
+            results.append(lane.train_lane(net, teacher, data, job, deadline))
+        except LaneError as error:
+            results.append(error)
+    return results
+
+
+# Tensors go through the pipe as plain arrays: next to the training of a lane the copy costs
+# nothing, and a tensor in shared memory would cost a file each.
+
+
+def packed(value: Any) -> Any:
+    """Return a task or result with arrays in the place of tensors."""
+    return _mapped(value, lambda x: x.numpy() if isinstance(x, torch.Tensor) else x)
+
+
+def unpacked(value: Any) -> Any:
+    """Undo :func:`packed`."""
+    return _mapped(value, lambda x: torch.from_numpy(x) if hasattr(x, "__array__") else x)
+
+
+def _mapped(value: Any, change: Any) -> Any:
+    def state(moments: OptimizerState | None) -> Any:
+        return moments and {name: change(moment) for name, moment in moments.items()}
+
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    if isinstance(value, Trained):
+        moments = state(value.optimizer_state)
+        return replace(value, weights=change(value.weights), optimizer_state=moments)
+    if isinstance(value, PredictTask):
+        models = [change(model) for model in value.request.models]
+        return replace(value, request=replace(value.request, models=models))
+    if isinstance(value, TrainTask):
+        jobs = [
+            replace(
+                job,
+                lane=replace(
+                    job.lane,
+                    weights=change(job.lane.weights),
+                    optimizer_state=state(job.lane.optimizer_state),
+                    linear=None if job.lane.linear is None else change(job.lane.linear),
+                ),
+            )
+            for job in value.jobs
+        ]
+        return replace(value, jobs=jobs)
+    return value

@@ -2,25 +2,269 @@
 
 import pytest
 import torch
+from torch import nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.nn import functional
 
 from fedrepro.engine.layout import Layout
-from fedrepro.engine.loop import FlatModule
-from fedrepro.models import MODELS, build
+from fedrepro.engine.network import FlatModule
+from fedrepro.models import MODELS, build, layers
+from fedrepro.models.cifar_tutorial import LocalResponseNorm
+
+PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds
+    ("liu1", (1, 28, 28), 10, 23_860, 23_820),
+    ("liu2", (1, 28, 28), 10, 21_840, 480_500),
+    ("liu3", (1, 28, 28), 10, 905_354, 29_938_816),
+    ("mnist_cnn", (1, 28, 28), 10, 1_663_370, 12_273_152),
+    ("cifar_tutorial", (3, 24, 24), 10, 1_068_298, 18_470_784),
+    ("cifar_tutorial", (3, 32, 32), 10, 1_756_426, 32_778_112),
+    ("kws_cnn", (1, 50, 10), 10, 68_980, 2_505_888),
+    ("kws_cnn", (1, 20, 11), 10, 31_828, 479_168),
+    ("fedcd_cnn", (3, 32, 32), 10, 1_212_778, 104_696_320),
+    ("resnet9", (3, 32, 32), 10, 1_647_242, 95_259_136),
+    ("resnet9", (3, 32, 32), 100, 1_670_372, 95_282_176),
+    ("fixup_resnet20", (3, 32, 32), 10, 268_393, 40_551_040),
+    ("resnet18", (3, 224, 224), 68, 11_203_716, 27_215_497_216),
+]
+SMALL = dict.fromkeys(MODELS, (3, 32, 32)) | {
+    "liu1": (1, 28, 28),
+    "liu2": (1, 28, 28),
+    "liu3": (1, 28, 28),
+    "mnist_cnn": (1, 28, 28),
+    "cifar_tutorial": (3, 24, 24),
+    "kws_cnn": (1, 50, 10),
+    "resnet18": (3, 16, 16),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "parameters"),
-    [("liu1", (1, 28, 28), 23_860), ("mnist_cnn", (1, 28, 28), 1_663_370)],
-)
-def test_published_parameter_counts(name, shape, parameters):
-    assert Layout.of(build(name, shape, 10)).parameters == parameters
+def thin(name, seed=0, scatter=0.0):
+    """A network of width 0.25, in evaluation mode; ``scatter`` moves its initial weights."""
+    torch.manual_seed(seed)
+    net = build(name, SMALL[name], 10, 0.25).eval()
+    with torch.no_grad():
+        for tensor in [*net.parameters(), *net.buffers()]:
+            if tensor.is_floating_point():
+                tensor.add_(scatter * (torch.rand_like(tensor) - 0.5))
+    return net
+
+
+def images(name, count=3):
+    return torch.rand(count, *SMALL[name], generator=torch.Generator().manual_seed(7))
+
+
+def multiply_adds(net, shape):
+    """Count those of convolutions and linear layers for one example."""
+    counts = []
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            layer.register_forward_hook(
+                lambda layer, _, out: counts.append(out[0].numel() * layer.weight[0].numel())
+            )
+    logits = net.eval()(torch.zeros(1, *shape, device=next(net.parameters()).device))
+    return sum(counts), tuple(logits.shape)
+
+
+@pytest.mark.parametrize(("name", "shape", "classes", "parameters", "expected"), PUBLISHED)
+def test_published_sizes(name, shape, classes, parameters, expected):
+    with torch.device("meta"):  # shapes only
+        net = build(name, shape, classes)
+    assert Layout.of(net).parameters == parameters
+    assert multiply_adds(net, shape) == (expected, (1, classes))
+
+
+def test_all_networks_are_counted():
+    assert {name for name, *_ in PUBLISHED} == set(MODELS)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_width_shrinks_and_logits_have_their_shape(name):
-    full, half = (Layout.of(build(name, (1, 28, 28), 10, width)) for width in (1.0, 0.5))
+    with torch.device("meta"):
+        full, half = (Layout.of(build(name, SMALL[name], 10, width)) for width in (1.0, 0.5))
     assert half.parameters < full.parameters
-    assert build(name, (1, 28, 28), 10, 0.25)(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
+    for width in (0.25, 0.01):
+        net = build(name, SMALL[name], 10, width).eval()
+        assert net(images(name)).shape == (3, 10)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_the_last_child_maps_the_representation_to_logits(name):
+    net, x = thin(name, scatter=0.05), images(name)
+    assert isinstance(net[-1], nn.Linear)
+    representation = net[:-1](x)
+    assert representation.shape == (3, net[-1].in_features)
+    assert torch.equal(net[-1](representation), net(x))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_only_layers_the_engine_steers(name):
+    for layer in thin(name).modules():
+        assert not isinstance(layer, nn.modules.dropout._DropoutNd)
+        assert not getattr(layer, "inplace", False)
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            assert isinstance(layer, layers.BatchNorm1d | layers.BatchNorm2d)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_initial_weights_depend_on_the_seed_only(name):
+    first, again, other = (Layout.of(net).flatten(net) for net in map(thin, [name] * 3, (0, 0, 1)))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_channels_last_gives_the_same_logits(name):
+    net, x = thin(name, scatter=0.05), images(name)
+    plain = net(x)
+    net.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(
+        net(x.to(memory_format=torch.channels_last)), plain, atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_stacked_gradients_are_those_of_each_network(name):
+    nets = [thin(name, seed, scatter=0.05) for seed in (0, 1)]
+    x, labels = images(name, 6).view(2, 3, *SMALL[name]), torch.tensor([[0, 5, 9], [1, 1, 2]])
+    parameters, buffers = stack_module_state(nets)
+
+    def loss(parameters, buffers, x, labels):
+        logits = functional_call(nets[0], (parameters, buffers), (x,))
+        return functional.cross_entropy(logits, labels)
+
+    stacked = vmap(grad(loss))(parameters, buffers, x, labels)
+    for lane, net in enumerate(nets):
+        functional.cross_entropy(net(x[lane]), labels[lane]).backward()
+        for key, parameter in net.named_parameters():
+            assert float(parameter.grad.abs().max()) > 0, key
+            torch.testing.assert_close(stacked[key][lane], parameter.grad, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d(3, stride=2, ceil_mode=True)])
+def test_pooling_before_the_relu_changes_no_bit(pool, memory_format):
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.rand(4, 1, 28, 28).mul_(torch.rand(4, 1, 28, 28) < 0.5)  # many ties
+        x[:, :, :9] = 0
+        body, head = nn.Conv2d(1, 8, 5, padding=2), nn.Conv2d(8, 1, 14)
+        results = []
+        for pair in ((nn.ReLU(), pool), (pool, nn.ReLU())):
+            net = nn.Sequential(body, *pair, head).to(memory_format=memory_format)
+            net.zero_grad()
+            seen = x.to(memory_format=memory_format).requires_grad_()
+            out = net(seen)
+            (gradient,) = torch.autograd.grad(out.square().sum(), seen, retain_graph=True)
+            out.square().sum().backward()
+            results.append([out, gradient, *(p.grad.clone() for p in body.parameters())])
+        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_dropout_draws_from_the_key_of_the_step():
+    for name in ("liu2", "liu3", "resnet9"):
+        net, x = thin(name).train(), images(name)
+        with pytest.raises(RuntimeError, match="stream key"):
+            net(x)
+        outputs = []
+        for key in (5, 5, 6):
+            layers.set_keys(net, torch.tensor(key))
+            outputs.append(net(x))
+        assert torch.equal(outputs[0], outputs[1])
+        assert not torch.equal(outputs[0], outputs[2])
+
+
+def test_kernels_of_kws_cnn_fit_the_map():
+    kernels = {
+        shape: [build("kws_cnn", shape, 10)[i].kernel_size for i in (0, 2)]
+        for shape in ((1, 50, 10), (1, 49, 10), (1, 20, 11))
+    }
+    assert kernels == {
+        (1, 50, 10): [(10, 4), (10, 4)],
+        (1, 49, 10): [(10, 4), (10, 4)],
+        (1, 20, 11): [(8, 2), (8, 2)],
+    }
+    packed = build("kws_cnn", (1, 20, 11), 10)
+    assert packed(torch.zeros(2, 1, 20, 11)).shape == (2, 10)
+    assert packed[2].stride == (1, 2)  # every second frame
+
+
+def test_initial_weights_of_kws_cnn():
+    torch.manual_seed(0)
+    initial = build("kws_cnn", (1, 50, 10), 10).state_dict()
+    assert float(initial["conv2.weight"].std()) == pytest.approx((2 / 1120) ** 0.5, rel=0.03)
+    low_rank = initial["low_rank.weight"]
+    assert float(low_rank.std()) == pytest.approx((2 / (1920 + 16)) ** 0.5, rel=0.03)
+    assert float(low_rank.abs().max()) <= (6 / (1920 + 16)) ** 0.5
+    assert all(not tensor.any() for key, tensor in initial.items() if key.endswith("bias"))
+
+
+def test_initial_weights_of_cifar_tutorial():
+    torch.manual_seed(0)
+    initial = build("cifar_tutorial", (3, 24, 24), 10).state_dict()
+    thinner = build("cifar_tutorial", (3, 24, 24), 10, 0.25).state_dict()
+    for name, std, bias in (
+        ("conv1", 0.05, 0.0),
+        ("conv2", 0.05, 0.1),
+        ("fc3", 0.04, 0.1),
+        ("fc4", 0.04, 0.1),
+        ("fc5", 1 / 192, 0.0),
+    ):
+        weight = initial[f"{name}.weight"]
+        assert float(weight.abs().max()) <= 2 * std
+        # The part of a normal distribution within 2 standard deviations has 0.8796 of them.
+        assert float(weight.std()) == pytest.approx(0.8796 * std, rel=0.05), name
+        wider = std if name == "conv1" else 2 * std  # a quarter of the inputs: twice as large
+        assert wider < float(thinner[f"{name}.weight"].abs().max()) <= 2 * wider
+        assert initial[f"{name}.bias"].tolist() == pytest.approx([bias] * len(weight))
+
+
+def test_pooling_of_cifar_tutorial_pads_at_the_end_only():
+    x = torch.rand(1, 1, 24, 24)
+    padded = functional.pad(x, (0, 1, 0, 1), value=-torch.inf)
+    pool = build("cifar_tutorial", (3, 24, 24), 10, 0.1).pool1
+    assert torch.equal(pool(x), functional.max_pool2d(padded, 3, 2))
+
+
+def test_response_norm_by_hand():
+    x = torch.arange(1.0, 13.0).mul(10).view(1, 12, 1, 1)  # channels 10, 20, ..., 120
+    normed = LocalResponseNorm()(x).flatten().tolist()
+    for i in range(12):
+        squares = sum((10 * (j + 1)) ** 2 for j in range(12) if abs(i - j) <= 4)
+        expected = 10 * (i + 1) / (1 + 0.001 / 9 * squares) ** 0.75
+        assert normed[i] == pytest.approx(expected, rel=1e-5)
+
+
+def test_response_norm_is_pytorchs_with_the_alpha_of_the_window():
+    x = torch.randn(2, 20, 5, 5, generator=torch.Generator().manual_seed(0)).mul(30)
+    theirs = functional.local_response_norm(x, 9, alpha=0.001, beta=0.75, k=1.0)
+    torch.testing.assert_close(LocalResponseNorm()(x), theirs)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(LocalResponseNorm()(x), theirs, rtol=5e-3, atol=1e-3)
+
+
+def test_fixup_starts_with_zero_logits_and_the_published_norm():
+    torch.manual_seed(0)
+    net = build("fixup_resnet20", (3, 32, 32), 10)
+    flat = torch.cat([p.detach().flatten() for p in net.parameters()])
+    assert 8.6 <= float(flat.norm()) <= 9.1
+    with torch.no_grad():
+        assert not net(torch.rand(2, 3, 32, 32)).any()
+    scalars = [p for p in net.parameters() if p.numel() == 1]
+    assert len(scalars) == 47
+    assert all(p.dim() < 2 for p in scalars)
+    assert sum(p.item() for p in scalars) == 9  # the multipliers
+    for block, std in (("block1b", 0.03928), ("block2b", 0.02778), ("block3b", 0.01964)):
+        weight = net.get_submodule(block).conv1.weight.detach()
+        assert float(weight.std()) == pytest.approx(std, rel=0.05)
+
+
+def test_fixup_shortcut_takes_every_second_biased_pixel_and_adds_zero_channels():
+    block = build("fixup_resnet20", (3, 8, 8), 10, 0.25).block2a
+    with torch.no_grad():
+        block.bias1a.fill_(2.0)  # the branch adds nothing: its second convolution is zero
+    x = torch.rand(1, 4, 8, 8)
+    out = block(x)
+    assert torch.equal(out[:, :4], x[:, :, ::2, ::2] + 2)
+    assert not out[:, 4:].any()
 
 
 def test_flat_views_share_storage_with_the_module():

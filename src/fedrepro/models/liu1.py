@@ -11,7 +11,7 @@ import math
 from torch import nn
 
 
-def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Module:
+def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 30 hidden units."""
     hidden = max(1, round(30 * width))
     net = nn.Sequential()

@@ -1,0 +1,79 @@
+"""The CIFAR-10 network of the TensorFlow tutorial, as in McMahan et al. 2017, Zhao et al. 2018.
+
+conv 5x5 3->64 same, ReLU, max-pool 3 stride 2 same, LRN -> conv 5x5 64->64 same, ReLU, LRN,
+max-pool 3 stride 2 same -> fc 384 ReLU -> fc 192 ReLU -> fc 10: 1,068,298 parameters and 18,470,784
+multiply-adds on 24x24 crops with 10 classes at width 1.
+
+Initial weights as in the tutorial: normal with standard deviation 0.05 (convolutions), 0.04 (first
+two linear layers) and 1/192 (last), drawn again beyond two standard deviations; biases 0 (first
+convolution, last layer) or 0.1. Below width 1 the standard deviations of all layers but the first
+are divided by the root of the width, so that signals keep their size. The tutorial's weight decay
+belongs to the run.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+_INITIAL = {
+    "conv1": (0.05, 0.0),
+    "conv2": (0.05, 0.1),
+    "fc3": (0.04, 0.1),
+    "fc4": (0.04, 0.1),
+    "fc5": (1 / 192, 0.0),
+}
+"""Standard deviation of the weights, at width 1, and value of the biases of each layer."""
+
+
+class LocalResponseNorm(nn.Module):
+    """Response normalisation across channels (Krizhevsky et al. 2012), constants of the tutorial.
+
+    Each value is divided by ``(1 + 0.001 / 9 * s) ** 0.75``, where s sums the squares at the same
+    position in the nine channels around it (fewer at the ends). That is PyTorch's layer with size
+    9, alpha 0.001, beta 0.75 and k 1, which on a CPU takes as long as the second convolution.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalise x, [n, channels, height, width]."""
+        channels = x.shape[1]
+        # A 1x1 convolution with a band of ones sums the neighbours.
+        band = torch.ones(channels, channels, device=x.device, dtype=x.dtype).tril_(4).triu_(-4)
+        sums = functional.conv2d(x * x, band.view(channels, channels, 1, 1))
+        root = torch.rsqrt(1 + 0.001 / 9 * sums.float())  # the 1 would swallow the rest in bfloat16
+        return x * (root * root.sqrt()).to(x.dtype)
+
+
+def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
+    """Build the network; ``width`` scales the 64 channels twice and the 384, 192 hidden units."""
+    channels, height, breadth = shape
+    first, second, third, fourth = (max(1, round(full * width)) for full in (64, 64, 384, 192))
+    net = nn.Sequential()
+    # Same padding of a pool over an even size is one more row and column at the end: ceil_mode.
+    # Pooling before the ReLU changes no value and no gradient, and leaves it a quarter of the work.
+    net.add_module("conv1", nn.Conv2d(channels, first, 5, padding=2))
+    net.add_module("pool1", nn.MaxPool2d(3, stride=2, ceil_mode=True))
+    net.add_module("relu1", nn.ReLU())
+    net.add_module("norm1", LocalResponseNorm())
+    net.add_module("conv2", nn.Conv2d(first, second, 5, padding=2))
+    net.add_module("relu2", nn.ReLU())
+    net.add_module("norm2", LocalResponseNorm())
+    net.add_module("pool2", nn.MaxPool2d(3, stride=2, ceil_mode=True))
+    net.add_module("flatten", nn.Flatten())
+    net.add_module("fc3", nn.Linear(second * (height // 4) * (breadth // 4), third))
+    net.add_module("relu3", nn.ReLU())
+    net.add_module("fc4", nn.Linear(third, fourth))
+    net.add_module("relu4", nn.ReLU())
+    net.add_module("fc5", nn.Linear(fourth, classes))
+    for name, (std, bias) in _INITIAL.items():
+        layer = net.get_submodule(name)
+        assert isinstance(layer, nn.Conv2d | nn.Linear)
+        assert layer.bias is not None
+        if name != "conv1":
+            std /= math.sqrt(width)
+        nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
+        nn.init.constant_(layer.bias, bias)
+    return net

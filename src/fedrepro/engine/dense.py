@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -153,25 +154,31 @@ class _Stack:
     def train(self, deadline: float) -> list[Trained | LaneError]:
         sizes = [job.sizes for job in self.jobs]
         steps = [job.epochs * len(s) for job, s in zip(self.jobs, sizes, strict=True)]
-        orders = [self._order(job) for job in self.jobs]
+        orders = self._orders()
         taken = [0] * len(self.jobs)
         for number in range(max(steps, default=0)):
             check_time(deadline)
             open_lanes = sum(number < count for count in steps)
             now = [sizes[i][number % len(sizes[i])] for i in range(open_lanes)]
             for size, first, last in _slices(now):
-                examples = torch.stack(
-                    [orders[i][taken[i] : taken[i] + size] for i in range(first, last)]
-                )
-                self._step(slice(first, last), examples, number)
-                for i in range(first, last):
-                    taken[i] += size
+                lanes, begin = slice(first, last), taken[first]
+                if taken[first:last].count(begin) == last - first:
+                    examples = orders[lanes, begin : begin + size]
+                else:
+                    rows = [orders[i, taken[i] : taken[i] + size] for i in range(first, last)]
+                    examples = torch.stack(rows)
+                self._step(lanes, examples, number)
+                taken[lanes] = [count + size for count in taken[lanes]]
         return [self._result(i) for i in range(len(self.jobs))]
 
-    def _order(self, job: LaneJob) -> torch.Tensor:
-        used = sum(job.sizes)
-        orders = [torch.from_numpy(epoch_order(job, epoch))[:used] for epoch in range(job.epochs)]
-        return torch.cat(orders)
+    def _orders(self) -> torch.Tensor:
+        """Return the examples of all epochs of each lane one after another, int64 [lanes, most]."""
+        rows = []
+        for job in self.jobs:
+            used = sum(job.sizes)
+            epochs = [epoch_order(job, epoch)[:used] for epoch in range(job.epochs)]
+            rows.append(torch.from_numpy(np.concatenate(epochs)))
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     @torch.no_grad()
     def _step(self, lanes: slice, examples: torch.Tensor, number: int) -> None:

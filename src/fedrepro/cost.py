@@ -12,7 +12,18 @@ from fedrepro.spec import RunSpec
 
 # Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP; see the
 # run matrices of the papers' pages. Only used where no like run has been recorded yet.
-_MFLOP_PER_SAMPLE = {"liu1": 0.143, "mnist_cnn": 72.4}
+_MFLOP_PER_SAMPLE = {
+    "liu1": 0.143,
+    "liu2": 2.88,
+    "liu3": 179.6,
+    "mnist_cnn": 72.4,
+    "cifar_tutorial": 110.8,
+    "kws_cnn": 15.0,
+    "fedcd_cnn": 628.2,
+    "resnet9": 571.6,
+    "fixup_resnet20": 243.3,
+    "resnet18": 163_000.0,
+}
 _ASSUMED_GFLOP_PER_SECOND = 20.0
 _PREDICT_SHARE = 1 / 3
 """Cost of predicting an example against training on it: forward only."""

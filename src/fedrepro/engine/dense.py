@@ -98,13 +98,15 @@ def train_stack(
     # Longest first, and equal lengths side by side, so that the lanes of a step are slices.
     good.sort(key=lambda i: (-jobs[i].epochs * len(jobs[i].sizes), -len(jobs[i].lane.examples)))
     if good:
-        trained = _Stack(net, data, [jobs[i] for i in good]).train(deadline)
+        trained = Stack(net, data, [jobs[i] for i in good]).train(deadline)
         for i, result in zip(good, trained, strict=True):
             results[i] = result
     return [result for result in results if result is not None]
 
 
-class _Stack:
+class Stack:
+    """Lanes of one key that can all be trained, longest first."""
+
     def __init__(self, net: FlatModule, data: DeviceData, jobs: list[LaneJob]) -> None:
         self.net, self.data, self.jobs = net, data, jobs
         self.spec: RunSpec = jobs[0].spec
@@ -152,6 +154,7 @@ class _Stack:
         return vectors[:, begin:end].view(len(vectors), *([1] * (2 - len(shape))), *shape)
 
     def train(self, deadline: float) -> list[Trained | LaneError]:
+        """Train all lanes to their end."""
         sizes = [job.sizes for job in self.jobs]
         steps = [job.epochs * len(s) for job, s in zip(self.jobs, sizes, strict=True)]
         orders = self._orders()
@@ -167,7 +170,7 @@ class _Stack:
                 else:
                     rows = [orders[i, taken[i] : taken[i] + size] for i in range(first, last)]
                     examples = torch.stack(rows)
-                self._step(lanes, examples, number)
+                self.step(lanes, examples, number)
                 taken[lanes] = [count + size for count in taken[lanes]]
         return [self._result(i) for i in range(len(self.jobs))]
 
@@ -181,7 +184,8 @@ class _Stack:
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     @torch.no_grad()
-    def _step(self, lanes: slice, examples: torch.Tensor, number: int) -> None:
+    def step(self, lanes: slice, examples: torch.Tensor, number: int) -> None:
+        """Train some lanes on one batch each, int64 [lanes, batch], as their step ``number``."""
         size = examples.shape[1]
         augment = None
         if self.data.augments:

@@ -185,8 +185,7 @@ def drive(
         on_done: called with each run that ended; its checkpoint is deleted afterwards.
         on_failed: called with the id of each run that failed; the other runs go on.
         on_progress: called whenever answers have come in.
-        in_flight: how many runs are open at once; None: as many as give the backend the lanes it
-            wants.
+        in_flight: how many runs are open at once; None: as many as keep the backend busy.
         checkpoints: folder of the checkpoints.
         checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
         deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
@@ -196,6 +195,7 @@ def drive(
     """
     queue = iter(specs)
     active: dict[int, ActiveRun] = {}
+    loads: dict[int, float] = {}
     tickets = 0
     exhausted = False
 
@@ -205,16 +205,18 @@ def drive(
     def submit(ticket: int, run: ActiveRun) -> None:
         if run.done:
             del active[ticket]
+            loads.pop(ticket, None)
             on_done(run)
             run.forget_checkpoint()
-        else:
-            backend.submit(ticket, run.ask)
+            return
+        if isinstance(run.request, Train):  # predictions are short
+            loads[ticket] = backend.load(run.ask)
+        backend.submit(ticket, run.ask)
 
     def has_room() -> bool:
         if in_flight is not None:
             return len(active) < in_flight
-        lanes = sum(run.lanes for run in active.values())
-        return lanes < backend.lanes and len(active) < MOST_IN_FLIGHT
+        return sum(loads.values()) < 1 and len(active) < MOST_IN_FLIGHT
 
     try:
         while True:
@@ -242,6 +244,7 @@ def drive(
                     run.receive(answer.result, answer.seconds)
                 except (LaneError, FedreproError) as error:
                     del active[answer.ticket]
+                    loads.pop(answer.ticket, None)
                     fail(run.id, error)
                     continue
                 submit(answer.ticket, run)

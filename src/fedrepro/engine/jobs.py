@@ -175,18 +175,22 @@ class Backend(Protocol):
     """Answers requests; the driver submits them as runs reach them and collects what is ready.
 
     Attributes:
-        name: as on the command line.
-        lanes: how many lanes it wants to have open at once to be busy.
+        name: what a record says of it.
     """
 
     name: str
-    lanes: int
 
     def check(self, spec: RunSpec) -> None:
         """Refuse a spec that this backend cannot run, naming the field.
 
         Raises:
             FedreproError: with the reason.
+        """
+
+    def load(self, ask: Ask) -> float:
+        """Return how much of what the backend can usefully have open a request takes, 0..1.
+
+        The driver admits runs until those in flight load the backend fully.
         """
 
     def submit(self, ticket: int, ask: Ask) -> None:

@@ -21,7 +21,6 @@ class LoopBackend:
     """Trains and predicts lane after lane on one device."""
 
     name = "loop"
-    lanes = 1
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
@@ -31,6 +30,10 @@ class LoopBackend:
     def check(self, spec: RunSpec) -> None:
         """Refuse a precision that the device does not have."""
         check_precision(spec, self.device.type)
+
+    def load(self, ask: Ask) -> float:
+        """One run at a time: nothing is gained from more."""
+        return 1.0
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from fedrepro.data import Dataset
 from fedrepro.engine import dense
 from fedrepro.engine.data import tensors_of
 from fedrepro.engine.jobs import Answer, Ask, LaneError, LaneJob, OutOfTime, check_precision
@@ -42,6 +43,7 @@ from fedrepro.engine.worker import (
 from fedrepro.requests import Predict, Train
 from fedrepro.spec import RunSpec
 
+_LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
 
@@ -94,7 +96,6 @@ class PoolBackend:
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "pool, dense networks stacked" if stack else "pool"
         self.workers = workers or len(os.sched_getaffinity(0))
-        self.lanes = self.workers * (dense.MOST_STACKED if stack else 2)
         self._stack = stack
         self._resources = Resources(torch.device("cpu"))
         self._shared: dict[str, DataMessage] = {}
@@ -113,18 +114,32 @@ class PoolBackend:
         """Refuse a precision that CPUs do not have."""
         check_precision(spec, "cpu")
 
-    def submit(self, ticket: int, ask: Ask) -> None:
-        """Take a request and divide it into lanes or models."""
-        name, request = ask.dataset.name, ask.request
+    def load(self, ask: Ask) -> float:
+        """A worker can use a full stack of lanes that fit together, or one lane and the next."""
+        self._share(ask.dataset)
+        request = ask.request
+        stacks = isinstance(request, Train) and any(
+            self._can_stack(LaneJob(ask.spec, request, lane)) for lane in request.lanes[:1]
+        )
+        return ask.lanes / (self.workers * (dense.MOST_STACKED if stacks else _LANES_A_WORKER))
+
+    def _share(self, dataset: Dataset) -> None:
+        """Put a data set where the workers can see it."""
+        name = dataset.name
         if name not in self._shared:
             tensors = {
                 key: t.share_memory_()  # type: ignore[no-untyped-call]
-                for key, t in tensors_of(ask.dataset).items()
+                for key, t in tensors_of(dataset).items()
             }
-            self._resources.add(name, tensors, ask.dataset.classes)
+            self._resources.add(name, tensors, dataset.classes)
             if self._alone is not None:
-                self._alone.add(name, tensors, ask.dataset.classes)
-            self._shared[name] = DataMessage(name, tensors, ask.dataset.classes)
+                self._alone.add(name, tensors, dataset.classes)
+            self._shared[name] = DataMessage(name, tensors, dataset.classes)
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request and divide it into lanes or models."""
+        self._share(ask.dataset)
+        request = ask.request
         self._open[ticket] = _Open(ask, ask.lanes, [None] * ask.lanes)
         for i in range(ask.lanes):
             if isinstance(request, Train):
@@ -146,17 +161,24 @@ class PoolBackend:
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the workers busy until at least one request is answered."""
-        answers: list[Answer] = []
-        while self._open and not answers:
+        while self._open:
+            answers = self._answers()
+            if answers:
+                return answers
             if self._alone is not None:
                 self._perform_here(self._alone, deadline)
             else:
                 self._let_workers_perform(deadline)
-            for ticket in [t for t, entry in self._open.items() if entry.missing == 0]:
-                entry = self._open.pop(ticket)
-                failed = [r for r in entry.results if isinstance(r, LaneError)]
-                result = failed[0] if failed else entry.results
-                answers.append(Answer(ticket, result, entry.seconds))
+        return []
+
+    def _answers(self) -> list[Answer]:
+        """Take out the requests that are answered in full."""
+        answers = []
+        for ticket in [t for t, entry in self._open.items() if entry.missing == 0]:
+            entry = self._open.pop(ticket)
+            failed = [result for result in entry.results if isinstance(result, LaneError)]
+            result = failed[0] if failed else entry.results
+            answers.append(Answer(ticket, result, entry.seconds))
         return answers
 
     def _perform_here(self, resources: Resources, deadline: float) -> None:

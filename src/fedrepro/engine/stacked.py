@@ -52,7 +52,7 @@ class StackedBackend:
 
     def __init__(self, device: str = "cpu", memory_limit: int | None = None) -> None:
         self.device = torch.device(device)
-        self.lanes = _LANES[self.device.type]
+        self._lanes = _LANES[self.device.type]
         self._limit = memory_limit
         self._resources = Resources(self.device)
         self._open: list[tuple[int, Ask]] = []
@@ -62,6 +62,10 @@ class StackedBackend:
     def check(self, spec: RunSpec) -> None:
         """Refuse a precision that the device does not have."""
         check_precision(spec, self.device.type)
+
+    def load(self, ask: Ask) -> float:
+        """Return the share of a full stack."""
+        return ask.lanes / self._lanes
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request."""
@@ -148,7 +152,7 @@ class StackedBackend:
         if key not in self._most:
             limit = self._limit or memory.available(self.device)
             size = memory.lane_bytes(net, data.shape, job.spec, job.request.objective, job.batch)
-            self._most[key] = max(1, min(self.lanes, limit // size))
+            self._most[key] = max(1, min(self._lanes, limit // size))
         return self._most[key]
 
     def _free(self) -> None:

@@ -81,6 +81,11 @@ class PaperPlan(Strict):
     url: str
     defaults: dict[str, Any]
     seeds: list[int]
+    presets: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="named differences from the defaults, for YAML anchors; used where a `set` "
+        "refers to them",
+    )
     scales: dict[Scale, ScaleEntry]
     runs: dict[str, RunGroup]
     tables: dict[str, Artefact] = Field(default_factory=dict)

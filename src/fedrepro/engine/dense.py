@@ -7,8 +7,9 @@ loss alone.
 
 Lanes need not be of one length: at each step the lanes whose batches have the same size are trained
 together, and lanes that are done drop out, so nothing is padded. Every product, sum and update of a
-lane is computed as :mod:`fedrepro.engine.lane` computes it; on the CPUs tried the weights are equal
-to the bit, whatever the stack is made of.
+lane is computed as :mod:`fedrepro.engine.lane` computes it, so that the weights are equal to the
+bit, whatever the stack is made of. Matrix libraries may round a batched product of small odd shapes
+otherwise than a single one: such shapes are found out by trial and multiplied lane by lane.
 
 Measured against one thread of the plain loop (784-30-10, batch 10, one core): see
 benchmarks/README.md.
@@ -16,6 +17,7 @@ benchmarks/README.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +42,7 @@ MOST_STACKED = 24
 """Lanes in a stack; with more, the weights no longer fit a core's cache."""
 LARGEST_NETWORK = 400_000
 """Parameters up to which stacking pays; larger dense layers fill a core by themselves."""
+_TRIALS = 4
 
 
 def is_dense(module: nn.Module) -> bool:
@@ -218,9 +221,9 @@ class Stack:
     def _gradients(self, lanes: slice, inputs: torch.Tensor, labels: torch.Tensor) -> None:
         """Write the gradients of the mean cross entropy; keep the losses, [lanes, 1]."""
         activations = [inputs]
-        for layer in self.layers:
-            weight, bias = layer.weight[lanes], layer.bias[lanes]
-            outputs = torch.baddbmm(bias, activations[-1], weight.transpose(1, 2))
+        alike = [_alike(inputs.shape[:2], *layer.weight.shape[1:]) for layer in self.layers]
+        for layer, same in zip(self.layers, alike, strict=True):
+            outputs = _outputs(activations[-1], layer.weight[lanes], layer.bias[lanes], same[0])
             activations.append(outputs.relu_() if layer.rectified else outputs)
         logits = activations[-1].requires_grad_()
         with torch.enable_grad():
@@ -234,10 +237,12 @@ class Stack:
             layer = self.layers[depth]
             if layer.rectified:
                 delta.masked_fill_(activations[depth + 1] <= 0, 0)
-            torch.bmm(delta.transpose(1, 2), activations[depth], out=layer.weight_gradient[lanes])
+            weight_gradient, same = layer.weight_gradient[lanes], alike[depth]
+            _multiply(delta.transpose(1, 2), activations[depth], weight_gradient, same[1])
             torch.sum(delta, dim=1, keepdim=True, out=layer.bias_gradient[lanes])
             if depth:
-                delta = torch.bmm(delta, layer.weight[lanes])
+                before = torch.empty_like(activations[depth])
+                delta = _multiply(delta, layer.weight[lanes], before, same[2])
 
     def _result(self, i: int) -> Trained | LaneError:
         job, layout = self.jobs[i], self.net.layout
@@ -255,6 +260,58 @@ class Stack:
         if not job.request.keep_optimizer_state:
             return Trained(weights, loss, None)
         return Trained(weights, loss, optim.lane_state(self.state, i))
+
+
+def _outputs(
+    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, batched: bool
+) -> torch.Tensor:
+    """Return the outputs of a linear layer, [lanes, batch, out]."""
+    if batched:
+        return torch.baddbmm(bias, inputs, weight.transpose(1, 2))
+    single = [functional.linear(x, w, b[0]) for x, w, b in zip(inputs, weight, bias, strict=True)]
+    return torch.stack(single)
+
+
+def _multiply(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, batched: bool
+) -> torch.Tensor:
+    """Write the products of two stacks of matrices to ``out`` and return it."""
+    if batched:
+        return torch.bmm(a, b, out=out)
+    for x, y, product in zip(a, b, out, strict=True):
+        torch.mm(x, y, out=product)
+    return out
+
+
+def _alike(stack: tuple[int, int], width: int, inputs: int) -> tuple[bool, bool, bool]:
+    """Return which products of a layer may be batched: outputs, gradients of weights and inputs.
+
+    Args:
+        stack: lanes and batch size.
+        width: units of the layer.
+        inputs: of each.
+    """
+    lanes, batch = stack
+    return _batched_is_single(batch, width, inputs) if lanes > 1 else (False, False, False)
+
+
+@functools.cache
+def _batched_is_single(batch: int, width: int, inputs: int) -> tuple[bool, bool, bool]:
+    """Return which batched products have the bits of single ones on this machine; see _alike."""
+    numbers = torch.Generator().manual_seed(0)
+    sizes = ((batch, inputs), (width, inputs), (1, width), (batch, width))
+    x, weight, bias, delta = (torch.randn(_TRIALS, *size, generator=numbers) for size in sizes)
+    results = []
+    for batched in (True, False):
+        results.append(
+            (
+                _outputs(x, weight, bias, batched),
+                _multiply(delta.transpose(1, 2), x, torch.empty_like(weight), batched),
+                _multiply(delta, weight, torch.empty_like(x), batched),
+            )
+        )
+    outputs, weights, before = (torch.equal(a, b) for a, b in zip(*results, strict=True))
+    return outputs, weights, before
 
 
 def _slices(sizes: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -94,7 +94,7 @@ class PoolBackend:
     """
 
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
-        self.name = "pool, dense networks stacked" if stack else "pool"
+        self.name = "auto" if stack else "pool"
         self.workers = workers or len(os.sched_getaffinity(0))
         self._stack = stack
         self._resources = Resources(torch.device("cpu"))

@@ -7,9 +7,9 @@ loss alone.
 
 Lanes need not be of one length: at each step the lanes whose batches have the same size are trained
 together, and lanes that are done drop out, so nothing is padded. Every product, sum and update of a
-lane is computed as :mod:`fedrepro.engine.lane` computes it, so that the weights are equal to the
-bit, whatever the stack is made of. Matrix libraries may round a batched product of small odd shapes
-otherwise than a single one: such shapes are found out by trial and multiplied lane by lane.
+lane is computed as :mod:`fedrepro.engine.lane` computes it: the weights are equal to the bit,
+whatever the stack is made of. Matrix libraries round by shape and alignment, and some batched
+products otherwise than single ones; these are found out by trial and made lane by lane.
 
 Measured against one thread of the plain loop (784-30-10, batch 10, one core): see
 benchmarks/README.md.
@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ MOST_STACKED = 24
 """Lanes in a stack; with more, the weights no longer fit a core's cache."""
 LARGEST_NETWORK = 400_000
 """Parameters up to which stacking pays; larger dense layers fill a core by themselves."""
-_TRIALS = 4
+_TRIALS = 17  # lanes: their matrices begin at every place in 64 bytes that any of a stack does
 
 
 def is_dense(module: nn.Module) -> bool:
@@ -62,6 +63,14 @@ def can_stack(net: FlatModule, job: LaneJob) -> bool:
     )
 
 
+class _Batched(NamedTuple):
+    """For the products of a linear layer, whether those of several lanes are made at once."""
+
+    outputs: bool
+    weight_gradient: bool
+    input_gradient: bool
+
+
 @dataclass(frozen=True)
 class _Layer:
     """A linear layer of the stack: views of the flat weights and gradients of all lanes."""
@@ -70,7 +79,13 @@ class _Layer:
     bias: torch.Tensor  # [lanes, 1, out]
     weight_gradient: torch.Tensor
     bias_gradient: torch.Tensor
+    offset: int  # of the weights in a lane's vector
     rectified: bool  # followed by ReLU
+
+    def batched(self, lanes: int, batch: int) -> _Batched:
+        """Return which products of so many lanes with so many examples each may be batched."""
+        _, out, inputs = self.weight.shape
+        return _may_be_batched(1 if lanes == 1 else _TRIALS, batch, out, inputs, self.offset)
 
 
 def train_stack(
@@ -145,6 +160,7 @@ class Stack:
                         self._view(self.weights, bias),
                         self._view(self.gradient, weight),
                         self._view(self.gradient, bias),
+                        self.net.layout.offsets[weight],
                         rectified,
                     )
                 )
@@ -220,10 +236,12 @@ class Stack:
 
     def _gradients(self, lanes: slice, inputs: torch.Tensor, labels: torch.Tensor) -> None:
         """Write the gradients of the mean cross entropy; keep the losses, [lanes, 1]."""
+        count, batch, _ = inputs.shape
+        batched = [layer.batched(count, batch) for layer in self.layers]
         activations = [inputs]
-        alike = [_alike(inputs.shape[:2], *layer.weight.shape[1:]) for layer in self.layers]
-        for layer, same in zip(self.layers, alike, strict=True):
-            outputs = _outputs(activations[-1], layer.weight[lanes], layer.bias[lanes], same[0])
+        for layer, may in zip(self.layers, batched, strict=True):
+            weight, bias = layer.weight[lanes], layer.bias[lanes]
+            outputs = _outputs(activations[-1], weight, bias, may.outputs)
             activations.append(outputs.relu_() if layer.rectified else outputs)
         logits = activations[-1].requires_grad_()
         with torch.enable_grad():
@@ -234,15 +252,14 @@ class Stack:
             [delta] = torch.autograd.grad(loss.sum(), [logits])
         self._loss = loss.detach()
         for depth in range(len(self.layers) - 1, -1, -1):
-            layer = self.layers[depth]
+            layer, may = self.layers[depth], batched[depth]
             if layer.rectified:
                 delta.masked_fill_(activations[depth + 1] <= 0, 0)
-            weight_gradient, same = layer.weight_gradient[lanes], alike[depth]
-            _multiply(delta.transpose(1, 2), activations[depth], weight_gradient, same[1])
+            gradient = layer.weight_gradient[lanes]
+            _weight_gradients(delta, activations[depth], gradient, may.weight_gradient)
             torch.sum(delta, dim=1, keepdim=True, out=layer.bias_gradient[lanes])
             if depth:
-                before = torch.empty_like(activations[depth])
-                delta = _multiply(delta, layer.weight[lanes], before, same[2])
+                delta = _input_gradients(delta, layer.weight[lanes], may.input_gradient)
 
     def _result(self, i: int) -> Trained | LaneError:
         job, layout = self.jobs[i], self.net.layout
@@ -268,50 +285,61 @@ def _outputs(
     """Return the outputs of a linear layer, [lanes, batch, out]."""
     if batched:
         return torch.baddbmm(bias, inputs, weight.transpose(1, 2))
-    single = [functional.linear(x, w, b[0]) for x, w, b in zip(inputs, weight, bias, strict=True)]
-    return torch.stack(single)
+    each = zip(inputs, weight, bias, strict=True)
+    return torch.stack([functional.linear(_alone(x), w, b[0]) for x, w, b in each])
 
 
-def _multiply(
-    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, batched: bool
-) -> torch.Tensor:
-    """Write the products of two stacks of matrices to ``out`` and return it."""
+def _weight_gradients(
+    delta: torch.Tensor, inputs: torch.Tensor, out: torch.Tensor, batched: bool
+) -> None:
+    """Write the gradients of a linear layer's weights, [lanes, out, in]."""
     if batched:
-        return torch.bmm(a, b, out=out)
-    for x, y, product in zip(a, b, out, strict=True):
-        torch.mm(x, y, out=product)
-    return out
+        torch.bmm(delta.transpose(1, 2), inputs, out=out)
+        return
+    for d, x, gradient in zip(delta, inputs, out, strict=True):
+        gradient.copy_(_alone(d).t() @ _alone(x))
 
 
-def _alike(stack: tuple[int, int], width: int, inputs: int) -> tuple[bool, bool, bool]:
-    """Return which products of a layer may be batched: outputs, gradients of weights and inputs.
+def _input_gradients(delta: torch.Tensor, weight: torch.Tensor, batched: bool) -> torch.Tensor:
+    """Return the gradients of a linear layer's inputs, [lanes, batch, in]."""
+    if batched:
+        return torch.bmm(delta, weight)
+    return torch.stack([_alone(d) @ w for d, w in zip(delta, weight, strict=True)])
 
-    Args:
-        stack: lanes and batch size.
-        width: units of the layer.
-        inputs: of each.
-    """
-    lanes, batch = stack
-    return _batched_is_single(batch, width, inputs) if lanes > 1 else (False, False, False)
+
+def _alone(matrix: torch.Tensor) -> torch.Tensor:
+    """Return a matrix of a stack where a tensor of its own would begin, at 64 bytes."""
+    return matrix if matrix.data_ptr() % 64 == 0 else matrix.clone()
 
 
 @functools.cache
-def _batched_is_single(batch: int, width: int, inputs: int) -> tuple[bool, bool, bool]:
-    """Return which batched products have the bits of single ones on this machine; see _alike."""
+def _may_be_batched(lanes: int, batch: int, out: int, inputs: int, offset: int) -> _Batched:
+    """Try out which batched products of a layer have the bits of single ones on this machine.
+
+    Args:
+        lanes: in the stack to be tried.
+        batch: examples a lane.
+        out: units of the layer.
+        inputs: of each.
+        offset: of the layer's weights in a lane's vector.
+    """
     numbers = torch.Generator().manual_seed(0)
-    sizes = ((batch, inputs), (width, inputs), (1, width), (batch, width))
-    x, weight, bias, delta = (torch.randn(_TRIALS, *size, generator=numbers) for size in sizes)
-    results = []
-    for batched in (True, False):
-        results.append(
-            (
-                _outputs(x, weight, bias, batched),
-                _multiply(delta.transpose(1, 2), x, torch.empty_like(weight), batched),
-                _multiply(delta, weight, torch.empty_like(x), batched),
-            )
-        )
-    outputs, weights, before = (torch.equal(a, b) for a, b in zip(*results, strict=True))
-    return outputs, weights, before
+
+    def vectors(shape: tuple[int, int], offset: int) -> torch.Tensor:
+        rows = optim.apart(lanes, offset + math.prod(shape)).normal_(generator=numbers)
+        return rows[:, offset:].view(lanes, *shape)
+
+    x = torch.randn(lanes, batch, inputs, generator=numbers)
+    delta = torch.randn(lanes, batch, out, generator=numbers)
+    weight, bias = vectors((out, inputs), offset), vectors((1, out), 0)
+    ways, gradients = (True, False), [vectors((out, inputs), offset) for _ in range(2)]
+    for way, gradient in zip(ways, gradients, strict=True):
+        _weight_gradients(delta, x, gradient, way)
+    return _Batched(
+        torch.equal(*(_outputs(x, weight, bias, way) for way in ways)),
+        torch.equal(*gradients),
+        torch.equal(*(_input_gradients(delta, weight, way) for way in ways)),
+    )
 
 
 def _slices(sizes: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -16,7 +16,8 @@ from fedrepro.engine.layout import Layout
 from fedrepro.requests import OptimizerState
 from fedrepro.spec import Adam, Sgd
 
-_GAP = 16
+ALIGNED = 16
+"""Floats in 64 bytes, to which PyTorch aligns the tensors of a CPU."""
 
 
 def fresh_state(spec: Sgd | Adam, parameters: torch.Tensor) -> OptimizerState:
@@ -38,12 +39,21 @@ def fresh_state(spec: Sgd | Adam, parameters: torch.Tensor) -> OptimizerState:
 def stack_rows(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Copy vectors, float32 [n] each, to the rows of a matrix, [len(vectors), n].
 
-    The rows lie a little apart in memory: elementwise operations then treat each row as they treat
-    a single vector, to the last bit, wherever in the stack it stands.
+    The rows are :func:`apart`, so that each is treated as a single vector, to the last bit.
     """
-    length = len(vectors[0])
-    rows = torch.empty(len(vectors), length + _GAP, device=vectors[0].device)[:, :length]
+    rows = apart(len(vectors), len(vectors[0]), device=vectors[0].device)
     return torch.stack(tuple(vectors), out=rows)
+
+
+def apart(count: int, *shape: int, device: torch.device | None = None) -> torch.Tensor:
+    """Return a stack of empty tensors, float32 [count, *shape], each as if it stood alone.
+
+    Each begins at 64 bytes, as a tensor of its own does, for matrix libraries round by alignment;
+    and a gap is left behind each, for elementwise operations round by the place in a row.
+    """
+    size = math.prod(shape)
+    stride = (size // ALIGNED + 1) * ALIGNED
+    return torch.empty(count, stride, device=device)[:, :size].view(count, *shape)
 
 
 def stack_states(

@@ -36,19 +36,21 @@ class LaneJob:
     @property
     def batch(self) -> int:
         """Examples a step."""
-        return self.lane.batch or self.spec.batch
+        return self.spec.batch if self.lane.batch is None else self.lane.batch
 
     @property
     def epochs(self) -> int:
         """Passes over the lane's examples."""
-        return self.request.epochs or self.spec.local_epochs
+        return self.spec.local_epochs if self.request.epochs is None else self.request.epochs
 
     @property
     def lr(self) -> float:
         """Step size."""
         from fedrepro.engine import optim
 
-        return self.lane.lr or optim.step_size(self.spec.optimizer, self.request.round)
+        if self.lane.lr is not None:
+            return self.lane.lr
+        return optim.step_size(self.spec.optimizer, self.request.round)
 
     @property
     def name(self) -> str:
@@ -67,12 +69,15 @@ class LaneJob:
         return (
             data_key(self.spec),
             self.spec.model,
-            self.spec.optimizer,
+            self.spec.optimizer.model_copy(update=_NO_STEP_SIZE),
             self.spec.precision,
             self.request.objective,
             self.batch,
             self.lane.linear is None,
         )
+
+
+_NO_STEP_SIZE = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
 
 
 def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
@@ -149,7 +154,7 @@ class Ask:
         """Work in forward passes of one example; a training step counts as three."""
         request = self.request
         if isinstance(request, Train):
-            epochs = request.epochs or self.spec.local_epochs
+            epochs = self.spec.local_epochs if request.epochs is None else request.epochs
             return 3.0 * epochs * sum(len(lane.examples) for lane in request.lanes)
         split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
         size = len(split) if request.examples is None else len(request.examples)
@@ -175,7 +180,7 @@ class Backend(Protocol):
     """Answers requests; the driver submits them as runs reach them and collects what is ready.
 
     Attributes:
-        name: what a record says of it.
+        name: as on the command line, for the record: there it makes the same on a like device.
     """
 
     name: str

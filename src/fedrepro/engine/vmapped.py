@@ -4,7 +4,9 @@ A step of the stack is one function of buffers that stay where they are: it take
 every lane by index, augments it, computes all gradients, and updates all lanes. Nothing in it waits
 for the host, so on a GPU it is captured once and replayed for every step of the request, the step
 number included. Lanes that have a smaller batch, or are done, are masked: padded examples have no
-part in losses, gradients and batch statistics, and a step without examples changes nothing.
+part in losses, gradients and batch statistics, and a step without examples changes nothing. A batch
+is padded with its own first example: what is not a number stays one under any mask, and must not
+come from an example that the lane does not hold.
 """
 
 from __future__ import annotations
@@ -165,7 +167,8 @@ class Stack:
         augment = None
         if self.data.augments:
             augment = device_streams.child(self.keys["augment"], self.number)
-        images, labels = self.data.batch("train", now.clamp(min=0), augment)
+        examples = torch.where(now >= 0, now, now[:, :1].clamp(min=0))
+        images, labels = self.data.batch("train", examples, augment)
         split = self.net.layout.parameters
         parameters, buffers = self.weights[:, :split], self.weights[:, split:]
         gradient, (loss, updated) = self._gradients(
@@ -197,7 +200,7 @@ class Stack:
             now_state = torch.as_tensor(value)
             now_state.copy_(torch.where(active, now_state, before[name]))
         buffers.copy_(torch.where(active, updated, buffers))
-        self.losses.add_(loss * count[:, 0])
+        self.losses.add_(torch.where(active[:, 0], loss * count[:, 0], 0.0))
         self.number.add_(1)
 
     def _lane_loss(

@@ -231,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument(
         "--time-budget",
-        type=float,
+        type=_seconds,
         metavar="S",
         help="stop after so many seconds, with checkpoints of the runs in flight; starts nothing "
         "that cannot finish a round in time",
@@ -401,6 +401,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be a positive number of seconds")
     return number
 
 

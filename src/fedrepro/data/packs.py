@@ -40,7 +40,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from fedrepro.data.dataset import Arrays, Dataset, Labels
 from fedrepro.data.registry import DatasetInfo, PackFiles
@@ -319,6 +318,8 @@ def _labels(values: NDArray[np.generic]) -> Labels:
 
 def _read_sheets(folder: Path, file: str) -> tuple[NDArray[np.uint8], Labels]:
     """Decode a CIFAR file: uint8 [n, 3, 32, 32], int64 [n]."""
+    from PIL import Image  # only CIFAR packs need it
+
     with opened(folder, file) as arrays:
         sheets = []
         for key in sorted(key for key in arrays if key.startswith("sheet")):
@@ -342,6 +343,7 @@ def _sheet_writer(
     info: DatasetInfo, x: NDArray[np.uint8], y: Labels, first: int
 ) -> Callable[[Path], None]:
     """Return a function that writes images (uint8 [n, 3, 32, 32]) as a CIFAR file."""
+    from PIL import Image
 
     def write(path: Path) -> None:
         arrays: dict[str, NDArray[np.generic]] = {

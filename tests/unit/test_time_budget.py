@@ -1,0 +1,203 @@
+"""`fedrepro train --time-budget`: leave on time, lose nothing, start nothing in vain."""
+
+import math
+import subprocess
+import sys
+import tarfile
+import textwrap
+
+import pytest
+import torch
+
+from fedrepro import cli, records, training
+from fedrepro.engine import driver
+from fedrepro.engine.jobs import OutOfTime
+from fedrepro.engine.loop import LoopBackend
+from fedrepro.errors import FedreproError
+from fedrepro.plan import PlannedRun
+from fedrepro.spec import RunSpec, run_id
+
+
+def planned(seed, rounds=4):
+    spec = RunSpec.model_validate(
+        {
+            "dataset": {"name": "synthetic"},
+            "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+            "model": {"name": "liu1"},
+            "algorithm": {"name": "fedavg", "optimizer_state": "keep"},
+            "optimizer": {"name": "adam", "lr": 0.01},
+            "batch": 10,
+            "rounds": rounds,
+            "seed": seed,
+        }
+    )
+    return PlannedRun("made_up", "group", {}, seed, spec, run_id(spec))
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def estimates(monkeypatch):
+    """Seconds that the plan says each run takes, to be filled in by the test."""
+    seconds = {}
+    real = training.status
+
+    def status(runs):
+        report = real(runs)
+        report.seconds.update({run: seconds.get(run, 0.001) for run in report.seconds})
+        return report
+
+    monkeypatch.setattr(training, "status", status)
+    return seconds
+
+
+@pytest.fixture
+def time_ends(monkeypatch):
+    """Make time end after so many answers of the loop backend."""
+
+    def after(answers):
+        left = iter(range(answers))
+        real = LoopBackend.collect
+
+        def collect(self, deadline=math.inf):
+            if next(left, None) is None:
+                raise OutOfTime
+            return real(self, deadline)
+
+        monkeypatch.setattr(LoopBackend, "collect", collect)
+
+    return after
+
+
+def test_an_interrupted_run_goes_on_to_the_same_numbers(
+    time_ends, estimates, monkeypatch, tmp_path, capsys
+):
+    run = planned(0)
+    with monkeypatch.context() as elsewhere:
+        (tmp_path / "whole").mkdir()
+        elsewhere.chdir(tmp_path / "whole")
+        training.train([run], backend="loop")
+        whole = records.read(run.id)
+    with monkeypatch.context():
+        time_ends(5)  # two rounds of training and prediction, and the training of the third
+        assert training.train([run], backend="loop", time_budget=1000.0) == 0
+    assert (training.CHECKPOINTS / f"{run.id}.pt").exists()
+    assert not records.is_recorded(run.id)
+    assert "1 runs left" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    monkeypatch.setattr(
+        training._Trainer, "report", lambda _, active: seen.extend(r.resumed_at for r in active)
+    )
+    assert training.train([run], backend="loop") == 1
+    assert set(seen) == {2}
+    again = records.read(run.id)
+    assert (again.metrics, again.final) == (whole.metrics, whole.final)
+    assert not list(training.CHECKPOINTS.iterdir())
+
+
+def test_out_holds_the_new_records_and_checkpoints(time_ends, estimates):
+    runs = [planned(0), planned(1)]
+    time_ends(11)  # the first run and a round of the second
+    training.train(runs, backend="loop", time_budget=1000.0, out=training.Path("new/all.tar"))
+    with tarfile.open("new/all.tar") as tar:
+        names = tar.getnames()
+    assert names == [f"results/runs/{runs[0].id}.json", f".checkpoints/{runs[1].id}.pt"]
+
+
+def test_a_run_that_cannot_end_a_round_is_not_started(estimates):
+    long, short = planned(0), planned(1)
+    estimates[long.id] = 4 * 900.0
+    assert training.train([long, short], backend="loop", time_budget=600.0) == 1
+    assert records.is_recorded(short.id)
+    assert not (training.CHECKPOINTS / f"{long.id}.pt").exists()
+    estimates[long.id] = 4 * 10.0
+    assert training.train([long, short], backend="loop", time_budget=600.0) == 1
+
+
+def test_a_budget_too_small_names_the_shortest_possible(estimates):
+    long, shorter = planned(0), planned(1)
+    estimates.update({long.id: 4 * 900.0, shorter.id: 4 * 300.0})
+    with pytest.raises(FedreproError, match=rf"60 s is too short.*about 313 s \(run {shorter.id}"):
+        training.train([long, shorter], backend="loop", time_budget=60.0)
+    assert not list(records.FOLDER.glob("*"))
+
+
+def test_nothing_left_is_no_error():
+    run = planned(0)
+    training.train([run], backend="loop")
+    assert training.train([run], backend="loop", time_budget=0.5) == 0
+
+
+@pytest.mark.parametrize("budget", ["0", "-3", "inf", "nan"])
+def test_a_budget_is_a_positive_number(budget, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--pending", "--time-budget", budget])
+    assert "positive number of seconds" in capsys.readouterr().err
+
+
+def test_an_interrupt_from_the_keyboard_saves_the_runs_in_flight(monkeypatch):
+    run = planned(0)
+    answers = iter(range(3))
+    real = LoopBackend.collect
+
+    def collect(self, deadline=math.inf):
+        if next(answers, None) is None:
+            raise KeyboardInterrupt
+        return real(self, deadline)
+
+    monkeypatch.setattr(LoopBackend, "collect", collect)
+    with pytest.raises(KeyboardInterrupt):
+        training.train([run], backend="loop")
+    saved = torch.load(training.CHECKPOINTS / f"{run.id}.pt", weights_only=True)
+    assert saved["progress"]["progress"]["round"] == 1
+    assert not (training.CHECKPOINTS / f"{run.id}.lock").exists()
+
+
+def test_a_lane_gives_up_at_the_deadline():
+    run = planned(0)
+    interrupted = driver.drive(
+        [run.spec],
+        lambda spec: training.load(spec.dataset.name),
+        LoopBackend(),
+        on_done=lambda _: pytest.fail("there was no time"),
+        on_failed=lambda _, failure: pytest.fail(str(failure)),
+        checkpoints=training.CHECKPOINTS,
+        deadline=0.0,
+    )
+    assert [left.id for left in interrupted] == [run.id]
+
+
+def test_the_progress_line(monkeypatch, capsys):
+    monkeypatch.setitem(training._SECONDS_BETWEEN_REPORTS, "log", 0.0)
+    training.train([planned(0), planned(1)], backend="loop")
+    lines = [line for line in capsys.readouterr().err.splitlines() if " in flight: " in line]
+    assert lines[0].startswith("0 of 2 runs done, 1 in flight: round 1/4, ")
+    assert lines[-2].startswith("1 of 2 runs done, 1 in flight: round 4/4, 1 lanes, ")
+    assert lines[-1].startswith("2 of 2 runs done, 0 in flight: ")
+    assert all("samples/s" in line and " left" in line for line in lines)
+    assert "100.0 %" in lines[-1]
+
+
+def test_training_needs_little():
+    run = planned(0)
+    program = textwrap.dedent(
+        f"""
+        import sys
+        for name in ("snakemake", "pandas", "matplotlib", "torchvision", "PIL", "scipy", "sklearn",
+                     "seaborn", "librosa", "pooch", "IPython", "papermill", "nbformat"):
+            sys.modules[name] = None  # importing it is an error
+        from fedrepro.plan import PlannedRun
+        from fedrepro.spec import RunSpec
+        from fedrepro.training import train
+        spec = RunSpec.model_validate({run.spec.model_dump(mode="json")!r})
+        assert train([PlannedRun("made_up", "group", {{}}, 0, spec, "{run.id}")]) == 1
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert records.is_recorded(run.id)

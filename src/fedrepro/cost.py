@@ -47,6 +47,8 @@ def sample_passes(spec: RunSpec) -> float:
             trained *= min(1.0, algorithm.participants / partition.clients)
         if algorithm.sgd_reference:
             trained += 2 * spec.local_epochs * examples
+        if algorithm.bn_statistics == "local":
+            models = partition.clients
     elif algorithm.name in ("local", "selective"):
         models = partition.clients
     evaluations = rounds // spec.evaluate_every + 1

@@ -73,6 +73,24 @@ CASES = {
         "partition": NODES | {"clients": 9},
         "optimizer": ADAM,
     },
+    "fedavg_local_statistics": {
+        "algorithm": {"name": "fedavg", "bn_statistics": "local"},
+        "partition": NODES,
+        "model": {"name": "liu3", "width": 0.0625},
+        "last_batch": "drop_single",
+    },
+    "selective_local_statistics": {
+        "algorithm": {
+            "name": "selective",
+            "local_rounds": 1,
+            "aggregation": "alias",
+            "weighting": "uniform",
+            "bn_statistics": "local",
+        },
+        "partition": NODES,
+        "model": {"name": "liu3", "width": 0.0625},
+        "last_batch": "drop_single",
+    },
 }
 
 

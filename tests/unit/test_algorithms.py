@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedrepro.algorithms import fedavg, local, selective, sgd
-from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.requests import Predict, Prediction, Train, Trained
 
 
@@ -61,6 +61,14 @@ def test_weighted_mean_by_hand():
     models = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 6.0])]
     assert weighted_mean(models, [1, 3]).tolist() == [2.5, 5.0]
     assert models[0].tolist() == [1.0, 2.0]
+
+
+def test_statistics_are_what_follows_the_parameters():
+    model = torch.tensor([1.0, 2.0, 3.0])
+    statistics = statistics_of(model, 2)
+    assert statistics.tolist() == [3.0]
+    assert with_statistics(torch.tensor([7.0, 8.0, 9.0]), statistics).tolist() == [7.0, 8.0, 3.0]
+    assert model.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_fedavg_weights_by_examples():
@@ -220,3 +228,75 @@ def test_a_node_of_two_groups_trains_for_both_when_aliased():
 def test_rounds_count_both_phases():
     spec = SimpleNamespace(rounds=21, algorithm=selective.Params(name="selective", local_rounds=4))
     assert selective.rounds(spec) == 25
+
+
+class NormalisedFederation(FakeFederation):
+    """Models of one parameter and one running statistic."""
+
+    layout = SimpleNamespace(parameters=1)
+
+    def initial_weights(self, node=None):
+        return torch.cat([super().initial_weights(node), torch.tensor([5.0])])
+
+
+def held(request):
+    return [lane.weights.tolist() for lane in request.lanes]
+
+
+def evaluated(algorithm, fed, state):
+    """Return the models that are evaluated, and for each of them 0.1 times its number right."""
+
+    def answer(request):
+        return [
+            Prediction(np.zeros(10, int), np.arange(10) < number, 0.0)
+            for number in range(len(request.models))
+        ]
+
+    requests, metrics = drive(algorithm.evaluate(fed, state), answer)
+    return [model.tolist() for model in requests[0].models], metrics["accuracy"]
+
+
+def test_fedavg_averages_statistics_or_leaves_them_to_the_clients():
+    for choice, second in (("average", [[1.75, 6.75]] * 2), ("local", [[1.75, 6.0], [1.75, 7.0]])):
+        fed = NormalisedFederation(fedavg.Params(name="fedavg", bn_statistics=choice))
+        state = fedavg.init(fed)
+        first, _ = drive(fedavg.round(fed, state, 0), add_client)
+        assert held(first[0]) == [[0.0, 5.0]] * 2
+        assert held(drive(fedavg.round(fed, state, 1), add_client)[0][0]) == second
+    models, accuracy = evaluated(fedavg, fed, state)
+    assert models == [[3.5, 7.0], [3.5, 9.0]]
+    assert accuracy == pytest.approx(0.05)
+
+
+def test_a_client_that_has_not_trained_holds_the_initial_statistics():
+    params = fedavg.Params(name="fedavg", participants=1, bn_statistics="local")
+    fed = NormalisedFederation(params)
+    state = fedavg.init(fed)
+    drive(fedavg.round(fed, state, 0), add_client)
+    assert evaluated(fedavg, fed, state)[0] == [[1.0, 6.0], [1.0, 5.0]]
+
+
+def test_aliased_nodes_share_parameters_and_not_statistics():
+    fed = NormalisedFederation(
+        single(aggregation="alias", weighting="uniform", initial="own", bn_statistics="local")
+    )
+    state = selective.init(fed)
+    drive(selective.round(fed, state, 0), add_client)
+    # Each node added its number plus one to both; the parameters 11 and 22 were averaged.
+    requests, _ = drive(selective.round(fed, state, 1), add_client)
+    assert [held(request)[0] for request in requests] == [[16.5, 6.0], [17.5, 7.0]]
+    assert evaluated(selective, fed, state)[0] == [[19.5, 7.0], [19.5, 9.0]]
+
+
+def test_selective_keeps_statistics_from_the_local_phase_on():
+    params = selective.Params(
+        name="selective", local_rounds=1, threshold=0.9, bn_statistics="local"
+    )
+    fed = NormalisedFederation(params, sizes=(1, 1, 3))
+    state = selective.init(fed)
+    answer = predictions(VECTORS)
+    drive(selective.round(fed, state, 0), answer)
+    requests, _ = drive(selective.round(fed, state, 1), answer)
+    assert [model.tolist() for model in requests[0].models] == [[1.0, 6.0], [2.0, 7.0], [3.0, 8.0]]
+    models, _ = evaluated(selective, fed, state)
+    assert models == [[5.0, 7.0], [4.0, 9.0], [5.0, 11.0]]

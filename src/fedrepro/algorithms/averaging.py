@@ -1,4 +1,8 @@
-"""Averages of model weights, summed in a fixed order so that equal inputs give equal bits."""
+"""Averages of model weights, summed in a fixed order so that equal inputs give equal bits.
+
+Weights are one flat vector, trainable parameters first. What follows them are the running
+statistics of batch normalisation; a node may keep its own when the parameters are shared.
+"""
 
 from __future__ import annotations
 
@@ -21,3 +25,20 @@ def weighted_mean(models: Sequence[Weights], weights: Sequence[float]) -> Weight
     for model, weight in zip(models[1:], weights[1:], strict=True):
         mean.add_(model, alpha=weight / total)
     return mean
+
+
+def statistics_of(weights: Weights, parameters: int) -> Weights:
+    """Return the running statistics of a model, a copy of what follows its parameters.
+
+    Args:
+        weights: float32 [size].
+        parameters: length of the trainable front part.
+    """
+    return weights[parameters:].clone()
+
+
+def with_statistics(weights: Weights, statistics: Weights) -> Weights:
+    """Return a model with other running statistics: float32 [size], a copy."""
+    model = weights.clone()
+    model[len(weights) - len(statistics) :] = statistics
+    return model

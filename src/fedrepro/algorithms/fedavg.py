@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.algorithms.evaluation import evaluate_models
 from fedrepro.requests import Lane, Train, Trained
 from fedrepro.strict import Strict
@@ -36,6 +36,11 @@ class Params(Strict):
     optimizer_state: Literal["reset", "keep"] = Field(
         default="reset", description="whether a client's moments survive the weight replacement"
     )
+    bn_statistics: Literal["average", "local"] = Field(
+        default="average",
+        description="running statistics of batch normalisation: averaged with the parameters, or "
+        "kept by each node",
+    )
     sgd_reference: bool = Field(
         default=False,
         description="in round 0 also train SGD for E epochs on the union of the clients' data "
@@ -46,11 +51,16 @@ class Params(Strict):
 
 @dataclass
 class State:
-    """Global weights, the clients' kept moments, and the divergence log of round 0."""
+    """Global weights, the clients' kept moments and statistics, the divergence log of round 0.
+
+    ``statistics`` is empty where statistics are averaged; a client without an entry has not
+    trained yet and holds the initial ones, which then are the end of ``weights``.
+    """
 
     weights: Weights
     moments: dict[int, OptimizerState] = field(default_factory=dict)
     divergence: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[int, Weights] = field(default_factory=dict)
 
 
 def init(fed: Federation) -> State:
@@ -69,7 +79,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     clients = fed.participants(t, params.participants)
     keep = params.optimizer_state == "keep"
     lanes = [
-        Lane(state.weights, fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
+        Lane(_held(state, k), fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
     ]
     reference = _reference_lanes(fed, state) if params.sgd_reference and t == 0 else []
     trained: list[Trained] = yield Train(lanes + reference, t, keep_optimizer_state=keep)
@@ -79,16 +89,28 @@ def round(fed: Federation, state: State, t: int) -> Steps:
             {k: r.optimizer_state for k, r in zip(clients, local, strict=True) if r.optimizer_state}
         )
     by_size = params.weighting == "examples"
-    state.weights = weighted_mean(
+    mean = weighted_mean(
         [result.weights for result in local],
         [len(lane.examples) if by_size else 1 for lane in lanes],
     )
+    if params.bn_statistics == "local":
+        size = fed.layout.parameters
+        for k, result in zip(clients, local, strict=True):
+            state.statistics[k] = statistics_of(result.weights, size)
+        mean = with_statistics(mean, statistics_of(state.weights, size))
+    state.weights = mean
     if sgd:
         state.divergence = {
             "fedavg": fed.layout.divergence(state.weights, sgd[0].weights),
             "sgd_other_shuffle": fed.layout.divergence(sgd[1].weights, sgd[0].weights),
         }
     return {"train_loss": float(np.mean([result.loss for result in local]))}
+
+
+def _held(state: State, client: int) -> Weights:
+    """Return what a client holds: the global weights, with its own statistics if it has any."""
+    statistics = state.statistics.get(client)
+    return state.weights if statistics is None else with_statistics(state.weights, statistics)
 
 
 def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
@@ -98,8 +120,11 @@ def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model, which every node holds."""
-    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
+    """Evaluate the global model, which every node holds, but for its own statistics if kept."""
+    nodes = range(len(fed.clients))
+    if state.statistics:
+        return (yield from evaluate_models(fed, [_held(state, k) for k in nodes], nodes))
+    return (yield from evaluate_models(fed, [state.weights], [0 for _ in nodes]))
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:

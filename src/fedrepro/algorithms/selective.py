@@ -11,7 +11,9 @@ that is how the paper's own "federated" runs are described with the switches bel
 of a group share storage with the server's. From the second round on the nodes therefore train *one*
 set of weights in place, one node after the other, each with its own Adam moments, and averaging the
 identical copies changes nothing. ``aggregation="alias"`` reproduces this: every node points at a
-storage, training writes into it, and loading an average moves the pointer.
+storage, training writes into it, and loading an average moves the pointer. Only parameters are
+loaded there: the running statistics of batch normalisation stay with each node, which is
+``bn_statistics="local"``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedrepro.algorithms.averaging import weighted_mean
+from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.algorithms.evaluation import evaluate_models
 from fedrepro.requests import Lane, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
@@ -64,17 +66,27 @@ class Params(Strict):
     initial: Literal["common", "own"] = Field(
         default="common", description="one initialisation for all nodes, or one each (as run)"
     )
+    bn_statistics: Literal["average", "local"] = Field(
+        default="average",
+        description="running statistics of batch normalisation: averaged or shared with the "
+        "parameters, or kept by each node (as run)",
+    )
 
 
 @dataclass
 class State:
-    """Models are kept once per storage; ``storage[k]`` says which one node k holds."""
+    """Models are kept once per storage; ``storage[k]`` says which one node k holds.
+
+    ``statistics[k]`` are the running statistics that node k keeps; there are none before it has
+    trained, or where they are averaged.
+    """
 
     models: list[Weights]
     storage: list[int]
     moments: list[OptimizerState | None]
     groups: list[list[int]] = field(default_factory=list)
     agreement: list[list[float]] = field(default_factory=list)
+    statistics: dict[int, Weights] = field(default_factory=dict)
 
 
 def init(fed: Federation) -> State:
@@ -107,9 +119,20 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     return {"train_loss": loss}
 
 
+def _held(state: State, node: int) -> Weights:
+    """Return the model a node holds: its storage's, with its own statistics if it keeps any."""
+    model, statistics = state.models[state.storage[node]], state.statistics.get(node)
+    return model if statistics is None else with_statistics(model, statistics)
+
+
+def _keep_statistics(fed: Federation, state: State, node: int, trained: Trained) -> None:
+    if fed.params(Params).bn_statistics == "local":
+        state.statistics[node] = statistics_of(trained.weights, fed.layout.parameters)
+
+
 def _lane(fed: Federation, state: State, node: int, tag: tuple[str | int, ...] = ()) -> Lane:
     return Lane(
-        state.models[state.storage[node]],
+        _held(state, node),
         fed.clients[node],
         ("client", node, *tag),
         state.moments[node],
@@ -124,6 +147,8 @@ def _local_round(fed: Federation, state: State, t: int) -> Steps:
     )
     state.models = [result.weights for result in trained]
     state.moments = [result.optimizer_state for result in trained]
+    for node in nodes:
+        _keep_statistics(fed, state, node, trained[node])
     return float(np.mean([result.loss for result in trained]))
 
 
@@ -135,7 +160,7 @@ def _form_groups(fed: Federation, state: State) -> Steps:
         state.groups = [nodes]
         return
     answers: list[Prediction] = yield Predict(
-        [state.models[state.storage[k]] for k in nodes], "train", fed.partition.validation
+        [_held(state, k) for k in nodes], "train", fed.partition.validation
     )
     vectors = np.stack([answer.correct for answer in answers])
     agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
@@ -197,6 +222,7 @@ def _average_round(fed: Federation, state: State, t: int) -> Steps:
     for number, group in enumerate(state.groups):
         for node in group:
             state.storage[node] = number
+            _keep_statistics(fed, state, node, trained[node])
     return float(np.mean([result.loss for result in trained]))
 
 
@@ -211,6 +237,7 @@ def _alias_round(fed: Federation, state: State, t: int) -> Steps:
             )
             state.models[state.storage[node]] = trained[0].weights
             state.moments[node] = trained[0].optimizer_state
+            _keep_statistics(fed, state, node, trained[0])
             losses.append(trained[0].loss)
         held = [state.models[state.storage[node]] for node in group]
         state.models.append(_group_mean(fed, group, held))
@@ -228,6 +255,9 @@ def _drop_unused(state: State) -> None:
 
 def evaluate(fed: Federation, state: State) -> Steps:
     """Evaluate every node with the model it holds."""
+    if state.statistics:
+        nodes = range(len(fed.clients))
+        return (yield from evaluate_models(fed, [_held(state, node) for node in nodes], nodes))
     return (yield from evaluate_models(fed, state.models, state.storage))
 
 

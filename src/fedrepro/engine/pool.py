@@ -127,10 +127,10 @@ class PoolBackend:
         """Put a data set where the workers can see it."""
         name = dataset.name
         if name not in self._shared:
-            tensors = {
-                key: t.share_memory_()  # type: ignore[no-untyped-call]
-                for key, t in tensors_of(dataset).items()
-            }
+            tensors = tensors_of(dataset)
+            if self._alone is None:
+                for tensor in tensors.values():
+                    tensor.share_memory_()  # type: ignore[no-untyped-call]
             self._resources.add(name, tensors, dataset.classes)
             if self._alone is not None:
                 self._alone.add(name, tensors, dataset.classes)
@@ -190,6 +190,8 @@ class PoolBackend:
     def _let_workers_perform(self, deadline: float) -> None:
         self._hand_out()
         busy = [worker for worker in self._pool if worker.pieces]
+        if not busy:  # those that were idle had died
+            return
         left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         ready = wait([worker.pipe for worker in busy], left)
         if not ready:
@@ -209,6 +211,9 @@ class PoolBackend:
 
     def _hand_out(self) -> None:
         idle = [worker for worker in self._pool if not worker.pieces]
+        for worker in [worker for worker in idle if not worker.process.is_alive()]:
+            idle.remove(worker)
+            self._bury(worker)
         missing = self.workers - len(self._pool)
         for left in range(len(idle) + missing, 0, -1):
             if not self._waiting:
@@ -243,7 +248,7 @@ class PoolBackend:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
             worker.pipe.send(packed(self._task(ask, pieces)))
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:
             self._bury(worker)
 
     def _task(self, ask: Ask, pieces: Sequence[_Piece]) -> TrainTask | PredictTask:
@@ -256,7 +261,7 @@ class PoolBackend:
     def _take_back(self, worker: _Worker) -> None:
         try:
             results, seconds = worker.pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # in the middle of an answer, too
             self._bury(worker)
             return
         if isinstance(results, Failure):
@@ -286,7 +291,12 @@ class PoolBackend:
         for piece in lost:
             name = "a prediction" if piece.job is None else piece.job.name
             error = LaneError(
-                f"{name} ended its worker process {_MOST_DEATHS} times (signal "
-                f"{-(worker.process.exitcode or 0)}); is there enough memory?"
+                f"{name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); is there "
+                "enough memory?"
             )
             self._finish([piece], [error], 0.0)
+
+
+def _end(worker: _Worker) -> str:
+    status = worker.process.exitcode or 0
+    return f"signal {-status}" if status < 0 else f"exit status {status}"

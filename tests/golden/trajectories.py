@@ -44,6 +44,18 @@ CASES = {
         "partition": NODES,
         "optimizer": ADAM,
     },
+    "fedavg_dropout": {
+        "algorithm": {"name": "fedavg"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 40},
+        "model": {"name": "liu2"},
+    },
+    "fedavg_augmented": {
+        "dataset": {"name": "synthetic_rgb", "transform": "standard", "augment": True},
+        "algorithm": {"name": "fedavg"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+        "model": {"name": "resnet9", "width": 0.0625},
+        "optimizer": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "clip_norm": 1.0},
+    },
     "sgd_momentum": {
         "algorithm": {"name": "sgd"},
         "partition": {"scheme": "iid_stratified", "clients": 1, "per_class": 50},

@@ -300,3 +300,30 @@ def test_selective_keeps_statistics_from_the_local_phase_on():
     assert [model.tolist() for model in requests[0].models] == [[1.0, 6.0], [2.0, 7.0], [3.0, 8.0]]
     models, _ = evaluated(selective, fed, state)
     assert models == [[5.0, 7.0], [4.0, 9.0], [5.0, 11.0]]
+
+
+def test_half_of_the_validation_images_is_left_for_tuning():
+    params = selective.Params(name="selective", local_rounds=0, threshold=0.9, vectors="half")
+    fed = FakeFederation(params, sizes=(1, 1, 1))
+    parts = ([0, 1, 4], [2, 3], [1, 3])
+    fed.partition.node_sets = {
+        "validation": SimpleNamespace(split="train", parts=tuple(map(np.array, parts)))
+    }
+    fed.train_size = 5
+    # Of images 0 to 4, nodes 0 and 1 agree on 0, 2, 4, but not on 1 and 3.
+    vectors = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 0], [0, 0, 0, 0, 1]], bool)
+
+    def answer(request):
+        if not isinstance(request, Predict):
+            return add_client(request)
+        shown = range(5) if request.examples is None else request.examples
+        chosen = vectors[: len(request.models), list(shown)]
+        return [Prediction(np.zeros(len(v), int), v, 0.0) for v in chosen]
+
+    state = selective.init(fed)
+    drive(selective.round(fed, state, 0), answer)
+    assert state.groups == [[0, 1], [2]]
+    requests, metrics = drive(selective.evaluate(fed, state), answer)
+    assert requests[-1].examples.tolist() == [1, 3]
+    # Node 0 is asked for image 1 (right), node 1 for 3 (right), node 2 for 1 and 3 (both wrong).
+    assert metrics["accuracy_tuning"] == pytest.approx(2 / 3)

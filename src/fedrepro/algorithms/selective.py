@@ -48,6 +48,11 @@ class Params(Strict):
     threshold: float = Field(
         default=0.82, ge=0, le=1, description="nodes join above this share of agreement"
     )
+    vectors: Literal["all", "half"] = Field(
+        default="all",
+        description="validation images of the selection vectors: all of them, or every other one, "
+        "which leaves the others to tune the threshold on (section V)",
+    )
     compare: Literal["all", "first"] = Field(
         default="all", description="agree with all members of a group, or with its first (as run)"
     )
@@ -159,9 +164,9 @@ def _form_groups(fed: Federation, state: State) -> Steps:
     if params.grouping == "single":
         state.groups = [nodes]
         return
-    answers: list[Prediction] = yield Predict(
-        [_held(state, k) for k in nodes], "train", fed.partition.validation
-    )
+    pool = fed.partition.validation
+    shown = pool if params.vectors == "all" else pool[::2]
+    answers: list[Prediction] = yield Predict([_held(state, k) for k in nodes], "train", shown)
     vectors = np.stack([answer.correct for answer in answers])
     agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
     state.agreement = agreement.tolist()
@@ -254,11 +259,26 @@ def _drop_unused(state: State) -> None:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate every node with the model it holds."""
+    """Evaluate every node with the model it holds.
+
+    Where half of the validation images are left to tune the threshold on, ``accuracy_tuning`` is
+    the unweighted mean over the nodes of the accuracy on the node's own part of that half.
+    """
+    nodes = range(len(fed.clients))
     if state.statistics:
-        nodes = range(len(fed.clients))
-        return (yield from evaluate_models(fed, [_held(state, node) for node in nodes], nodes))
-    return (yield from evaluate_models(fed, state.models, state.storage))
+        metrics = yield from evaluate_models(fed, [_held(state, node) for node in nodes], nodes)
+    else:
+        metrics = yield from evaluate_models(fed, state.models, state.storage)
+    if fed.params(Params).vectors == "half":
+        left = fed.partition.validation[1::2]
+        answers: list[Prediction] = yield Predict(
+            [_held(state, node) for node in nodes], "train", left
+        )
+        parts = fed.partition.node_sets["validation"].parts
+        metrics["accuracy_tuning"] = float(
+            np.mean([answers[node].correct[np.isin(left, parts[node])].mean() for node in nodes])
+        )
+    return metrics
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:

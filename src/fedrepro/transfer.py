@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro import records
 from fedrepro.errors import FedreproError
+from fedrepro.files import write_bytes
 
 _RECORD = re.compile(r"results/runs/([0-9a-f]{12})\.json")
 _CHECKPOINT = re.compile(r"\.checkpoints/([0-9a-f]{12})\.pt")
+_END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
 
 
 @dataclass(frozen=True)
@@ -90,17 +93,14 @@ def read(source: Path, checkpoints: Path) -> Imported:
             if records.is_recorded(run):
                 imported.known.append(run)
                 continue
-            target = records.path_of(run)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _move(folder / f"{run}.json", target)
+            write_bytes(records.path_of(run), (folder / f"{run}.json").read_bytes())
             imported.records.append(run)
         for run in found[".pt"]:
             target = checkpoints / f"{run}.pt"
             if records.is_recorded(run) or target.exists():
                 imported.known.append(run)
                 continue
-            checkpoints.mkdir(parents=True, exist_ok=True)
-            _move(folder / f"{run}.pt", target)
+            write_bytes(target, (folder / f"{run}.pt").read_bytes())
             imported.checkpoints.append(run)
         return imported
 
@@ -121,16 +121,13 @@ def _unpack(source: Path, folder: Path) -> dict[str, list[str]]:
                 suffix = Path(member.name).suffix
                 (folder / f"{match[1]}{suffix}").write_bytes(content.read())
                 found[suffix].append(match[1])
-    except (OSError, tarfile.TarError) as error:
+            if tar.fileobj is not None:
+                tar.fileobj.seek(tar.offset)
+                if not tar.fileobj.read().startswith(_END):
+                    raise EOFError("its end is missing")
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise FedreproError(
-            f"{source}: not a tar file that `fedrepro train --out` wrote ({error}); nothing was "
+            f"{source}: not a whole tar file of `fedrepro train --out` ({error}); nothing was "
             "imported"
         ) from error
     return found
-
-
-def _move(file: Path, target: Path) -> None:
-    """Move a file into place atomically, across file systems too."""
-    temporary = target.with_suffix(".tmp")
-    temporary.write_bytes(file.read_bytes())
-    temporary.replace(target)

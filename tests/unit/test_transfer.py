@@ -1,5 +1,6 @@
 """Records and checkpoints on their way between machines."""
 
+import gzip
 import json
 import tarfile
 
@@ -138,9 +139,9 @@ def test_a_file_with_anything_wrong_is_refused_whole(here, tmp_path, change, mes
 def test_not_a_tar_file(here, tmp_path):
     file = tmp_path / "text.tar"
     file.write_text("no")
-    with pytest.raises(FedreproError, match=r"text\.tar: not a tar file"):
+    with pytest.raises(FedreproError, match=r"text\.tar: not a whole tar file"):
         transfer.read(file, training.CHECKPOINTS)
-    with pytest.raises(FedreproError, match=r"nowhere\.tar: not a tar file"):
+    with pytest.raises(FedreproError, match=r"nowhere\.tar: not a whole tar file"):
         transfer.read(tmp_path / "nowhere.tar", training.CHECKPOINTS)
 
 
@@ -153,3 +154,33 @@ def test_a_link_in_the_file_is_refused(here, tmp_path):
         tar.addfile(info)
     with pytest.raises(FedreproError, match="neither a record nor a checkpoint"):
         transfer.read(wrong, training.CHECKPOINTS)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
+def test_a_file_that_was_cut_off_on_the_way_is_refused(here, tmp_path, suffix, share):
+    tar, *_ = here
+    whole = gzip.decompress(tar.read_bytes())
+    with tarfile.open(tar) as opened:
+        end = max(member.offset_data + member.size for member in opened)
+    content, end = (whole, end) if suffix == "tar" else (tar.read_bytes(), tar.stat().st_size - 1)
+    part = tmp_path / f"part.{suffix}"
+    part.write_bytes(content[: int(share * end)])
+    with pytest.raises(FedreproError, match=rf"(?s)part\.{suffix}: not a whole tar.*nothing was"):
+        transfer.read(part, training.CHECKPOINTS)
+    assert not records.FOLDER.exists()
+
+
+def test_a_full_disk_is_a_clear_error(here, monkeypatch):
+    tar, run, _ = here
+    real = type(tar).write_bytes
+
+    def full(file, content):
+        if not file.is_absolute():
+            raise OSError(28, "No space left on device")
+        return real(file, content)
+
+    monkeypatch.setattr(type(tar), "write_bytes", full)
+    with pytest.raises(FedreproError, match=rf"{run}\.json.*No space left"):
+        transfer.read(tar, training.CHECKPOINTS)
+    assert not list(records.FOLDER.glob("*"))

@@ -301,3 +301,15 @@ def test_only_saved_progress_counts(tmp_path):
     run = ActiveRun(spec, data.load("synthetic"), tmp_path, 0.0)
     assert not run.done
     assert run.progress.round == 0
+
+
+def test_a_checkpoint_that_does_not_fit_fails_its_run_by_name(tmp_path):
+    other, unlike, good = make_spec(seed=1), make_spec(seed=2), make_spec(seed=3)
+    checkpoint.save(tmp_path / f"{run_id(other)}.pt", "0123456789ab", {})
+    checkpoint.save(tmp_path / f"{run_id(unlike)}.pt", run_id(unlike), {"state": {"momenta": 1}})
+    done, failures = collect([other, unlike, good], tmp_path, in_flight=3)
+    assert list(done) == [run_id(good)]
+    for spec in (other, unlike):
+        message = str(failures[run_id(spec)])
+        assert f"{run_id(spec)}.pt" in message
+        assert "delete it to start the run anew" in message

@@ -81,9 +81,15 @@ class ActiveRun:
         saved = checkpoint.load(self._file, self.id)
         if saved is None:
             return
-        self.state = type(self.state)(**saved["state"])
-        progress = Progress(**saved["progress"])
-        progress.metrics = defaultdict(list, progress.metrics)
+        try:
+            self.state = type(self.state)(**saved["state"])
+            progress = Progress(**saved["progress"])
+            progress.metrics = defaultdict(list, progress.metrics)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FedreproError(
+                f"{self._file}: this checkpoint does not fit this version of the code; delete it "
+                "to start the run anew"
+            ) from error
         self.progress = progress
 
     def _snapshot(self) -> dict[str, Any]:

@@ -121,6 +121,7 @@ class _Trainer:
         self._passes = {r.id: cost.sample_passes(r.spec) for r in runs if r.id in self._seconds}
         self._resumed: dict[str, float] = {}  # share of a run that was done before
         self._finished: set[str] = set()
+        self._elsewhere: set[str] = set()
         self._status_line = sys.stderr.isatty()
         self._reported = self._began = time.monotonic()
 
@@ -132,6 +133,7 @@ class _Trainer:
             lock = _claim(run.id)
             if lock is None:
                 self._say(f"{run.id} is being trained by another process; left to it")
+                self._elsewhere.add(run.id)
                 continue
             self._locks[run.id] = lock
             if records.is_recorded(run.id):  # another process ended it since we looked
@@ -219,7 +221,8 @@ class _Trainer:
         Raises:
             FedreproError: nothing could be done in it.
         """
-        left = [run for run in self.runs if not records.is_recorded(run.id)]
+        ours = [run for run in self.runs if run.id not in self._elsewhere]
+        left = [run for run in ours if not records.is_recorded(run.id)]
         if not left:
             return
         progressed = any(run.progress.round > run.resumed_at for run in interrupted)

@@ -1,5 +1,6 @@
 """`fedrepro train --time-budget`: leave on time, lose nothing, start nothing in vain."""
 
+import fcntl
 import math
 import subprocess
 import sys
@@ -201,3 +202,12 @@ def test_training_needs_little():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert records.is_recorded(run.id)
+
+
+def test_runs_that_another_process_trains_are_not_for_this_budget(estimates, capsys):
+    held = planned(0)
+    training.CHECKPOINTS.mkdir()
+    with (training.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert training.train([held], backend="loop", time_budget=600.0) == 0
+    assert "is being trained by another process" in capsys.readouterr().err

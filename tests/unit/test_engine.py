@@ -115,7 +115,9 @@ def test_prediction_by_hand():
     labels = torch.tensor(dataset.test_y[chosen])
     assert prediction.classes.tolist() == logits.argmax(1).tolist()
     assert prediction.correct.tolist() == (logits.argmax(1) == labels).tolist()
-    assert prediction.loss == pytest.approx(float(functional.cross_entropy(logits, labels)), rel=1e-5)
+    assert prediction.loss == pytest.approx(
+        float(functional.cross_entropy(logits, labels)), rel=1e-5
+    )
 
 
 def test_the_standard_transform_uses_the_constants_of_the_data_set():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedrepro.engine import optim
+from fedrepro.engine.layout import Layout
 from fedrepro.spec import Adam, Sgd
 
 SPECS = [
@@ -60,3 +61,69 @@ def test_the_state_carries_on():
         optim.step(spec, spec.lr, parts, gradient.clone(), second)
     assert torch.equal(whole, parts)
     assert second["step"] == 6
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 50, 1000, 1003])
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_the_lanes_of_a_stack_get_the_bits_of_single_vectors(spec, length):
+    """Each with its own step size and its own moments, three of them in mid-course."""
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.randn(5, length, generator=generator)
+    gradients = torch.randn(6, 5, length, generator=generator)
+    lrs = [0.1, 0.01, 0.003, 0.1, 0.5]
+    alone, states = [], []
+    for lane, start in enumerate(starts):
+        parameters, state = start.clone(), optim.fresh_state(spec, start)
+        for step in range(lane % 2 * 2):
+            optim.step(spec, lrs[lane], parameters, gradients[step, lane].clone(), state)
+        alone.append(parameters)
+        states.append(state)
+    stack = optim.stack_rows(alone)
+    moments = optim.stack_states(spec, states, length)
+    rates = torch.tensor(lrs, dtype=torch.float64)[:, None]
+    for gradient in gradients:
+        rows = optim.stack_rows(list(gradient))
+        optim.step(spec, rates, stack, rows, moments)
+        for lane in range(5):
+            optim.step(spec, lrs[lane], alone[lane], gradient[lane].clone(), states[lane])
+    for lane in range(5):
+        assert torch.equal(stack[lane], alone[lane])
+        kept = optim.lane_state(moments, lane)
+        assert kept.keys() == states[lane].keys()
+        for name, value in kept.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(states[lane][name]))
+
+
+def test_no_state_is_a_fresh_one():
+    spec = Adam(name="adam", lr=0.01)
+    used = {"step": 7, "mean": torch.ones(4), "square": torch.ones(4)}
+    stacked = optim.stack_states(spec, [None, used], 4)
+    assert optim.lane_state(stacked, 0)["step"] == 0
+    assert optim.lane_state(stacked, 1)["step"] == 7
+    assert stacked["mean"].tolist() == [[0] * 4, [1] * 4]
+    stacked["mean"].zero_()
+    assert used["mean"].tolist() == [1] * 4  # a copy
+
+
+def test_step_sizes_fall_at_milestones_and_with_each_round():
+    spec = Sgd(name="sgd", lr=2.0, lr_decay=0.5, lr_milestones=(1, 3))
+    sizes = [optim.step_size(spec, t) for t in range(5)]
+    assert sizes == pytest.approx([2.0, 0.1, 0.05, 0.0025, 0.00125])
+    assert optim.step_size(Adam(name="adam", lr=0.01), 9) == 0.01
+
+
+def test_vectors_take_another_step_size():
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+    layout = Layout.of(net)
+    spec = Sgd(name="sgd", lr=0.1, vector_lr_factor=0.25)
+    assert optim.factors(spec, layout, torch.device("cpu")).tolist() == [1.0] * 18 + [0.25] * 6
+    assert optim.factors(Sgd(name="sgd", lr=0.1), layout, torch.device("cpu")) is None
+
+
+def test_rows_of_a_stack_begin_at_64_bytes_and_stay_apart():
+    for shape in ((1,), (15,), (16,), (17, 3), (64,)):
+        stack = optim.apart(3, *shape)
+        assert stack.shape == (3, *shape)
+        assert all(row.data_ptr() % 64 == 0 for row in stack)
+        assert all(row.is_contiguous() for row in stack)
+        assert stack.stride(0) > stack[0].numel()

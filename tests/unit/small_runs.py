@@ -1,0 +1,103 @@
+"""Small runs on made-up images, and the answers of backends to single requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedrepro import data
+from fedrepro.data import Dataset
+from fedrepro.engine.federation import Federation
+from fedrepro.engine.jobs import Ask, Backend, Result
+from fedrepro.plan import PlannedRun
+from fedrepro.requests import Lane, Request
+from fedrepro.spec import RunSpec, run_id
+
+SMALL_CNN = {"name": "mnist_cnn", "width": 0.05}
+
+
+def make_spec(**changes: Any) -> RunSpec:
+    """Return the spec of a run of a second at most; ``changes`` replace whole fields."""
+    content = {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "iid_plain", "clients": 8},
+        "model": {"name": "liu1", "width": 0.3},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.05},
+        "batch": 8,
+        "local_epochs": 2,
+        "rounds": 3,
+        "seed": 5,
+    }
+    return RunSpec.model_validate(content | changes)
+
+
+def planned(**changes: Any) -> PlannedRun:
+    """Return a run as a plan would hold it."""
+    changes = {"partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10}} | changes
+    spec = make_spec(**changes)
+    return PlannedRun("made_up", "group", {}, spec.seed, spec, run_id(spec))
+
+
+def federation(spec: RunSpec, dataset: Dataset | None = None) -> Federation:
+    return Federation(spec, dataset or data.load(spec.dataset.name))
+
+
+def make_lanes(fed: Federation, sizes: Sequence[int], **changes: Any) -> list[Lane]:
+    """Return one lane a size, each from other weights and on other examples.
+
+    A change that is a function is called with the number of the lane.
+    """
+    return [
+        Lane(
+            **{
+                "weights": fed.initial_weights(k),
+                "examples": fed.clients[k][:size],
+                "stream": ("client", k),
+            }
+            | {name: value(k) if callable(value) else value for name, value in changes.items()}
+        )
+        for k, size in enumerate(sizes)
+    ]
+
+
+def answers(
+    backend: Backend, asks: Sequence[tuple[RunSpec, Request]], dataset: Dataset | None = None
+) -> list[Result]:
+    """Return a backend's answers to requests that are open at the same time, in order."""
+    for ticket, (spec, request) in enumerate(asks):
+        backend.submit(ticket, Ask(spec, dataset or data.load(spec.dataset.name), request))
+    found: dict[int, Result] = {}
+    while len(found) < len(asks):
+        collected = backend.collect(time.monotonic() + 100)  # rather an error than a wait for ever
+        found |= {answer.ticket: answer.result for answer in collected}
+    return [found[ticket] for ticket in range(len(asks))]
+
+
+def answer(
+    backend: Backend, spec: RunSpec, request: Request, dataset: Dataset | None = None
+) -> Any:
+    """Return a backend's answer to a single request."""
+    return answers(backend, [(spec, request)], dataset)[0]
+
+
+def direction(fed: Federation) -> Callable[[int], torch.Tensor]:
+    """Return the linear terms of lanes by number, each a random vector [parameters]."""
+
+    def draw(number: int) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(number)
+        return 0.01 * torch.randn(fed.layout.parameters, generator=generator)
+
+    return draw
+
+
+def float_dataset(images: NDArray[np.float32], labels: NDArray[np.int64]) -> Dataset:
+    """Return a data set of floats [n, channels, height, width] under the name of one."""
+    return Dataset(
+        "kws_mfcc20", images, labels, images[:10], labels[:10], 10, "synthetic", "0" * 64, ""
+    )

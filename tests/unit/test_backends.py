@@ -1,0 +1,680 @@
+"""All backends do what the plain loop does: every hook, every kind of network, fused or alone."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from small_runs import (
+    SMALL_CNN,
+    answer,
+    answers,
+    direction,
+    federation,
+    float_dataset,
+    make_lanes,
+    make_spec,
+)
+
+from fedrepro import data
+from fedrepro.engine import backends, dense, driver, lane, memory, vmapped
+from fedrepro.engine.jobs import LaneError, LaneJob
+from fedrepro.engine.loop import LoopBackend
+from fedrepro.engine.pool import PoolBackend
+from fedrepro.engine.resources import Resources
+from fedrepro.engine.stacked import StackedBackend
+from fedrepro.errors import FedreproError
+from fedrepro.requests import Objective, Predict, Train
+from fedrepro.spec import run_id
+
+driver.use_one_thread()
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+@pytest.fixture
+def vmap_everything(monkeypatch):
+    """Keep small dense networks from the dense stacks, so that ``stacked`` vmaps them too."""
+    monkeypatch.setattr(dense, "LARGEST_NETWORK", 0)
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    backend = PoolBackend(2, stack=True)
+    yield backend
+    backend.close()
+
+
+def resources():
+    kept = Resources(torch.device("cpu"))
+    kept.add_dataset(data.load("synthetic"))
+    return kept
+
+
+def sgd(**changes):
+    return {"name": "sgd", "lr": 0.05} | changes
+
+
+# A small eps blows up the rounding of gradients that are zero, as of biases before a norm.
+ADAM = {"name": "adam", "lr": 0.002, "eps": 1e-3}
+GREY, RGB = {"name": "synthetic"}, {"name": "synthetic_rgb"}
+ALL_AT_ONCE = Objective(proximal=0.3, projection="update", radius=0.3, gradient_noise=0.01)
+
+CASES = {
+    "plain": ({}, {}),
+    "proximal": ({}, {"proximal": 0.5}),
+    "distillation": ({}, {"distillation": 0.5}),
+    "projection of the weights": ({}, {"projection": "weights", "radius": 1.0}),
+    "projection of the update": ({}, {"projection": "update", "radius": 0.05}),
+    "noise": ({}, {"gradient_noise": 0.05}),
+    "quantised": ({}, {"quantise_bits": 4}),
+    "momentum": ({"optimizer": sgd(momentum=0.9)}, {}),
+    "nesterov": ({"optimizer": sgd(momentum=0.9, nesterov=True, weight_decay=0.01)}, {}),
+    "clipped": ({"optimizer": sgd(clip_norm=0.2)}, {"proximal": 0.5, "gradient_noise": 0.01}),
+    "vector step size": ({"optimizer": sgd(vector_lr_factor=0.1, momentum=0.5)}, {}),
+    "milestones": ({"optimizer": sgd(lr_milestones=[1, 2, 5], lr=2.0)}, {}),
+    "adam": ({"optimizer": ADAM}, {}),
+    "adam, everything": ({"optimizer": ADAM | {"clip_norm": 0.5}}, vars(ALL_AT_ONCE)),
+    "last batch dropped": ({"last_batch": "drop"}, {}),
+    "single example dropped": ({"last_batch": "drop_single"}, {}),
+    "bf16": ({"precision": "bf16"}, {}),
+    "mnist_cnn": ({"model": SMALL_CNN}, {}),
+    "mnist_cnn, distilled": (
+        {"model": SMALL_CNN, "optimizer": sgd(momentum=0.9, clip_norm=1.0)},
+        {"distillation": 0.5, "gradient_noise": 0.01},
+    ),
+    "mnist_cnn, bf16": ({"model": SMALL_CNN, "precision": "bf16"}, {}),
+    "augmented": ({"model": SMALL_CNN, "dataset": GREY | {"augment": True}}, {}),
+    "tutorial24": (
+        {"model": SMALL_CNN, "dataset": GREY | {"augment": True, "transform": "tutorial24"}},
+        {},
+    ),
+    "dropout": ({"model": {"name": "liu2", "width": 0.5}}, {"distillation": 0.2}),
+    "dropout and batch norms": (
+        {
+            "model": {"name": "liu3", "width": 0.1},
+            "last_batch": "drop_single",
+            "optimizer": ADAM,
+        },
+        {},
+    ),
+    "fedcd_cnn": (
+        {"model": {"name": "fedcd_cnn", "width": 0.1}, "dataset": RGB},
+        {"quantise_bits": 4},
+    ),
+    "resnet9": (
+        {
+            "model": {"name": "resnet9", "width": 0.1},
+            "dataset": RGB | {"augment": True, "transform": "standard"},
+            "optimizer": sgd(lr=0.01, momentum=0.9, weight_decay=0.001),
+        },
+        {"proximal": 0.1, "distillation": 0.1},
+    ),
+    "fixup_resnet20": (
+        {
+            "model": {"name": "fixup_resnet20", "width": 0.25},
+            "dataset": RGB,
+            "optimizer": sgd(vector_lr_factor=0.1, clip_norm=1.0),
+        },
+        {},
+    ),
+}
+
+
+NORMED = ("liu3", "fedcd_cnn", "resnet9")
+
+
+def request_for(fed, objective, *, linear=False):
+    """Lanes of unequal lengths and step sizes; 17 and 9 leave a last batch of one example."""
+    lanes = make_lanes(
+        fed,
+        (17, 21, 9, 5),
+        lr=lambda k: None if k % 2 else fed.spec.optimizer.lr * 0.3,
+        linear=direction(fed) if linear else None,
+    )
+    epochs = 1 if fed.spec.model.name in NORMED else None
+    return Train(lanes, 3, keep_optimizer_state=True, epochs=epochs, objective=objective)
+
+
+def assert_close(ours, theirs, rtol=1e-4, atol=1e-5):
+    """Compare lists of results: weights, losses and moments."""
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.weights, b.weights, rtol=rtol, atol=atol)
+        assert a.loss == pytest.approx(b.loss, rel=max(rtol / 2, 1e-4))
+        assert (a.optimizer_state is None) == (b.optimizer_state is None)
+        for name, moment in (a.optimizer_state or {}).items():
+            expected = torch.as_tensor(b.optimizer_state[name])
+            torch.testing.assert_close(torch.as_tensor(moment), expected, rtol=rtol, atol=atol)
+
+
+def assert_near(ours, theirs, lanes, share):
+    """Compare weights by their distance, as a share of how far they moved.
+
+    Where one of thousands of values lies so near the kink of a ReLU that another order of summation
+    takes it to the other side, single weights differ in the third digit.
+    """
+    for a, b, one in zip(ours, theirs, lanes, strict=True):
+        assert float((a.weights - b.weights).norm() / (b.weights - one.weights).norm()) < share
+        assert a.loss == pytest.approx(b.loss, rel=1e-3)
+
+
+def assert_equal(ours, theirs):
+    """Compare weights and moments to the bit."""
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(a.weights, b.weights)
+        assert a.loss == pytest.approx(b.loss, rel=1e-6)
+        for name, moment in (a.optimizer_state or {}).items():
+            assert torch.equal(torch.as_tensor(moment), torch.as_tensor(b.optimizer_state[name]))
+
+
+@pytest.mark.usefixtures("vmap_everything")
+@pytest.mark.parametrize("case", CASES)
+def test_loop_stack_and_pool_agree(case):
+    changes, objective = CASES[case]
+    spec = make_spec(**changes)
+    fed = federation(spec)
+    request = request_for(fed, Objective(**objective), linear=case != "plain")
+    loop = answer(LoopBackend(), spec, request)
+    for result, one in zip(loop, request.lanes, strict=True):
+        stays = spec.last_batch == "drop" and len(one.examples) < spec.batch
+        assert (float((result.weights - one.weights).norm()) > 1e-3) != stays
+    for backend in (StackedBackend(), PoolBackend(1)):
+        found = answer(backend, spec, request)
+        if spec.precision == "bf16":
+            assert_close(found, loop, rtol=0.02, atol=2e-3)
+        elif spec.model.name in NORMED:
+            assert_near(found, loop, request.lanes, share=0.02)
+        else:
+            assert_close(found, loop)
+
+
+@pytest.mark.usefixtures("vmap_everything")
+def test_kept_moments_go_on_where_they_were():
+    for optimizer in (ADAM, sgd(momentum=0.9)):
+        spec = make_spec(optimizer=optimizer, model=SMALL_CNN)
+        fed = federation(spec)
+        first = request_for(fed, Objective())
+        half = answer(LoopBackend(), spec, first)
+        lanes = [
+            dataclasses.replace(one, weights=r.weights, optimizer_state=r.optimizer_state)
+            for one, r in zip(first.lanes, half, strict=True)
+        ]
+        lanes[2] = dataclasses.replace(lanes[2], optimizer_state=None)  # one starts afresh
+        second = dataclasses.replace(first, lanes=lanes, round=4)
+        loop = answer(LoopBackend(), spec, second)
+        for backend in (StackedBackend(), PoolBackend(1)):
+            assert_near(answer(backend, spec, second), loop, lanes, share=0.005)
+        forgetful = [dataclasses.replace(one, optimizer_state=None) for one in lanes]
+        reset = answer(LoopBackend(), spec, dataclasses.replace(second, lanes=forgetful))
+        share = (reset[0].weights - loop[0].weights).norm()
+        assert float(share / (loop[0].weights - lanes[0].weights).norm()) > 0.1
+        assert torch.equal(reset[2].weights, loop[2].weights)
+
+
+@pytest.mark.usefixtures("vmap_everything")
+@pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
+def test_lanes_of_several_runs_make_one_stack(model, monkeypatch):
+    """Runs of other seeds, in other rounds, with other numbers of epochs and step sizes."""
+    specs = [
+        make_spec(model=model, seed=1),
+        make_spec(model=model, seed=2, local_epochs=1, optimizer=sgd(lr=0.1)),
+        make_spec(model=model, seed=3, optimizer=sgd(lr_decay=0.5)),
+    ]
+    asks = []
+    for i, spec in enumerate(specs):
+        lanes = make_lanes(federation(spec), (20, 9 + i))
+        asks.append((spec, Train(lanes, round=i, epochs=3 if i == 2 else None)))
+    stacks = []
+    train = vmapped.Stack.train
+    monkeypatch.setattr(
+        vmapped.Stack,
+        "train",
+        lambda self, jobs, deadline: stacks.append(len(jobs)) or train(self, jobs, deadline),
+    )
+    together = answers(StackedBackend(), asks)
+    assert stacks == [6]
+    for (spec, request), result in zip(asks, together, strict=True):
+        assert_close(result, answer(LoopBackend(), spec, request))
+
+
+def test_predictions_agree(two_workers):
+    spec = make_spec(model=SMALL_CNN)
+    fed = federation(spec)
+    models = [fed.initial_weights(k) for k in range(3)]
+    chosen = np.array([7, 3, 3, 499], dtype=np.int64)
+    for request in (Predict(models, "test"), Predict(models[:1], "train", chosen)):
+        expected = answer(LoopBackend(), spec, request)
+        assert len(expected[0].classes) == (500 if request.examples is None else 4)
+        for backend in (StackedBackend(), PoolBackend(1), two_workers):
+            found = answer(backend, spec, request)
+            for ours, theirs in zip(found, expected, strict=True):
+                assert np.array_equal(ours.classes, theirs.classes)
+                assert np.array_equal(ours.correct, theirs.correct)
+                assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
+
+
+# Dense stacks
+
+
+DENSE = {
+    "sgd": (sgd(), {}, False),
+    "momentum": (
+        sgd(momentum=0.9, nesterov=True, weight_decay=0.01, vector_lr_factor=0.2, clip_norm=0.5),
+        {"proximal": 0.2, "projection": "update", "radius": 0.3},
+        True,
+    ),
+    "adam": (ADAM, {"gradient_noise": 0.01, "projection": "weights", "radius": 1.0}, False),
+    "quantised": (sgd(), {"quantise_bits": 6}, True),
+}
+
+
+@pytest.mark.parametrize("width", [0.03, 0.5, 1.0])
+@pytest.mark.parametrize("case", DENSE)
+def test_a_dense_stack_gives_every_lane_the_bits_it_gets_alone(case, width):
+    optimizer, objective, linear = DENSE[case]
+    spec = make_spec(
+        model={"name": "liu1", "width": width},
+        optimizer=optimizer,
+        dataset=GREY | {"augment": True},
+    )
+    fed = federation(spec)
+    kept = resources()
+    net, examples = kept.network(spec), kept.data(spec)
+    lanes = make_lanes(
+        fed,
+        (17, 21, 9, 5, 40, 17, 1, 24),
+        lr=lambda k: 0.01 * k or None,
+        linear=direction(fed) if linear else None,
+    )
+    jobs = [
+        LaneJob(spec, Train([], k % 3, True, 1 + k % 2, Objective(**objective)), one)
+        for k, one in enumerate(lanes)
+    ]
+    alone = [lane.train_lane(net, None, examples, job) for job in jobs]
+    chooser = np.random.default_rng(0)
+    subsets = [range(8), [6], [3, 0], *(chooser.permutation(8)[: 3 + i] for i in range(4))]
+    for chosen in subsets:
+        stacked = dense.train_stack(net, examples, [jobs[i] for i in chosen])
+        assert_equal(stacked, [alone[i] for i in chosen])
+
+
+@pytest.mark.parametrize(
+    ("changes", "objective", "expected"),
+    [
+        ({}, Objective(), True),
+        ({"model": SMALL_CNN}, Objective(), False),
+        ({"precision": "bf16"}, Objective(), False),
+        ({}, Objective(distillation=0.5), False),
+    ],
+)
+def test_which_networks_are_stacked_densely(changes, objective, expected):
+    spec = make_spec(**changes)
+    [one] = make_lanes(federation(spec), (5,))
+    job = LaneJob(spec, Train([], 0, objective=objective), one)
+    assert dense.can_stack(resources().network(spec), job) is expected
+
+
+# Alone or fused
+
+
+def trained(backend, specs, folder, **options):
+    """Train runs and return their final states by id."""
+    done = {}
+    driver.drive(
+        specs,
+        lambda spec: data.load(spec.dataset.name),
+        backend,
+        on_done=lambda run: done.setdefault(run.id, run),
+        on_failed=lambda run, failure: done.setdefault(run, failure),
+        checkpoints=folder,
+        **options,
+    )
+    return [done[run_id(spec)] for spec in specs]
+
+
+def three_clients(**changes):
+    partition = {"scheme": "iid_stratified", "clients": 3, "per_class": 9}
+    return make_spec(partition=partition, **changes)
+
+
+KEEP = {"name": "fedavg", "optimizer_state": "keep"}
+CNN = {"model": SMALL_CNN, "local_epochs": 1, "optimizer": sgd(momentum=0.5)}
+RUNS = [
+    three_clients(seed=1, algorithm=KEEP, optimizer=ADAM),
+    three_clients(seed=2, optimizer=ADAM, rounds=2),
+    three_clients(seed=3, **CNN),
+    three_clients(seed=4, algorithm={"name": "sgd"}, rounds=2),
+    three_clients(seed=6, **CNN),
+]
+
+
+def states(runs):
+    weights = [run.state.weights for run in runs]
+    return weights, [(run.progress.metrics["accuracy"], run.progress.final) for run in runs]
+
+
+@pytest.mark.parametrize("stack", [False, True])
+def test_a_run_has_the_same_bits_alone_and_fused_and_on_any_number_of_workers(stack, tmp_path):
+    first = None
+    for workers, in_flight in ((1, 1), (1, 5), (2, 5), (3, 3)):
+        backend = PoolBackend(workers, stack=stack)
+        runs = trained(backend, RUNS, tmp_path, in_flight=in_flight)
+        backend.close()
+        weights, metrics = states(runs)
+        first = first or (weights, metrics)
+        assert all(map(torch.equal, weights, first[0]))
+        assert metrics == first[1]
+
+
+def test_a_run_fused_with_others_on_a_stack_is_the_run_alone(tmp_path, vmap_everything):
+    together = trained(StackedBackend(), RUNS, tmp_path, in_flight=5)
+    alone = [trained(LoopBackend(), [spec], tmp_path)[0] for spec in RUNS]
+    for ours, theirs in zip(together, alone, strict=True):
+        torch.testing.assert_close(ours.state.weights, theirs.state.weights, rtol=1e-3, atol=1e-4)
+        assert ours.progress.final["accuracy"] == pytest.approx(
+            theirs.progress.final["accuracy"], abs=0.01
+        )
+
+
+# Memory
+
+
+@pytest.fixture
+def cnn_lanes():
+    spec = make_spec(model=SMALL_CNN)
+    return spec, Train(make_lanes(federation(spec), (20, 9, 16, 8, 8, 30, 12)), round=0)
+
+
+def out_of_memory_above(most, monkeypatch, raise_it):
+    """Let stacks of more lanes run out of memory; return the sizes tried."""
+    tried = []
+    train = vmapped.Stack.train
+
+    def limited(self, jobs, deadline):
+        tried.append(len(jobs))
+        if len(jobs) > most:
+            raise_it()
+        return train(self, jobs, deadline)
+
+    monkeypatch.setattr(vmapped.Stack, "train", limited)
+    return tried
+
+
+def as_on_a_gpu():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def as_on_a_cpu():
+    torch.empty(1 << 52)  # more than any machine has
+
+
+@pytest.mark.parametrize("raise_it", [as_on_a_gpu, as_on_a_cpu])
+def test_a_stack_that_is_too_large_is_halved_and_training_goes_on(cnn_lanes, monkeypatch, raise_it):
+    spec, request = cnn_lanes
+    expected = answer(LoopBackend(), spec, request)
+    tried = out_of_memory_above(2, monkeypatch, raise_it)
+    backend = StackedBackend()
+    assert_close(answer(backend, spec, request), expected)
+    assert tried == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    answer(backend, spec, request)
+    assert tried[9:] == [1] * 7  # remembered
+
+
+def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
+    monkeypatch, tmp_path
+):
+    out_of_memory_above(0, monkeypatch, as_on_a_gpu)
+    bad, good = trained(StackedBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
+    assert "lane 'client 0' in round 0 does not fit into memory" in str(bad)
+    assert "batch" in str(bad)
+    assert good.progress.round == 3
+
+
+def test_another_error_of_a_stack_is_not_taken_for_lack_of_memory(cnn_lanes, monkeypatch):
+    def broken():
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    tried = out_of_memory_above(0, monkeypatch, broken)
+    with pytest.raises(RuntimeError, match="mat1"):
+        answer(StackedBackend(), *cnn_lanes)
+    assert tried == [7]
+
+
+def test_a_memory_limit_bounds_the_lanes_of_a_stack(cnn_lanes, monkeypatch):
+    spec, request = cnn_lanes
+    expected = answer(LoopBackend(), spec, request)
+    one = memory.lane_bytes(resources().network(spec), (1, 28, 28), spec, Objective(), spec.batch)
+    for limit, sizes in ((3 * one + 1, [3, 3, 1]), (one // 2, [1] * 7)):
+        tried = out_of_memory_above(7, monkeypatch, as_on_a_gpu)
+        assert_close(answer(StackedBackend(memory_limit=limit), spec, request), expected)
+        assert tried == sizes
+        monkeypatch.undo()
+
+
+def test_memory_estimates():
+    def estimate(model=SMALL_CNN, batch=8, optimizer=None, **objective):
+        spec = make_spec(model=model, optimizer=optimizer or sgd())
+        net = resources().network(spec)
+        return memory.lane_bytes(net, (1, 28, 28), spec, Objective(**objective), batch)
+
+    module = resources().network(make_spec(model={"name": "liu1"})).module
+    assert memory.activation_bytes(module, (1, 28, 28)) == 4 * (784 + 30 + 30 + 10)
+    plain = estimate()
+    assert estimate(batch=16) > plain
+    assert estimate(model={"name": "mnist_cnn", "width": 0.1}) > plain
+    assert estimate(optimizer=sgd(momentum=0.9)) > plain
+    assert estimate(optimizer=ADAM) > estimate(optimizer=sgd(momentum=0.9))
+    assert estimate(distillation=0.5) > plain
+    assert estimate(proximal=0.5) > plain
+    assert memory.available(torch.device("cpu")) > 1 << 20
+
+
+# Bad input
+
+
+def five_backends(two_workers, monkeypatch):
+    """Yield the ways to train; the small dense network is vmapped in the last."""
+    yield LoopBackend()
+    yield PoolBackend(1)
+    yield two_workers
+    yield StackedBackend()
+    monkeypatch.setattr(dense, "LARGEST_NETWORK", 0)
+    yield StackedBackend()
+
+
+def check_that_only_the_bad_one_fails(ways, good, bad, *words, dataset=None):
+    """Train a good request beside a bad one in several ways."""
+    spec, request = good
+    expected = answer(LoopBackend(), spec, request, dataset)
+    assert not isinstance(expected, LaneError)
+    for backend in ways:
+        fine, refused = answers(backend, [good, bad], dataset)
+        if spec.model.name in NORMED:
+            assert_near(fine, expected, request.lanes, share=0.02)
+        else:
+            assert_close(fine, expected)
+        if not isinstance(backend, StackedBackend):
+            assert_equal(fine, answer(backend, spec, request, dataset))
+        assert isinstance(refused, LaneError)
+        for word in words:
+            assert word in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"examples": np.zeros(0, np.int64)}, ["has no examples"]),
+        ({"weights": torch.zeros(7)}, ["starts from 7 weights, but the network has", "model"]),
+        ({"lr": 1e30}, ["not finite", "optimizer.lr"]),
+    ],
+    ids=["empty", "length", "step size"],
+)
+@pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
+def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers, monkeypatch):
+    spec = make_spec(model=model)
+    lanes = make_lanes(federation(spec), (20, 9, 16))
+    wrong = [lanes[0], dataclasses.replace(lanes[1], **changes), lanes[2]]
+    check_that_only_the_bad_one_fails(
+        five_backends(two_workers, monkeypatch),
+        (spec, Train(lanes, 2)),
+        (spec, Train(wrong, 2)),
+        "lane 'client 1' in round 2",
+        *words,
+    )
+
+
+@pytest.mark.parametrize("model", ["liu1", "mnist_cnn", "fedcd_cnn"])
+def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers, monkeypatch):
+    """Example 0 is the one that stacks pad batches with."""
+    generator = np.random.default_rng(0)
+    images = generator.normal(size=(40, 1, 20, 12)).astype(np.float32)
+    images[[0, 33]] = np.nan
+    dataset = float_dataset(images, np.arange(40) % 10)
+    spec = make_spec(
+        dataset={"name": "kws_mfcc20"},
+        model={"name": model, "width": 0.1},
+        partition={"scheme": "iid_plain", "clients": 2},
+    )
+    fed = federation(spec, dataset)
+    lanes = [
+        dataclasses.replace(one, examples=np.arange(begin, end))
+        for one, begin, end in zip(
+            make_lanes(fed, (1, 1)) * 2, (1, 14, 18, 30), (14, 18, 30, 40), strict=True
+        )
+    ]
+    check_that_only_the_bad_one_fails(
+        five_backends(two_workers, monkeypatch),
+        (spec, Train(lanes[:3], 0)),
+        (spec, Train(lanes[3:], 0)),
+        "lane 'client 1' in round 0",
+        "not finite",
+        dataset=dataset,
+    )
+
+
+def test_a_batch_larger_than_the_lane(two_workers, monkeypatch):
+    fed = federation(make_spec())
+    lanes = make_lanes(fed, (5,))
+    whole = [dataclasses.replace(lanes[0], batch=5)]
+    for backend in five_backends(two_workers, monkeypatch):
+        kept = answer(backend, make_spec(), Train(lanes, 0))
+        assert_close(kept, answer(backend, make_spec(), Train(whole, 0)))
+        request = Train(lanes, 0, keep_optimizer_state=True)
+        spec = make_spec(last_batch="drop", optimizer=ADAM)
+        [nothing] = answer(backend, spec, request)
+        assert torch.equal(nothing.weights, lanes[0].weights)
+        assert nothing.loss == 0
+        assert nothing.optimizer_state["step"] == 0
+        assert float(nothing.optimizer_state["mean"].abs().max()) == 0
+
+
+def test_batch_normalisation_of_a_single_example_is_refused_with_the_fix(two_workers):
+    spec = make_spec(model={"name": "liu3", "width": 0.1})
+    request = Train(make_lanes(federation(spec), (16, 9)), 0)
+    for backend in (LoopBackend(), PoolBackend(1), StackedBackend(), two_workers):
+        refused = answer(backend, spec, request)
+        assert isinstance(refused, LaneError)
+        assert "client 1" in str(refused)
+        assert "last_batch: drop_single" in str(refused)
+        fixed = spec.model_copy(update={"last_batch": "drop_single"})
+        assert not isinstance(answer(backend, fixed, request), LaneError)
+
+
+def test_convolutions_train_on_a_single_example():
+    spec = make_spec(model={"name": "resnet9", "width": 0.1}, dataset=RGB)
+    request = Train(make_lanes(federation(spec), (9,)), 0, epochs=1)
+    assert_close(answer(StackedBackend(), spec, request), answer(LoopBackend(), spec, request))
+
+
+# Devices
+
+
+def test_tf32_needs_a_gpu(tmp_path):
+    specs = [make_spec(precision="tf32"), make_spec()]
+    for backend in (LoopBackend(), StackedBackend(), PoolBackend(1)):
+        refused, fine = trained(backend, specs, tmp_path)
+        assert isinstance(refused, FedreproError)
+        assert "precision: tf32" in str(refused)
+        assert "--device cuda" in str(refused)
+        assert fine.progress.round == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "message"),
+    [
+        ("auto", "nonsense", "--device nonsense: not a PyTorch device"),
+        ("loop", "meta", "--device meta: only cpu and cuda"),
+    ],
+)
+def test_devices_that_are_none(name, device, message):
+    with pytest.raises(FedreproError, match=message):
+        backends.backend(name, device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("name", ["auto", "loop", "pool", "stacked"])
+def test_without_a_gpu_cuda_is_refused(name):
+    with pytest.raises(FedreproError, match="--device cuda: PyTorch sees no GPU here"):
+        backends.backend(name, "cuda")
+
+
+def test_the_pool_has_no_use_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(FedreproError, match="--backend pool uses CPU cores"):
+        backends.backend("pool", "cuda")
+
+
+def test_auto_takes_the_cores_of_a_cpu():
+    backend = backends.backend("auto", workers=3)
+    assert isinstance(backend, PoolBackend)
+    assert backend.workers == 3
+    assert backend.name == "auto"
+    assert backends.backend("auto").workers >= 1
+
+
+# On a GPU
+
+
+GPU_CASES = {
+    "liu1": {"model": {"name": "liu1"}, "optimizer": ADAM},
+    "mnist_cnn": {"model": {"name": "mnist_cnn", "width": 0.3}, "optimizer": sgd(momentum=0.9)},
+    "resnet9": {
+        "model": {"name": "resnet9", "width": 0.2},
+        "dataset": RGB | {"augment": True},
+    },
+}
+
+
+@needs_gpu
+@pytest.mark.parametrize("case", GPU_CASES)
+def test_a_stack_on_a_gpu_equals_the_loop_on_the_cpu(case):
+    spec = make_spec(**GPU_CASES[case])
+    fed = federation(spec)
+    expected = answer(LoopBackend(), spec, request_for(fed, ALL_AT_ONCE, linear=True))
+    backend = StackedBackend("cuda")
+    for _ in range(2):  # the second time the graph is there
+        found = answer(backend, spec, request_for(fed, ALL_AT_ONCE, linear=True))
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours.weights.cpu(), theirs.weights, rtol=5e-3, atol=5e-4)
+            assert ours.loss == pytest.approx(theirs.loss, rel=1e-3)
+
+
+@needs_gpu
+def test_runs_on_a_gpu_equal_those_on_the_cpu(tmp_path):
+    together = trained(StackedBackend("cuda"), RUNS, tmp_path, in_flight=5)
+    alone = trained(LoopBackend(), RUNS, tmp_path)
+    for ours, theirs in zip(together, alone, strict=True):
+        assert ours.progress.final["accuracy"] == pytest.approx(
+            theirs.progress.final["accuracy"], abs=0.02
+        )
+
+
+@needs_gpu
+def test_a_gpu_accepts_tf32_and_leaves_the_setting_as_it_was(tmp_path):
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    [run] = trained(
+        StackedBackend("cuda"), [make_spec(model=SMALL_CNN, precision="tf32")], tmp_path
+    )
+    assert run.progress.round == 3
+    assert before == (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)

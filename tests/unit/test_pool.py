@@ -1,0 +1,341 @@
+"""The pool's worker processes: killed, replaced, given up, and heard when they fail."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import numpy as np
+import pytest
+import torch
+from small_runs import (
+    SMALL_CNN,
+    answer,
+    answers,
+    federation,
+    float_dataset,
+    make_lanes,
+    make_spec,
+    planned,
+)
+
+from fedrepro import data
+from fedrepro.engine import checkpoint, driver, pool, worker
+from fedrepro.engine.jobs import Ask, LaneError, OutOfTime
+from fedrepro.engine.pool import PoolBackend
+from fedrepro.requests import Predict, Train
+
+driver.use_one_thread()
+
+PERFORM = worker.perform
+
+
+@pytest.fixture
+def make_pool():
+    pools = []
+
+    def make(workers=2, **options):
+        pools.append(PoolBackend(workers, **options))
+        return pools[-1]
+
+    yield make
+    for backend in pools:
+        backend.close()
+
+
+def weights(results):
+    return [result.weights for result in results]
+
+
+def some_request(sizes=(20, 9, 16, 30), **changes):
+    spec = make_spec(**changes)
+    return spec, Train(make_lanes(federation(spec), sizes), 0, keep_optimizer_state=True)
+
+
+def busy(backend):
+    return [one.process.pid for one in backend._pool if one.pieces]
+
+
+def wait_for_the_end_of(pids):
+    for pid in pids:
+        while Path(f"/proc/{pid}").exists():
+            time.sleep(0.01)
+
+
+# Workers that are killed from outside
+
+
+@pytest.mark.parametrize("stack", [False, True])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_training_goes_on_when_workers_are_killed(make_pool, stack, victims):
+    spec, request = some_request()
+    expected = answer(make_pool(1, stack=stack), spec, request)
+    backend = make_pool(2, stack=stack)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    backend._hand_out()
+    killed = busy(backend)[:victims]
+    assert len(killed) == victims
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    [only] = backend.collect()
+    assert all(map(torch.equal, weights(only.result), weights(expected)))
+    assert not set(killed) & {one.process.pid for one in backend._pool}
+
+
+def test_workers_that_die_while_idle_are_replaced(make_pool):
+    """No lane is blamed for it, however often it happens."""
+    spec, request = some_request()
+    backend = make_pool(2)
+    expected = weights(answer(backend, spec, request))
+    for _ in range(3):
+        pids = [one.process.pid for one in backend._pool]
+        assert pids
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for_the_end_of(pids)
+        found = answer(backend, spec, request)
+        assert all(map(torch.equal, weights(found), expected))
+
+
+def dies_while_answering(pipe):
+    """Work once, and die with half of the answer sent."""
+
+    def half(buffer):
+        os.write(pipe.fileno(), bytes(buffer)[: len(buffer) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if not Path("died").exists():
+        Path("died").touch()
+        pipe._send = half
+    worker.work(pipe)
+
+
+def test_half_an_answer_is_none(make_pool, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    spec, request = some_request((20,), model={"name": "liu1"})
+    expected = answer(make_pool(1), spec, request)
+    monkeypatch.setattr(pool, "work", dies_while_answering)
+    found = answer(make_pool(2), spec, request)
+    assert Path("died").exists()
+    assert torch.equal(found[0].weights, expected[0].weights)
+
+
+# Lanes that kill their workers
+
+
+def kills(task):
+    return isinstance(task, worker.TrainTask) and any(
+        job.lane.stream == ("client", 1) for job in task.jobs
+    )
+
+
+def perform_or_die(task, resources, deadline=float("inf")):
+    if kills(task):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return PERFORM(task, resources, deadline)
+
+
+def perform_or_leave(task, resources, deadline=float("inf")):
+    if kills(task):
+        os._exit(3)
+    return PERFORM(task, resources, deadline)
+
+
+def perform_or_fail(task, resources, deadline=float("inf")):
+    if kills(task):
+        raise ZeroDivisionError("lane 1 shows a fault of the program")
+    return PERFORM(task, resources, deadline)
+
+
+def deadly_work(pipe):
+    worker.perform = perform_or_die
+    worker.work(pipe)
+
+
+def leaving_work(pipe):
+    worker.perform = perform_or_leave
+    worker.work(pipe)
+
+
+def faulty_work(pipe):
+    worker.perform = perform_or_fail
+    worker.work(pipe)
+
+
+@pytest.mark.parametrize(
+    ("main", "end"), [(deadly_work, "signal 9"), (leaving_work, "exit status 3")]
+)
+@pytest.mark.parametrize("stack", [False, True])
+def test_a_lane_that_kills_two_workers_fails_by_name_and_the_others_go_on(
+    make_pool, monkeypatch, stack, main, end
+):
+    """Stacked with healthy lanes, it is narrowed down by halves."""
+    spec, bad = some_request()
+    other = make_spec(seed=77)
+    lanes = make_lanes(federation(other), (12, 8, 8, 17))
+    good = Train([one for one in lanes if one.stream != ("client", 1)], 0)
+    expected = answer(make_pool(1, stack=stack), other, good)
+    monkeypatch.setattr(pool, "work", main)
+    refused, fine = answers(make_pool(2, stack=stack), [(spec, bad), (other, good)])
+    assert isinstance(refused, LaneError)
+    assert "lane 'client 1' in round 0 ended its worker process 2 times" in str(refused)
+    assert end in str(refused)
+    assert all(map(torch.equal, weights(fine), weights(expected)))
+
+
+def test_an_error_of_the_program_in_a_worker_is_raised_with_its_traceback(make_pool, monkeypatch):
+    monkeypatch.setattr(pool, "work", faulty_work)
+    with pytest.raises(RuntimeError, match=r"(?s)worker.*Traceback.*perform_or_fail.*fault of the"):
+        answer(make_pool(2), *some_request())
+
+
+# Division of the work
+
+
+def test_lanes_are_shared_out_evenly(make_pool):
+    spec, request = some_request((20,) * 8)
+    backend = make_pool(3, stack=True)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    backend._hand_out()
+    assert sorted(len(one.pieces) for one in backend._pool) == [2, 3, 3]
+    for one in backend._pool:  # a task does not carry the lanes of others along
+        assert all(not piece.job.request.lanes for piece in one.pieces)
+    backend.collect()
+
+
+def test_requests_are_answered_as_soon_as_they_are_ready(make_pool):
+    spec, long = some_request((250,), local_epochs=40)
+    other, short = some_request((8,), seed=6, model=SMALL_CNN)
+    backend = make_pool(2)
+    backend.submit(1, Ask(spec, data.load("synthetic"), long))
+    backend.submit(2, Ask(other, data.load("synthetic"), short))
+    assert [found.ticket for found in backend.collect()] == [2]
+    assert [found.ticket for found in backend.collect()] == [1]
+    assert backend.collect() == []
+
+
+def test_two_data_sets_at_once(make_pool):
+    images = np.random.default_rng(0).normal(size=(40, 1, 20, 12)).astype(np.float32)
+    dataset = float_dataset(images, np.arange(40) % 10)
+    float_spec = make_spec(dataset={"name": "kws_mfcc20"})
+    lanes = make_lanes(federation(float_spec, dataset), (5,))
+    backend = make_pool(2)
+    spec, request = some_request()
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    backend.submit(2, Ask(float_spec, dataset, Train(lanes, 0)))
+    found = {}
+    while len(found) < 2:
+        found |= {one.ticket: one.result for one in backend.collect()}
+    expected = answer(make_pool(1), float_spec, Train(lanes, 0), dataset)
+    assert torch.equal(found[2][0].weights, expected[0].weights)
+    assert len(found[1]) == 4
+
+
+def test_nothing_asked_is_nothing_answered(make_pool):
+    spec = make_spec()
+    for workers in (1, 2):
+        for request in (Train([], 0), Predict([], "test")):
+            assert answer(make_pool(workers), spec, request) == []
+
+
+# Time and interruption
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
+    spec, request = some_request((250, 250), local_epochs=400, model={"name": "liu1"})
+    backend = make_pool(workers)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    begin = time.monotonic()
+    with pytest.raises(OutOfTime):
+        backend.collect(begin + 0.3)
+    assert time.monotonic() - begin < 5
+    pids = [one.process.pid for one in backend._pool]
+    backend.close()
+    wait_for_the_end_of(pids)
+
+
+def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
+    adam = {"name": "adam", "lr": 0.01}
+    runs = [planned(seed=seed, rounds=12, optimizer=adam) for seed in (1, 2)]
+    specs = [run.spec for run in runs]
+
+    def drive(backend, folder, deadline=float("inf")):
+        done = {}
+        cut = driver.drive(
+            specs,
+            lambda spec: data.load(spec.dataset.name),
+            backend,
+            on_done=lambda run: done.setdefault(run.id, run),
+            on_failed=lambda _, failure: pytest.fail(str(failure)),
+            checkpoints=tmp_path / folder,
+            deadline=deadline,
+        )
+        return done, cut
+
+    whole, _ = drive(make_pool(1, stack=True), "whole")
+    clock = iter(range(1000))
+
+    class Stopped(PoolBackend):
+        def collect(self, deadline):
+            return super().collect(time.monotonic() + 60 if next(clock) < 9 else 0.0)
+
+    backend = Stopped(2, stack=True)
+    done, cut = drive(backend, "cut")
+    backend.close()
+    assert not done
+    assert [run.id for run in cut] == [run.id for run in runs]
+    saved = [checkpoint.load(tmp_path / f"cut/{run.id}.pt", run.id) for run in runs]
+    assert all(0 < content["progress"]["round"] < 12 for content in saved)
+    resumed, _ = drive(make_pool(2, stack=True), "cut")
+    for run in runs:
+        assert resumed[run.id].resumed_at > 0
+        assert torch.equal(resumed[run.id].state.weights, whole[run.id].state.weights)
+        assert resumed[run.id].progress.metrics == whole[run.id].progress.metrics
+
+
+PROGRAM = """
+import sys
+from fedrepro.engine import pool
+from fedrepro.plan import PlannedRun
+from fedrepro.spec import RunSpec
+from fedrepro import cli, training
+
+if __name__ == "__main__":
+    spec = RunSpec.model_validate_json(sys.argv[1])
+    runs = [PlannedRun("made_up", "group", {}, spec.seed, spec, sys.argv[2])]
+    cli._selected = lambda arguments: runs
+    sys.exit(cli.main(["train", "--pending", "--workers", "2", "--checkpoint-seconds", "0"]))
+"""
+
+
+def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(tmp_path):
+    run = planned(rounds=100_000)
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    command = [sys.executable, str(script), run.spec.model_dump_json(), run.id]
+    with Popen(command, cwd=tmp_path, stderr=PIPE, start_new_session=True, text=True) as process:
+        file = tmp_path / ".checkpoints" / f"{run.id}.pt"
+        while not file.exists() and process.poll() is None:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; run again to go on from the checkpoints" in error
+    assert "Traceback" not in error
+    assert checkpoint.load(file, run.id)["progress"]["round"] > 0
+    assert not list(file.parent.glob("*.lock"))
+    deadline = time.monotonic() + 10
+    while group_exists(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not group_exists(process.pid)  # no worker is left
+
+
+def group_exists(pid):
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -106,7 +106,7 @@ class Stack:
 
     def _load(self, jobs: Sequence[LaneJob], refused: dict[int, LaneError]) -> int:
         """Fill the buffers; return how many steps the longest lane takes."""
-        layout, batch = self.net.layout, self.order.shape[2]
+        batch = self.order.shape[2]
         order = torch.full(tuple(self.order.shape), -1)
         longest = 0
         for i, job in enumerate(jobs):
@@ -137,7 +137,6 @@ class Stack:
         self.order.copy_(order)
         self.losses.zero_()
         self.number.zero_()
-        assert layout.size == self.weights.shape[1]
         return longest
 
     def _capture_if_useful(self) -> None:

@@ -123,7 +123,7 @@ def _unpack(source: Path, folder: Path) -> dict[str, list[str]]:
                 found[suffix].append(match[1])
             if tar.fileobj is not None:
                 tar.fileobj.seek(tar.offset)
-                if tar.fileobj.read(len(_END)) != _END:
+                if not tar.fileobj.read(-1).startswith(_END):
                     raise EOFError("its end is missing")
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise FedreproError(

@@ -65,7 +65,7 @@ class Workload:
 
 WORKLOADS = {
     "mlp_b10": Workload("liu1", (1, 28, 28), 10, 5, 9, 6660, 5),
-    "cnn_b100": Workload("mnist_cnn", (1, 28, 28), 100, 5, 10, 300, 10),
+    "cnn_b100": Workload("mnist_cnn", (1, 28, 28), 100, 2, 10, 600, 4),
     "cnn_b10": Workload("mnist_cnn", (1, 28, 28), 10, 5, 10, 150, 10),
     "resnet9_b8": Workload("resnet9", (3, 32, 32), 8, 5, 10, 64, 5),
     "fixup_b256": Workload("fixup_resnet20", (3, 32, 32), 256, 3, 2, 512, 2),

@@ -194,6 +194,13 @@ def test_a_lane_equals_training_by_hand(case):
         assert float((without.weights - expected).norm()) > 0.01 * moved
 
 
+def test_clipping_leaves_what_is_within_the_bound():
+    gradients = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
+    nothing = torch.zeros(3, 2)
+    objective.adjust_gradient(Objective(), 1.0, nothing, gradients, None, None, None)
+    torch.testing.assert_close(gradients, torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+
+
 def test_running_statistics_are_those_of_pytorch():
     spec = make_spec(model={"name": "liu3", "width": 0.1}, optimizer=sgd(lr=0.02))
     fed = federation(spec)
@@ -384,6 +391,13 @@ def test_equal_examples_and_wide_spreads_have_finite_gradients():
         [gradient] = torch.autograd.grad(ours, [student])
         assert bool(torch.isfinite(ours))
         assert bool(torch.isfinite(gradient).all())
+
+
+def test_equal_examples_have_no_distance():
+    student, teacher = representations(5)
+    student[3] = student[1]
+    ours = objective.pairwise_divergence(student, teacher)
+    assert ours.item() == pytest.approx(divergence(student, teacher).item(), rel=1e-9)
 
 
 @pytest.mark.parametrize("real", [[1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0]])

@@ -128,7 +128,7 @@ def train_lane(
     seen = job.epochs * sum(job.sizes)
     mean_loss = float(total) / max(seen, 1)
     weights = net.weights()
-    check_finite(job, mean_loss, finite_weights=bool(torch.isfinite(weights).all()))
+    check_finite(job, mean_loss, finite_weights=all_finite(weights))
     if objective.quantise_bits is not None:
         named = objectives.quantised_layers(net.module)
         bits = objective.quantise_bits
@@ -162,6 +162,11 @@ def predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weight
         correct=torch.cat(correct).cpu().numpy(),
         loss=float(loss) / len(everything),
     )
+
+
+def all_finite(weights: Weights) -> bool:
+    """Return whether all weights are finite; looks at each only if their sum is not."""
+    return bool(torch.isfinite(weights.sum())) or bool(torch.isfinite(weights).all())
 
 
 def half_precision(

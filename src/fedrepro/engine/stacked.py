@@ -5,7 +5,13 @@ Small dense networks on a CPU go to :mod:`fedrepro.engine.dense`, everything els
 follows from an estimate of the bytes a lane takes; if memory runs out all the same, the stack is
 halved and training goes on.
 
-MEASURED
+Measured on one core, time of a client's step with the MNIST network relative to a plain loop, at
+batches of 100 and 10, full width and an eighth of it (benchmarks/mechanisms.py): loop with kernels
+stored channels last 0.6 to 0.9, vmap 1.0 to 1.6, grouped convolutions 0.9 to 1.5, convolutions one
+by one with batched dense layers 0.8 to 1.5, im2col and batched products 1.0 to 4.4. So on a CPU
+such networks are not stacked (:mod:`fedrepro.engine.pool`), and vmap, the one way that needs no
+second description of each network, is kept for GPUs, where a graph takes its overhead away; there
+nothing has been measured yet.
 """
 
 from __future__ import annotations

@@ -31,13 +31,19 @@ def entry(paper: str, name: str) -> Artefact:
     return known[name]
 
 
-def frame(runs: RunSet, name: str) -> pd.DataFrame:
+def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     """Return the frame of a table or figure, with a column ``published``.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+        partial: an artefact that can do without some of its runs may leave their cells out.
 
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
-    runs.require(entry(runs.paper, name).runs, name)
+    if not partial:
+        runs.require(entry(runs.paper, name).runs, name)
     if name in runs.plan.tables:
         cells = TABLES[runs.paper][name](runs)
     else:

@@ -339,12 +339,13 @@ def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> Traffic:
 
 def _model_bytes(spec: RunSpec) -> int:
     from fedrepro import models  # PyTorch is slow to import
-    from fedrepro.engine.layout import Layout
 
     info = describe(spec.dataset.name)
-    layout = Layout.of(models.build(spec.model.name, info.shape, info.classes, spec.model.width))
-    local = getattr(spec.algorithm, "bn_statistics", "average") == "local"
-    return WEIGHT_BYTES * (layout.parameters if local else layout.size)
+    net = models.build(spec.model.name, info.shape, info.classes, spec.model.width)
+    sent = sum(parameter.numel() for parameter in net.parameters())
+    if getattr(spec.algorithm, "bn_statistics", "average") == "average":
+        sent += sum(buffer.numel() for buffer in net.buffers() if buffer.is_floating_point())
+    return WEIGHT_BYTES * sent
 
 
 def communication(runs: RunSet) -> pd.DataFrame:

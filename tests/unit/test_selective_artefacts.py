@@ -232,6 +232,15 @@ def test_complexity(runs):
     assert list(found["published"]) == [0.3089, 0.7117, 0.9731]
 
 
+def test_theorem(runs):
+    frame = artefacts.frame(runs, "theorem")
+    ends = frame[(frame["panel"] == "share") & (frame["x"] == 0.001)]
+    assert len(ends) == 9
+    assert list(ends["mean"] / ends["factor"]) == pytest.approx([1] * 9, rel=0.02)
+    loss = frame[frame["series"] == "C = 5, Gamma = 1: global"]["mean"]
+    assert loss.iloc[-1] < 0.01 * loss.iloc[0]
+
+
 def test_aliasing_holds_small_n_only(runs):
     frame = artefacts.frame(runs, "aliasing")
     assert set(frame["x"]) == {0}
@@ -239,7 +248,16 @@ def test_aliasing_holds_small_n_only(runs):
     assert not frame.duplicated(["series", "x"]).any()
 
 
-FIGURES = ["fig3", "fig5", "fig7", "complexity", "aliasing", "groups_per_n", "threshold_tuning"]
+FIGURES = [
+    "fig3",
+    "fig5",
+    "fig7",
+    "complexity",
+    "aliasing",
+    "groups_per_n",
+    "threshold_tuning",
+    "theorem",
+]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -1,14 +1,17 @@
 """Liu, Lee, Julien 2020: figures 3 to 8, and our own on what stands behind them.
 
-Our own: shared storage at small N, the three networks at N = 0, the groups, the threshold.
+Our own: shared storage at small N, the three networks at N = 0, the groups, the threshold, and the
+worst case of the theorem, for which nothing is trained.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
@@ -44,6 +47,7 @@ from fedrepro.tables.selective import (
     threshold_means,
     thresholds,
 )
+from fedrepro.theory import WorstCase, federated_averaging
 
 X_LABEL = "N: percentage balanced"
 Y_LABEL = "accuracy (%)"
@@ -333,6 +337,84 @@ def draw_threshold_tuning(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
+_FACTORS = {2.0: "blue", 5.0: "orange", 20.0: "green"}
+_GAMMAS = {0.01: "o", 1.0: "x", 100.0: "+"}
+_SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
+_SHOWN_SHARE = 0.01
+_ROUNDS = 300
+
+
+def theorem(runs: RunSet) -> pd.DataFrame:
+    """Return federated averaging on the worst case of appendix A; no run is trained for it.
+
+    ``mean`` is over runs with noisy gradients. Panels: ``global`` (global loss above its minimum,
+    in units of Gamma) and ``node`` (node N's loss in multiples of its minimum), by round; ``share``
+    (node N's loss after the last round, by p_N). Further columns: ``panel``, ``factor``, ``gamma``.
+    """
+    rows = []
+    for factor, share, gamma in itertools.product(_FACTORS, _SHARES, _GAMMAS):
+        case = WorstCase(factor, share, gamma)
+        rng = np.random.default_rng(0)
+        w = federated_averaging(case, _ROUNDS, local_steps=5, rng=rng, noise=0.5, repeats=50)
+        name = f"C = {factor:g}, Gamma = {gamma:g}"
+        common = {"factor": factor, "gamma": gamma}
+        excess = (case.global_loss(w).mean(axis=1) - case.global_minimum) / gamma
+        node = case.losses(w)[..., -1].mean(axis=1) / case.own_minimum
+        rows.append(
+            {"series": f"{name}: node N", "x": share, "mean": node[-1], "panel": "share"} | common
+        )
+        if share == _SHOWN_SHARE and gamma == 1.0:
+            for panel, values in (("global", excess), ("node", node)):
+                rows += [
+                    {"series": f"{name}: {panel}", "x": t, "mean": value, "panel": panel} | common
+                    for t, value in enumerate(values)
+                ]
+    return pd.DataFrame(rows)
+
+
+def draw_theorem(cells: pd.DataFrame) -> MplFigure:
+    """Draw the global loss, node N's loss, and where that ends for other shares and Gamma."""
+    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.4))
+    for factor, name in _FACTORS.items():
+        colour = PALETTE[name]
+        of_factor = cells[cells["factor"] == factor]
+        for axis, panel in zip(axes, ("global", "node"), strict=False):
+            points = of_factor[(of_factor["panel"] == panel) & (of_factor["x"] > 0)]
+            axis.plot(points["x"], points["mean"], color=colour)
+        axes[1].axhline(factor, color=colour, linestyle=":")
+        shares = np.geomspace(min(_SHARES), 0.9)
+        limits = [WorstCase(factor, share, 1.0).limit for share in shares]
+        axes[2].plot(shares, limits, color=colour, linewidth=0.8)
+        axes[2].axhline(factor, color=colour, linestyle=":")
+        for gamma, marker in _GAMMAS.items():
+            points = of_factor[(of_factor["panel"] == "share") & (of_factor["gamma"] == gamma)]
+            axes[2].plot(
+                points["x"], points["mean"], marker, color=colour, markersize=5, mfc="none"
+            )
+    axes[0].set(xscale="log", yscale="log", xlabel="round", title="global loss")
+    axes[0].set_ylabel("above its minimum / $\\Gamma$")
+    axes[1].set(xscale="log", yscale="log", xlabel="round", title="loss of node N")
+    axes[1].set_ylabel("in multiples of its minimum")
+    axes[2].set(xscale="log", yscale="log", xlabel="share $p_N$", title="loss of node N at the end")
+    handles = [
+        Line2D([], [], color=PALETTE[name], label=f"C = {factor:g}")
+        for factor, name in _FACTORS.items()
+    ]
+    handles += [
+        Line2D([], [], color="black", linestyle="", marker=marker, mfc="none")
+        for marker in _GAMMAS.values()
+    ]
+    labels = [str(handle.get_label()) for handle in handles[: len(_FACTORS)]]
+    labels += [f"$\\Gamma$ = {gamma:g}" for gamma in _GAMMAS]
+    handles += [
+        Line2D([], [], color="black", linestyle=":"),
+        Line2D([], [], color="black", linewidth=0.8),
+    ]
+    labels += ["C", "$C - p_N (C - 1)$"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
 def _curves(model: Model, test: Test, *, lowest: float) -> Figure:
     highest = 99.5 if model is MODEL_1 else 100.1
     return Figure(
@@ -352,4 +434,5 @@ FIGURES: dict[str, Figure] = {
     "aliasing": Figure(aliasing, draw_aliasing),
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
+    "theorem": Figure(theorem, draw_theorem),
 }

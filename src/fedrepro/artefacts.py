@@ -94,9 +94,15 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     )
 
 
+def _seeds(cell: pd.Series) -> list[float]:
+    return [float(value) for value in str(cell["values"]).split()]
+
+
 def _cell_text(cell: pd.Series) -> str:
-    percent = cell.get("unit", "fraction") == "fraction"
-    factor, digits, sign = (100, 2, " %") if percent else (1, 3, "")
+    unit = cell.get("unit", "fraction")
+    factor, digits, sign = (100, 2, " %") if unit == "fraction" else (1, 3, "")
+    if unit == "count" and all(v.is_integer() and v == cell["mean"] for v in _seeds(cell)):
+        digits = 0
     text = f"{cell['mean'] * factor:.{digits}f}"
     if cell["n"] > 1:
         text += f" ± {cell['sd'] * factor:.{digits}f}"

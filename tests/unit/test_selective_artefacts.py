@@ -12,6 +12,7 @@ from selective_records import ACCURACIES, ONE_GROUP, THREE_GROUPS, write_all
 
 from fedrepro import artefacts, checks, records
 from fedrepro.plan import PlannedRun, expand, unique
+from fedrepro.plots.selective import FIGURES as FIGURES_OF_PAPER
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables.selective import SELECTIVE_AS_RUN, merge_points, merges, traffic
 
@@ -224,6 +225,17 @@ def test_curves_of_the_other_networks(runs):
     )
 
 
+def test_published_curves_are_drawn_whole(runs):
+    cells = artefacts.frame(runs, "fig8")
+    federated = cells[cells["series"] == "federated, published"]
+    assert len(federated) == 50
+    assert federated.loc[federated["x"] == 2, "mean"].item() == 0.9679
+    assert (cells["series"] == "local, published").sum() == 20
+    drawn = FIGURES_OF_PAPER["fig8"].draw(cells).axes[0].lines
+    lengths = [len(line.get_xdata()) for line in drawn if line.get_marker() == "s"]
+    assert sorted(lengths) == [20, 50, 51]
+
+
 def test_complexity(runs):
     frame = artefacts.frame(runs, "complexity")
     found = frame[frame["series"] == "federated, as run; non-IID test"]
@@ -277,10 +289,8 @@ def test_equal_data_give_equal_files(runs, tmp_path):
 
 
 def test_every_seed_is_drawn(runs):
-    from fedrepro.plots.selective import FIGURES
-
     cells = artefacts.frame(runs, "fig3")
-    figure = FIGURES["fig3"].draw(cells)
+    figure = FIGURES_OF_PAPER["fig3"].draw(cells)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
     assert [len(line.get_xdata()) for line in dots] == [6, 6, 6]  # 3 values of N, 2 seeds
 

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 
+from fedrepro.expected import load_expected
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
@@ -82,16 +83,36 @@ def _points(summary: pd.DataFrame, series: str) -> pd.DataFrame:
 
 
 def curves(runs: RunSet, *, model: Model, test: Test) -> pd.DataFrame:
-    """Return a network's curves on one test: both readings, and centralised at x = 100."""
+    """Return a network's curves on one test: both readings, and centralised at x = 100.
+
+    The published curves, at all their points, are further series, ``<method>, published``, with the
+    published accuracy as ``mean``.
+    """
     statistics = [curve for curve in model.variants if curve is LOCAL_STATISTICS]
     shown = [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED]
+    figure = f"fig{3 + MODELS.index(model) + (3 if test == 'noniid' else 0)}"
     return pd.concat(
         [
-            _points(by_percent(runs, model(curve), curve.metric(test)), curve.name)
-            for curve in shown
+            *(
+                _points(by_percent(runs, model(curve), curve.metric(test)), curve.name)
+                for curve in shown
+            ),
+            *(_published(figure, method) for method in _METHOD_COLOURS),
         ],
         ignore_index=True,
     )
+
+
+def _published(figure: str, method: str) -> pd.DataFrame:
+    """Return a published curve; it is held against one or two readings of its method."""
+    series = next(
+        series
+        for series in load_expected("selective").series
+        if series.artefact == figure and series.series.split(",")[0] == method
+    )
+    return pd.DataFrame(
+        {"series": f"{method}, published", "x": series.x, "mean": series.published, "n": 0}
+    ).assign(values="", runs="")
 
 
 def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFigure:
@@ -104,7 +125,7 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFig
     figure, axes = plt.subplots(
         2, 2, figsize=(WIDTH, 6.0), sharex=True, sharey="row", height_ratios=[3, 2]
     )
-    few = cells["x"].nunique() < FEW_POINTS
+    few = (cells["series"] == FEDERATED_AS_WRITTEN.name).sum() < FEW_POINTS
     variant = cells[cells["series"] == LOCAL_STATISTICS.name]
     for column, (title, shown) in enumerate(_PANELS.items()):
         for axis in axes[:, column]:
@@ -131,10 +152,9 @@ _MARKED: dict[str, Any] = {"marker": "o", "markersize": 3.5}
 
 def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve, **mean: Any) -> None:
     colour = _METHOD_COLOURS[curve.name.split(",")[0]]
-    points = cells[cells["series"] == curve.name]
-    _draw_ours(axis, points, colour, **mean)
-    published = points.dropna(subset="published")
-    axis.plot(published["x"], 100 * published["published"], color=colour, **_PUBLISHED)
+    _draw_ours(axis, cells[cells["series"] == curve.name], colour, **mean)
+    published = cells[cells["series"] == f"{curve.name.split(',')[0]}, published"]
+    axis.plot(published["x"], 100 * published["mean"], color=colour, **_PUBLISHED)
 
 
 _PUBLISHED: dict[str, Any] = {
@@ -391,11 +411,14 @@ def draw_theorem(cells: pd.DataFrame) -> MplFigure:
             axes[2].plot(
                 points["x"], points["mean"], marker, color=colour, markersize=5, mfc="none"
             )
-    axes[0].set(xscale="log", yscale="log", xlabel="round", title="global loss")
+    axes[0].set(xscale="log", yscale="log", xlabel="round", title="global loss (one for all C)")
     axes[0].set_ylabel("above its minimum / $\\Gamma$")
     axes[1].set(xscale="log", yscale="log", xlabel="round", title="loss of node N")
     axes[1].set_ylabel("in multiples of its minimum")
-    axes[2].set(xscale="log", yscale="log", xlabel="share $p_N$", title="loss of node N at the end")
+    axes[2].set(xscale="log", yscale="log", xlabel="share $p_N$", title="the same, at the end")
+    for axis in axes[1:]:
+        axis.set_yticks([1, *_FACTORS], ["1", *(f"{factor:g}" for factor in _FACTORS)])
+        axis.minorticks_off()
     handles = [
         Line2D([], [], color=PALETTE[name], label=f"C = {factor:g}")
         for factor, name in _FACTORS.items()

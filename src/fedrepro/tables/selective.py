@@ -247,7 +247,7 @@ def merge(runs: RunSet) -> pd.DataFrame:
     """Show from which N on selective averaging unites nodes of different label groups."""
     return pd.concat(
         [
-            _row(model.name, merge_points(runs, model(curve)), curve.name.split(", ")[1], unit="N")
+            _row(model.name, merge_points(runs, model(curve)), curve.name.split(", ")[1], "count")
             for model in models_with(runs, SELECTIVE)
             for curve in SELECTIVE
         ],
@@ -349,32 +349,31 @@ def _model_bytes(spec: RunSpec) -> int:
 
 
 def communication(runs: RunSet) -> pd.DataFrame:
-    """Show what each method sends at N = 0, all nodes together, and how long a node trains."""
+    """Show what each method sends at N = 0, all nodes together, and how long a node trains.
+
+    Counted from the record of the first seed; no other differs but by the groups it formed.
+    """
     shown = (CENTRALISED, LOCAL, *FEDERATED, *SELECTIVE)
     cells = []
     for model, curve in itertools.product(models_with(runs, shown), shown):
-        for run in runs.members([model(curve).group]):
-            if run.coordinates.get("percent", 0) != 0:
-                continue
-            groups = runs.record(run).final.get("groups", [range(run.spec.partition.clients)])
-            sent = traffic(run.spec, groups)
-            cells += [
-                {
-                    "row": f"{model.name}: {curve.name}",
-                    "column": column,
-                    "unit": "count",
-                    "value": value,
-                    "seed": run.seed,
-                    "run": run.id,
-                }
-                for column, value in (
-                    ("rounds of communication", sent.rounds),
-                    ("models sent, MB", sent.model_bytes / 1e6),
-                    ("images and vectors sent, MB", sent.other_bytes / 1e6),
-                    ("epochs a node trains", sent.epochs),
-                )
-            ]
-    return summarise(pd.DataFrame(cells), "value", ["row", "column", "unit"])
+        run = next(
+            run
+            for run in runs.members([model(curve).group])
+            if run.coordinates.get("percent", 0) == 0
+        )
+        groups = runs.record(run).final.get("groups", [range(run.spec.partition.clients)])
+        sent = traffic(run.spec, groups)
+        for column, unit, value in (
+            ("rounds of communication", "count", sent.rounds),
+            ("models sent, MB", "MB", sent.model_bytes / 1e6),
+            ("images and vectors sent, MB", "MB", sent.other_bytes / 1e6),
+            ("epochs a node trains", "count", sent.epochs),
+        ):
+            counted = pd.DataFrame([{"value": float(value), "seed": run.seed, "run": run.id}])
+            summary = summarise(counted.assign(column=column), "value", ["column"])
+            name = f"{model.name}: {curve.name}"
+            cells.append(_row(name, summary.drop(columns="column"), column, unit))
+    return pd.concat(cells, ignore_index=True)
 
 
 _of = functools.partial

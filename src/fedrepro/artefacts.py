@@ -31,13 +31,19 @@ def entry(paper: str, name: str) -> Artefact:
     return known[name]
 
 
-def frame(runs: RunSet, name: str) -> pd.DataFrame:
+def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     """Return the frame of a table or figure, with a column ``published``.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+        partial: an artefact that can do without some of its runs may leave their cells out.
 
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
-    runs.require(entry(runs.paper, name).runs, name)
+    if not partial:
+        runs.require(entry(runs.paper, name).runs, name)
     if name in runs.plan.tables:
         cells = TABLES[runs.paper][name](runs)
     else:
@@ -88,9 +94,15 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     )
 
 
+def _seeds(cell: pd.Series) -> list[float]:
+    return [float(value) for value in str(cell["values"]).split()]
+
+
 def _cell_text(cell: pd.Series) -> str:
-    percent = cell.get("unit", "fraction") == "fraction"
-    factor, digits, sign = (100, 2, " %") if percent else (1, 3, "")
+    unit = cell.get("unit", "fraction")
+    factor, digits, sign = (100, 2, " %") if unit == "fraction" else (1, 3, "")
+    if unit == "count" and all(v.is_integer() and v == cell["mean"] for v in _seeds(cell)):
+        digits = 0
     text = f"{cell['mean'] * factor:.{digits}f}"
     if cell["n"] > 1:
         text += f" ± {cell['sd'] * factor:.{digits}f}"

@@ -7,6 +7,7 @@ there and our value is shown without a verdict. Claims are judged at the scales 
 Verdicts of numbers, with tolerance tol: ``reproduced`` where ``|ours - published| <= tol``;
 ``close`` up to twice that; else ``deviates``. Of claims: ``reproduced`` or ``deviates``. Both:
 ``not run`` where a record is missing, ``not reproducible`` with the reason, ``not decidable``.
+A printed value that cannot be held as a target is ``not reproducible``.
 """
 
 from __future__ import annotations
@@ -69,13 +70,12 @@ def check(paper: str, scale: Scale, folder: Path = records.FOLDER) -> list[Check
     """
     expected = load_expected(paper)
     runs = RunSet(paper, scale, folder)
-    frames: dict[str, pd.DataFrame | None] = {}
+    frames: dict[str, _Frame] = {}
     checks = []
     for number in expected.all_numbers():
         name = number.artefact
         if name not in frames:
-            missing = runs.missing(entry(paper, name).runs)
-            frames[name] = None if missing else frame(runs, name)
+            frames[name] = _frame(runs, name)
         checks.append(_judge_number(runs, number, frames[name]))
     for item in expected.not_reproducible:
         checks.append(
@@ -84,6 +84,22 @@ def check(paper: str, scale: Scale, folder: Path = records.FOLDER) -> list[Check
         )
     checks += [_judge_claim(runs, claim) for claim in expected.claims]
     return [Check(**content) for content in checks]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What the records give of an artefact, if anything; ``whole`` if none of them is missing."""
+
+    cells: pd.DataFrame | None
+    whole: bool
+
+
+def _frame(runs: RunSet, name: str) -> _Frame:
+    whole = not runs.missing(entry(runs.paper, name).runs)
+    try:
+        return _Frame(frame(runs, name, partial=True), whole)
+    except MissingRunsError:
+        return _Frame(None, whole)
 
 
 def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> dict[str, Any]:
@@ -108,16 +124,20 @@ def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> 
     }
 
 
-def _judge_number(runs: RunSet, number: Number, cells: pd.DataFrame | None) -> dict[str, Any]:
+def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     content = _check(runs, number.id, "number", number.where, "not run") | {
         "reading": number.reading,
         "published": number.published,
         "tolerance": number.tolerance,
         "reason": number.reason,
     }
-    if cells is None:
+    if number.unusable:
+        return content | {"verdict": "not reproducible", "reason": number.unusable}
+    if made.cells is None:
         return content
-    cell = _find(cells, number, runs)
+    cell = _find(made, number, runs)
+    if cell is None and not made.whole and not number.sparse:
+        return content
     if cell is None:
         return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
     ours = float(cell[number.value])
@@ -149,13 +169,14 @@ def _at_published_scale(paper: str, ids: Iterable[str]) -> bool:
     return set(ids) <= published
 
 
-def _find(cells: pd.DataFrame, number: Number, runs: RunSet) -> pd.Series | None:
-    """Return the number's cell; None where a scale below the published one leaves it out."""
+def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
+    """Return the number's cell; None where a record or the plan leaves it out."""
+    assert made.cells is not None
     wanted = cell_key(*number.cell)
-    keys = keys_of(cells)
+    keys = keys_of(made.cells)
     if wanted in keys:
-        return cells.iloc[keys.index(wanted)]
-    if runs.scale != "paper":
+        return made.cells.iloc[keys.index(wanted)]
+    if runs.scale != "paper" or not made.whole or number.sparse:
         return None
     raise FedreproError(
         f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro import records
-from fedrepro.artefacts import frame, markdown
+from fedrepro.artefacts import entry, frame, markdown
 from fedrepro.checks import Check, Verdict, check
 from fedrepro.configfile import nearest
 from fedrepro.cost import sample_passes
@@ -23,7 +23,7 @@ from fedrepro.errors import FedreproError
 from fedrepro.files import write_text
 from fedrepro.paths import root
 from fedrepro.plan import Scale, expand, load_plan, papers, unique
-from fedrepro.runs import RunSet
+from fedrepro.runs import MissingRunsError, RunSet
 
 VERDICTS: tuple[Verdict, ...] = (
     "reproduced",
@@ -121,13 +121,13 @@ def _cost_table(paper: str, scale: Scale) -> str:
     """One row a group of runs: how many, seconds a run, minutes in all, on what."""
     runs = RunSet(paper, scale)
     rows = []
-    for group, entry in runs.plan.runs.items():
+    for group, planned in runs.plan.runs.items():
         members = list(unique(runs.members([group])).values())
         found = [records.read(run.id) for run in members if records.is_recorded(run.id)]
         seconds = pd.Series([record.provenance.seconds for record in found], dtype=float)
         rows.append(
             {
-                "runs": entry.title,
+                "runs": planned.title,
                 "recorded": f"{len(found)} of {len(members)}",
                 "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
                 "core minutes": f"{seconds.sum() / 60:.1f}",
@@ -174,9 +174,12 @@ def _claims(paper: str, scale: Scale) -> str:
 
 
 def _table(paper: str, name: str, scale: Scale) -> str:
-    """A table as it is written by its rule."""
+    """A table as it is written by its rule, or what there are records for."""
     runs = RunSet(paper, scale)
-    return markdown(runs, name, frame(runs, name))
+    try:
+        return markdown(runs, name, frame(runs, name, partial=True))
+    except MissingRunsError as error:
+        return f"*{entry(paper, name).title}: {error}.*"
 
 
 BLOCKS: dict[str, Callable[..., str]] = {

@@ -34,6 +34,17 @@ class Number(Strict):
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     reading: str = Field(default="", description="as_run or as_written, where both are held")
     explanation: str = Field(default="", description="our explanation, where it deviates")
+    sparse: bool = Field(
+        default=False, description="not judged where our plan has no run for it, instead of refused"
+    )
+    unusable: str = Field(default="", description="why the value is no target")
+
+
+class Unusable(Strict):
+    """Points of a published curve that cannot be held as targets."""
+
+    x: list[float]
+    reason: str
 
 
 class Series(Strict):
@@ -49,6 +60,8 @@ class Series(Strict):
     reason: str
     reading: str = ""
     explanation: str = ""
+    sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
+    unusable: list[Unusable] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _same_length(self) -> Series:
@@ -57,6 +70,9 @@ class Series(Strict):
             lengths.add(len(self.tolerance))
         if len(lengths) > 1:
             raise ValueError("x, published and tolerance differ in length")
+        unknown = sorted({x for points in self.unusable for x in points.x} - {*self.x})
+        if unknown:
+            raise ValueError(f"unusable: no published points at x = {unknown}")
         return self
 
     def numbers(self) -> list[Number]:
@@ -64,6 +80,7 @@ class Series(Strict):
         tolerances = (
             self.tolerance if isinstance(self.tolerance, list) else [self.tolerance] * len(self.x)
         )
+        unusable = {x: points.reason for points in self.unusable for x in points.x}
         return [
             Number(
                 id=f"{self.id}@{x:g}",
@@ -75,6 +92,8 @@ class Series(Strict):
                 reason=self.reason,
                 reading=self.reading,
                 explanation=self.explanation,
+                sparse=self.sparse,
+                unusable=unusable.get(x, ""),
             )
             for x, published, tolerance in zip(self.x, self.published, tolerances, strict=True)
         ]

@@ -203,8 +203,13 @@ class Workflow:
         }
 
 
+FURTHER = {"selective": ("theory",)}
+"""Modules that a paper's figures are made with besides its own of tables and plots."""
+
+
 def _drawing(paper: str) -> tuple[str, ...]:
     return (
+        *FURTHER.get(paper, ()),
         f"tables/{paper}",
         "plots/__init__",
         "plots/figure",

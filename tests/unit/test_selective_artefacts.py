@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
+from typing import Any
+
 import matplotlib as mpl
 import pytest
+from made_up import content
 from selective_records import ACCURACIES, ONE_GROUP, THREE_GROUPS, write_all
 
-from fedrepro import artefacts, checks
-from fedrepro.plan import PlannedRun
-from fedrepro.runs import RunSet
+from fedrepro import artefacts, checks, records
+from fedrepro.plan import PlannedRun, expand, unique
+from fedrepro.plots.selective import FIGURES as FIGURES_OF_PAPER
+from fedrepro.runs import MissingRunsError, RunSet
+from fedrepro.tables.selective import SELECTIVE_AS_RUN, merge_points, merges, traffic
 
 mpl.use("Agg")
 
 
-def made_up(run: PlannedRun) -> dict[str, object]:
+def made_up(run: PlannedRun) -> dict[str, Any]:
     """Give each metric a value of its own, so that a mix-up shows."""
     percent = run.coordinates.get("percent", 100)
-    final: dict[str, object] = {
+    final: dict[str, Any] = {
         name: (position + 1) / 10 + percent / 1000 + run.seed / 1000
         for position, name in enumerate(ACCURACIES)
     }
-    if run.group.startswith("selective"):
+    model = {"m2": 0.02, "m3": 0.03}.get(run.group.partition("_")[0], 0.0)
+    final = {name: value + model for name, value in final.items()}
+    if "selective" in run.group:
         final["groups"] = THREE_GROUPS if percent == 0 else ONE_GROUP
+    if run.group == "selective_threshold":
+        final["accuracy_tuning"] = run.coordinates["threshold"] / 10 + percent / 1000
     return final
 
 
@@ -38,10 +48,40 @@ def cell(frame, row, column):
 
 def test_table2(runs):
     frame = artefacts.frame(runs, "table2")
-    assert list(frame["column"]) == ["test accuracy", "validation accuracy"]
-    assert list(frame["mean"]) == pytest.approx([0.2005, 0.6005])
-    assert list(frame["published"]) == [0.9640, 0.9603]
-    assert list(frame["n"]) == [2, 2]
+    assert list(frame["row"]) == ["Model 1", "Model 1", "Model 2", "Model 2", "Model 3", "Model 3"]
+    assert list(frame["column"]) == ["test accuracy", "validation accuracy"] * 3
+    assert list(frame["mean"])[:4] == pytest.approx([0.2005, 0.6005, 0.2205, 0.6205])
+    assert list(frame["published"]) == [0.9640, 0.9603, 0.9912, 0.9889, 0.9954, 0.9936]
+    assert list(frame["n"]) == [2, 2, 2, 2, 1, 1]
+
+
+def without(runs: RunSet, group: str, folder) -> RunSet:
+    """Return the runs without the records of a group."""
+    for run in runs.members(set(runs.plan.runs) - {group}):
+        shutil.copy(records.path_of(run.id, runs._folder), folder)
+    return RunSet("selective", "smoke", folder)
+
+
+def test_what_compares_networks_can_do_without_some(runs, tmp_path):
+    fewer = without(runs, "m2_centralised", tmp_path)
+    with pytest.raises(MissingRunsError):
+        artefacts.frame(fewer, "table2")
+    frame = artefacts.frame(fewer, "table2", partial=True)
+    assert list(frame["row"]) == ["Model 1", "Model 1", "Model 3", "Model 3"]
+    found = {item.id: item for item in checks.check("selective", "smoke", tmp_path)}
+    assert found["T2-1"].verdict == "not decidable"
+    assert found["T2-1"].ours == pytest.approx(0.2005)
+    assert found["T2-2"].verdict == "not run"
+    assert found["fig4.federated.as_run@0"].verdict == "not run"
+    assert found["B5-m2"].verdict == "not decidable"
+
+
+def test_unusable_points_are_not_reproducible_and_unplanned_ones_not_decidable(runs):
+    found = {item.id: item for item in checks.check("selective", "smoke", runs._folder)}
+    assert found["fig5.federated.as_run@22"].verdict == "not reproducible"
+    assert "1/9999" in found["fig5.federated.as_run@22"].reason
+    assert found["fig5.federated.as_run@24"].verdict == "not decidable"
+    assert found["fig5.federated.as_run@24"].evidence == "not in the smoke plan"
 
 
 def test_noniid_cost(runs):
@@ -53,6 +93,15 @@ def test_noniid_cost(runs):
     assert cell(frame, "federated, as run", "non-IID test")["mean"] == pytest.approx(0.3005)
     assert cell(frame, "centralised", "IID test")["mean"] == pytest.approx(0.2005)
     assert cell(frame, "local", "IID test")["published"] == 0.3321
+
+
+def test_noniid_cost_of_the_other_networks(runs):
+    second, third = (artefacts.frame(runs, f"m{m}_noniid_cost") for m in (2, 3))
+    assert cell(second, "federated, as run", "IID test")["mean"] == pytest.approx(0.2205)
+    assert cell(second, "federated, as written", "IID test")["published"] == 0.8432
+    assert cell(third, "federated, as run", "non-IID test")["published"] == 0.9731
+    local = cell(third, "federated, as written, local statistics", "IID test")
+    assert local["mean"] == pytest.approx(0.13)
 
 
 def test_validation(runs):
@@ -72,12 +121,87 @@ def test_groups(runs):
     assert cell(frame, "100", "selective, as written")["values"] == "1 1"
 
 
-@pytest.mark.parametrize("name", ["table2", "noniid_cost", "validation", "groups"])
+def test_merge_counts_groups_that_unite_label_groups(runs):
+    frame = artefacts.frame(runs, "merge")
+    assert list(frame["row"])[::2] == ["Model 1", "Model 2", "Model 3"]
+    assert cell(frame, "Model 1", "as run")["values"] == "50 50"
+    assert cell(frame, "Model 3", "as written")["values"] == "100"
+    assert cell(frame, "Model 2", "as run")["published"] == 8
+
+
+def test_merges():
+    assert not merges([[0, 1], [2], [3, 4, 5], [6], [7, 8]])
+    assert merges([[0, 1, 2], [3, 4, 6], [5], [7, 8]])
+
+
+def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path):
+    def final(run):
+        groups = ONE_GROUP if run.seed == 0 and run.coordinates["percent"] == 50 else THREE_GROUPS
+        return {"groups": groups}
+
+    for run in unique(expand("selective", "smoke")).values():
+        if run.group == "selective_as_run":
+            records.write(content(run, final=final(run)), tmp_path)
+    found = merge_points(RunSet("selective", "smoke", tmp_path), SELECTIVE_AS_RUN)
+    assert list(found["values"]) == ["50 102"]
+
+
+def test_threshold(runs):
+    frame = artefacts.frame(runs, "threshold")
+    assert cell(frame, "0.82", "tuning images, N = 50")["mean"] == pytest.approx(0.132)
+    assert cell(frame, "0.5", "tuning images, mean")["mean"] == pytest.approx(0.075)
+    assert cell(frame, "0.95", "non-IID test, mean")["mean"] == pytest.approx(0.325)
+
+
+def test_communication(runs):
+    frame = artefacts.frame(runs, "communication")
+
+    def of(row, column):
+        return cell(frame, row, column)["mean"]
+
+    rounds, models, others, epochs = list(dict.fromkeys(frame["column"]))
+    # 3 nodes, 3 rounds, 23,860 weights of 4 bytes, up and down
+    federated = 3 * 3 * 2 * 23_860 * 4 / 1e6
+    assert of("Model 1: federated, as run", models) == pytest.approx(federated)
+    assert of("Model 1: federated, as written", models) == pytest.approx(federated)
+    assert of("Model 1: selective, as written", models) == pytest.approx(3 * federated)
+    assert of("Model 1: federated, as run", rounds) == 3
+    assert of("Model 1: selective, as run", rounds) == 4
+    assert of("Model 1: federated, as run", others) == 0
+    # 400 validation images to each of 9 nodes, and a bit for each of them back
+    assert of("Model 1: selective, as run", others) == pytest.approx(9 * 400 * (784 + 1 / 8) / 1e6)
+    assert of("Model 1: selective, as run", epochs) == 6
+    assert [of("Model 1: local", column) for column in (rounds, models, epochs)] == [0, 0, 3]
+    # statistics that stay with the nodes are not sent
+    kept = of("Model 3: federated, as run", models)
+    assert kept < of("Model 3: federated, as written", models)
+    assert of("Model 2: centralised", others) == of("Model 1: centralised", others) > 0
+
+
+def test_a_node_in_two_groups_sends_twice():
+    spec = next(r.spec for r in expand("selective", "paper") if r.group == "selective_as_run")
+    once, twice = traffic(spec, THREE_GROUPS), traffic(spec, [[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]])
+    assert twice.model_bytes * 9 == once.model_bytes * 10
+
+
+TABLES = [
+    "table2",
+    "noniid_cost",
+    "m3_noniid_cost",
+    "validation",
+    "groups",
+    "merge",
+    "threshold",
+    "communication",
+]
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_tables_are_written(runs, name, tmp_path):
     artefacts.write_table(runs, name, tmp_path / name)
     text = (tmp_path / f"{name}.md").read_text()
     assert "Scale: smoke" in text
-    assert (tmp_path / f"{name}.csv").read_text().startswith("row,column,mean")
+    assert (tmp_path / f"{name}.csv").read_text().startswith("row,column,")
 
 
 def test_curves_use_the_metrics_of_their_reading(runs):
@@ -91,6 +215,44 @@ def test_curves_use_the_metrics_of_their_reading(runs):
     assert cell(noniid, "federated, as written", 0)["published"] == 0.3089
 
 
+def test_curves_of_the_other_networks(runs):
+    assert cell(artefacts.frame(runs, "fig4"), "federated, as run", 0)["published"] == 0.5432
+    assert cell(artefacts.frame(runs, "fig8"), "selective, as run", 0)["published"] == 0.9981
+    third = artefacts.frame(runs, "fig5")
+    assert cell(third, "federated, as written, local statistics", 0)["mean"] == pytest.approx(0.13)
+    assert "federated, as written, local statistics" not in set(
+        artefacts.frame(runs, "fig4").series
+    )
+
+
+def test_published_curves_are_drawn_whole(runs):
+    cells = artefacts.frame(runs, "fig8")
+    federated = cells[cells["series"] == "federated, published"]
+    assert len(federated) == 50
+    assert federated.loc[federated["x"] == 2, "mean"].item() == 0.9679
+    assert (cells["series"] == "local, published").sum() == 20
+    drawn = FIGURES_OF_PAPER["fig8"].draw(cells).axes[0].lines
+    lengths = [len(line.get_xdata()) for line in drawn if line.get_marker() == "s"]
+    assert sorted(lengths) == [20, 50, 51]
+
+
+def test_complexity(runs):
+    frame = artefacts.frame(runs, "complexity")
+    found = frame[frame["series"] == "federated, as run; non-IID test"]
+    assert list(found["x"]) == [1, 2, 3]
+    assert list(found["mean"]) == pytest.approx([0.3005, 0.3205, 0.33])
+    assert list(found["published"]) == [0.3089, 0.7117, 0.9731]
+
+
+def test_theorem(runs):
+    frame = artefacts.frame(runs, "theorem")
+    ends = frame[(frame["panel"] == "share") & (frame["x"] == 0.001)]
+    assert len(ends) == 9
+    assert list(ends["mean"] / ends["factor"]) == pytest.approx([1] * 9, rel=0.02)
+    loss = frame[frame["series"] == "C = 5, Gamma = 1: global"]["mean"]
+    assert loss.iloc[-1] < 0.01 * loss.iloc[0]
+
+
 def test_aliasing_holds_small_n_only(runs):
     frame = artefacts.frame(runs, "aliasing")
     assert set(frame["x"]) == {0}
@@ -98,7 +260,19 @@ def test_aliasing_holds_small_n_only(runs):
     assert not frame.duplicated(["series", "x"]).any()
 
 
-@pytest.mark.parametrize("name", ["fig3", "fig6", "aliasing", "groups_per_n"])
+FIGURES = [
+    "fig3",
+    "fig5",
+    "fig7",
+    "complexity",
+    "aliasing",
+    "groups_per_n",
+    "threshold_tuning",
+    "theorem",
+]
+
+
+@pytest.mark.parametrize("name", FIGURES)
 def test_figures_are_written(runs, name, tmp_path):
     artefacts.write_figure(runs, name, tmp_path / name)
     assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
@@ -115,10 +289,8 @@ def test_equal_data_give_equal_files(runs, tmp_path):
 
 
 def test_every_seed_is_drawn(runs):
-    from fedrepro.plots.selective import FIGURES
-
     cells = artefacts.frame(runs, "fig3")
-    figure = FIGURES["fig3"].draw(cells)
+    figure = FIGURES_OF_PAPER["fig3"].draw(cells)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
     assert [len(line.get_xdata()) for line in dots] == [6, 6, 6]  # 3 values of N, 2 seeds
 

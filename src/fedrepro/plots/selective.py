@@ -1,35 +1,54 @@
-"""Liu, Lee, Julien 2020: figures 3 and 6, and our own on shared storage and on the groups."""
+"""Liu, Lee, Julien 2020: figures 3 to 8, and our own on what stands behind them.
+
+Our own: shared storage at small N, the three networks at N = 0, the groups, the threshold, and the
+worst case of the theorem, for which nothing is trained.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 
+from fedrepro.expected import load_expected
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
+from fedrepro.stats import summarise
 from fedrepro.tables.selective import (
     CENTRALISED,
+    FEDERATED,
     FEDERATED_AS_RUN,
     FEDERATED_AS_WRITTEN,
     KEPT_MOMENTS,
     LOCAL,
+    LOCAL_STATISTICS,
+    MODEL_1,
+    MODEL_2,
+    MODEL_3,
+    MODELS,
     OWN_INITIAL,
+    SELECTIVE,
     SELECTIVE_AS_RUN,
     SELECTIVE_AS_WRITTEN,
     TEST_TITLES,
     Curve,
+    Model,
     Test,
     by_percent,
     group_counts,
+    models_with,
+    threshold_means,
+    thresholds,
 )
+from fedrepro.theory import WorstCase, federated_averaging
 
 X_LABEL = "N: percentage balanced"
 Y_LABEL = "accuracy (%)"
@@ -63,47 +82,79 @@ def _points(summary: pd.DataFrame, series: str) -> pd.DataFrame:
     return points
 
 
-def curves(runs: RunSet, *, test: Test) -> pd.DataFrame:
-    """Return figure 3 (``iid``) or 6 (``noniid``): both readings, and centralised at x = 100."""
-    shown = (
-        FEDERATED_AS_RUN,
-        SELECTIVE_AS_RUN,
-        FEDERATED_AS_WRITTEN,
-        SELECTIVE_AS_WRITTEN,
-        LOCAL,
-        CENTRALISED,
-    )
+def curves(runs: RunSet, *, model: Model, test: Test) -> pd.DataFrame:
+    """Return a network's curves on one test: both readings, and centralised at x = 100.
+
+    The published curves, at all their points, are further series, ``<method>, published``, with the
+    published accuracy as ``mean``.
+    """
+    statistics = [curve for curve in model.variants if curve is LOCAL_STATISTICS]
+    shown = [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED]
+    figure = f"fig{3 + MODELS.index(model) + (3 if test == 'noniid' else 0)}"
     return pd.concat(
-        [_points(by_percent(runs, curve, curve.metric(test)), curve.name) for curve in shown],
+        [
+            *(
+                _points(by_percent(runs, model(curve), curve.metric(test)), curve.name)
+                for curve in shown
+            ),
+            *(_published(figure, method) for method in _METHOD_COLOURS),
+        ],
         ignore_index=True,
     )
 
 
-def draw_curves(cells: pd.DataFrame) -> MplFigure:
-    """Draw the readings side by side: all of the range above, the upper end of it below."""
+def _published(figure: str, method: str) -> pd.DataFrame:
+    """Return a published curve; it is held against one or two readings of its method."""
+    series = next(
+        series
+        for series in load_expected("selective").series
+        if series.artefact == figure and series.series.split(",")[0] == method
+    )
+    return pd.DataFrame(
+        {"series": f"{method}, published", "x": series.x, "mean": series.published, "n": 0}
+    ).assign(values="", runs="")
+
+
+def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFigure:
+    """Draw the readings side by side: all of the range above, the upper end of it below.
+
+    Args:
+        cells: of :func:`curves`.
+        enlarged: the upper end of the range, in %.
+    """
     figure, axes = plt.subplots(
         2, 2, figsize=(WIDTH, 6.0), sharex=True, sharey="row", height_ratios=[3, 2]
     )
+    few = (cells["series"] == FEDERATED_AS_WRITTEN.name).sum() < FEW_POINTS
+    variant = cells[cells["series"] == LOCAL_STATISTICS.name]
     for column, (title, shown) in enumerate(_PANELS.items()):
         for axis in axes[:, column]:
             for curve in shown:
-                _draw_method(axis, cells, curve)
+                _draw_method(axis, cells, curve, **(_MARKED if few else {}))
             central = 100 * float(cells.loc[cells["series"] == CENTRALISED.name, "mean"].iloc[0])
             axis.axhline(central, color=PALETTE["grey"], linestyle=":", linewidth=1.2)
+            if FEDERATED_AS_WRITTEN in shown and len(variant):
+                _draw_ours(axis, variant, PALETTE["sky"], **_POINTS)
         axes[0, column].set_title(title)
         axes[1, column].set_xlabel(X_LABEL)
     axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
-    axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=(90, 99.5), xlim=(-2, 102))
-    figure.legend(handles=_curve_legend(), loc="outside lower center", ncols=4)
+    axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
+    handles = _curve_legend(variant=bool(len(variant)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
 
-def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve) -> None:
+FEW_POINTS = 12
+"""Curves with fewer values of N than this have their means marked."""
+
+_MARKED: dict[str, Any] = {"marker": "o", "markersize": 3.5}
+
+
+def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve, **mean: Any) -> None:
     colour = _METHOD_COLOURS[curve.name.split(",")[0]]
-    points = cells[cells["series"] == curve.name]
-    _draw_ours(axis, points, colour)
-    published = points.dropna(subset="published")
-    axis.plot(published["x"], 100 * published["published"], color=colour, **_PUBLISHED)
+    _draw_ours(axis, cells[cells["series"] == curve.name], colour, **mean)
+    published = cells[cells["series"] == f"{curve.name.split(',')[0]}, published"]
+    axis.plot(published["x"], 100 * published["mean"], color=colour, **_PUBLISHED)
 
 
 _PUBLISHED: dict[str, Any] = {
@@ -136,10 +187,13 @@ def _seeds(points: pd.DataFrame) -> tuple[list[float], list[float]]:
     return [x for x, _ in pairs], [value for _, value in pairs]
 
 
-def _curve_legend() -> list[Line2D]:
+def _curve_legend(*, variant: bool) -> list[Line2D]:
     handles = [
         Line2D([], [], color=colour, label=method) for method, colour in _METHOD_COLOURS.items()
     ]
+    if variant:
+        label = "federated, local statistics"
+        handles.append(Line2D([], [], color=PALETTE["sky"], label=label, **_POINTS))
     black = "black"
     return [
         *handles,
@@ -182,35 +236,226 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
-_GROUP_CURVES: Sequence[Curve] = (SELECTIVE_AS_RUN, SELECTIVE_AS_WRITTEN)
+_MODEL_COLOURS = {
+    MODEL_1.name: PALETTE["blue"],
+    MODEL_2.name: PALETTE["orange"],
+    MODEL_3.name: PALETTE["green"],
+}
 
 
 def groups_per_n(runs: RunSet) -> pd.DataFrame:
-    """Return the number of groups at every N, in both readings."""
+    """Return the number of groups at every N, for each network and reading.
+
+    Further columns: ``curve`` (the reading) and ``model``.
+    """
+    parts = []
+    for model in models_with(runs, SELECTIVE):
+        for curve in SELECTIVE:
+            points = _points(group_counts(runs, model(curve)), f"{model.name}, {curve.name}")
+            parts.append(points.assign(curve=curve.name, model=model.name))
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a reading; a dotted line where the published groups merge."""
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    for axis, title, curve in zip(axes, _PANELS, SELECTIVE, strict=True):
+        for model in MODELS:
+            colour = _MODEL_COLOURS[model.name]
+            points = cells[(cells["curve"] == curve.name) & (cells["model"] == model.name)]
+            marked = _MARKED if len(points) < FEW_POINTS else {}
+            _draw_ours(axis, points, colour, scale=1, **marked)
+            axis.axvline(model.merged - 1, color=colour, linestyle=":", linewidth=1.0)
+        axis.set(title=title, xlabel=X_LABEL)
+    axes[0].set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
+    handles = [
+        *(Line2D([], [], color=colour, label=name) for name, colour in _MODEL_COLOURS.items()),
+        Line2D([], [], color="black", linestyle="", marker=".", label="every seed"),
+        Line2D([], [], color="black", linestyle=":", label="published groups merge (Figs 6 to 8)"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def complexity(runs: RunSet) -> pd.DataFrame:
+    """Return federated accuracy at N = 0 of each network, for each reading and test.
+
+    ``x`` is the number of the network. Further columns: ``curve`` and ``test``.
+    """
+    parts = []
+    for model in models_with(runs, FEDERATED):
+        for curve in FEDERATED:
+            for test, title in TEST_TITLES.items():
+                summary = by_percent(runs, model(curve), curve.metric(test))
+                points = summary[summary["percent"] == 0].assign(percent=MODELS.index(model) + 1)
+                parts.append(
+                    _points(points, f"{curve.name}; {title}").assign(curve=curve.name, test=title)
+                )
+    return pd.concat(parts, ignore_index=True)
+
+
+_READINGS = {FEDERATED_AS_RUN.name: "red", FEDERATED_AS_WRITTEN.name: "blue"}
+
+
+def draw_complexity(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a test, the published values with the reading they are held against."""
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
+        for name, colour in _READINGS.items():
+            shown = cells[(cells["curve"] == name) & (cells["test"] == title)]
+            _draw_ours(axis, shown, PALETTE[colour], **_MARKED)
+            published = shown.dropna(subset="published")
+            axis.plot(published["x"], 100 * published["published"], color="black", **_PUBLISHED)
+        axis.set(title=title, xlabel="network (Model 1, 2, 3)", xticks=[1, 2, 3])
+    axes[0].set(ylabel=Y_LABEL, ylim=(None, 102), xlim=(0.8, 3.2))
+    handles = [
+        Line2D([], [], color=PALETTE[colour], label=name, **_MARKED)
+        for name, colour in _READINGS.items()
+    ]
+    handles.append(Line2D([], [], color="black", label="published", **_PUBLISHED))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def threshold_tuning(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracy on the tuning images at every threshold, for each N and their mean."""
+    every, means = thresholds(runs), threshold_means(runs)
+    parts = []
+    for percent in sorted(set(every["percent"])):
+        summary = summarise(every[every["percent"] == percent], "tuning", ["threshold"])
+        parts.append((f"N = {percent}", summary))
+    parts.append(("mean", summarise(means, "tuning", ["threshold"])))
     return pd.concat(
-        [_points(group_counts(runs, curve), curve.name) for curve in _GROUP_CURVES],
+        [
+            _points(summary.rename(columns={"threshold": "percent"}), series)
+            for series, summary in parts
+        ],
         ignore_index=True,
     )
 
 
-def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a reading: the mean as a line, every seed as a dot."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.0), sharex=True, sharey=True)
-    for axis, title, curve in zip(axes, _PANELS, _GROUP_CURVES, strict=True):
-        _draw_ours(axis, cells[cells["series"] == curve.name], PALETTE["orange"], scale=1)
-        axis.set(title=title, xlabel=X_LABEL)
-    axes[0].set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
+PUBLISHED_THRESHOLD = 0.82
+
+
+def draw_threshold_tuning(cells: pd.DataFrame) -> MplFigure:
+    """Draw a line an N, and the mean that decides; dotted, the threshold of the public code."""
+    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
+    series = list(dict.fromkeys(cells["series"]))
+    colours = dict(zip(series, ("blue", "orange", "green", "purple"), strict=False)) | {
+        "mean": "red"
+    }
+    for name in series:
+        _draw_ours(axis, cells[cells["series"] == name], PALETTE[colours[name]], **_MARKED)
+    axis.axvline(PUBLISHED_THRESHOLD, color=PALETTE["grey"], linestyle=":")
+    axis.set(xlabel="similarity threshold", ylabel=f"{Y_LABEL}, tuning images")
     handles = [
-        Line2D([], [], color=PALETTE["orange"], label="mean over seeds"),
-        Line2D([], [], color=PALETTE["orange"], linestyle="", marker=".", label="every seed"),
+        Line2D([], [], color=PALETTE[colours[name]], label=name, **_MARKED) for name in series
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    label = f"threshold of the public code, {PUBLISHED_THRESHOLD}"
+    handles.append(Line2D([], [], color=PALETTE["grey"], linestyle=":", label=label))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
+_FACTORS = {2.0: "blue", 5.0: "orange", 20.0: "green"}
+_GAMMAS = {0.01: "o", 1.0: "x", 100.0: "+"}
+_SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
+_SHOWN_SHARE = 0.01
+_ROUNDS = 300
+
+
+def theorem(runs: RunSet) -> pd.DataFrame:
+    """Return federated averaging on the worst case of appendix A; no run is trained for it.
+
+    ``mean`` is over runs with noisy gradients. Panels: ``global`` (global loss above its minimum,
+    in units of Gamma) and ``node`` (node N's loss in multiples of its minimum), by round; ``share``
+    (node N's loss after the last round, by p_N). Further columns: ``panel``, ``factor``, ``gamma``.
+    """
+    rows = []
+    for factor, share, gamma in itertools.product(_FACTORS, _SHARES, _GAMMAS):
+        case = WorstCase(factor, share, gamma)
+        rng = np.random.default_rng(0)
+        w = federated_averaging(case, _ROUNDS, local_steps=5, rng=rng, noise=0.5, repeats=50)
+        name = f"C = {factor:g}, Gamma = {gamma:g}"
+        common = {"factor": factor, "gamma": gamma}
+        excess = (case.global_loss(w).mean(axis=1) - case.global_minimum) / gamma
+        node = case.losses(w)[..., -1].mean(axis=1) / case.own_minimum
+        rows.append(
+            {"series": f"{name}: node N", "x": share, "mean": node[-1], "panel": "share"} | common
+        )
+        if share == _SHOWN_SHARE and gamma == 1.0:
+            for panel, values in (("global", excess), ("node", node)):
+                rows += [
+                    {"series": f"{name}: {panel}", "x": t, "mean": value, "panel": panel} | common
+                    for t, value in enumerate(values)
+                ]
+    return pd.DataFrame(rows)
+
+
+def draw_theorem(cells: pd.DataFrame) -> MplFigure:
+    """Draw the global loss, node N's loss, and where that ends for other shares and Gamma."""
+    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.4))
+    for factor, name in _FACTORS.items():
+        colour = PALETTE[name]
+        of_factor = cells[cells["factor"] == factor]
+        for axis, panel in zip(axes, ("global", "node"), strict=False):
+            points = of_factor[(of_factor["panel"] == panel) & (of_factor["x"] > 0)]
+            axis.plot(points["x"], points["mean"], color=colour)
+        axes[1].axhline(factor, color=colour, linestyle=":")
+        shares = np.geomspace(min(_SHARES), 0.9)
+        limits = [WorstCase(factor, share, 1.0).limit for share in shares]
+        axes[2].plot(shares, limits, color=colour, linewidth=0.8)
+        axes[2].axhline(factor, color=colour, linestyle=":")
+        for gamma, marker in _GAMMAS.items():
+            points = of_factor[(of_factor["panel"] == "share") & (of_factor["gamma"] == gamma)]
+            axes[2].plot(
+                points["x"], points["mean"], marker, color=colour, markersize=5, mfc="none"
+            )
+    axes[0].set(xscale="log", yscale="log", xlabel="round", title="global loss (one for all C)")
+    axes[0].set_ylabel("above its minimum / $\\Gamma$")
+    axes[1].set(xscale="log", yscale="log", xlabel="round", title="loss of node N")
+    axes[1].set_ylabel("in multiples of its minimum")
+    axes[2].set(xscale="log", yscale="log", xlabel="share $p_N$", title="the same, at the end")
+    for axis in axes[1:]:
+        axis.set_yticks([1, *_FACTORS], ["1", *(f"{factor:g}" for factor in _FACTORS)])
+        axis.minorticks_off()
+    handles = [
+        Line2D([], [], color=PALETTE[name], label=f"C = {factor:g}")
+        for factor, name in _FACTORS.items()
+    ]
+    handles += [
+        Line2D([], [], color="black", linestyle="", marker=marker, mfc="none")
+        for marker in _GAMMAS.values()
+    ]
+    labels = [str(handle.get_label()) for handle in handles[: len(_FACTORS)]]
+    labels += [f"$\\Gamma$ = {gamma:g}" for gamma in _GAMMAS]
+    handles += [
+        Line2D([], [], color="black", linestyle=":"),
+        Line2D([], [], color="black", linewidth=0.8),
+    ]
+    labels += ["C", "$C - p_N (C - 1)$"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _curves(model: Model, test: Test, *, lowest: float) -> Figure:
+    highest = 99.5 if model is MODEL_1 else 100.1
+    return Figure(
+        functools.partial(curves, model=model, test=test),
+        functools.partial(draw_curves, enlarged=(lowest, highest)),
+    )
+
+
 FIGURES: dict[str, Figure] = {
-    "fig3": Figure(functools.partial(curves, test="iid"), draw_curves),
-    "fig6": Figure(functools.partial(curves, test="noniid"), draw_curves),
+    "fig3": _curves(MODEL_1, "iid", lowest=90),
+    "fig4": _curves(MODEL_2, "iid", lowest=95),
+    "fig5": _curves(MODEL_3, "iid", lowest=95),
+    "fig6": _curves(MODEL_1, "noniid", lowest=90),
+    "fig7": _curves(MODEL_2, "noniid", lowest=95),
+    "fig8": _curves(MODEL_3, "noniid", lowest=95),
+    "complexity": Figure(complexity, draw_complexity),
     "aliasing": Figure(aliasing, draw_aliasing),
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n),
+    "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
+    "theorem": Figure(theorem, draw_theorem),
 }

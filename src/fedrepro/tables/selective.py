@@ -5,17 +5,27 @@ as in the public code, and are tested as there: the IID test deals the test imag
 and the non-IID test of the nine selective nodes gives each a label of its own. *As written*: true
 averaging; the IID test is all test images for every node, and the non-IID test is cut as the
 training images are (section III.A).
+
+Three networks are trained in these ways (:data:`MODELS`). What compares them shows those of whose
+runs there are records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
 
+from fedrepro.algorithms import ALGORITHMS
+from fedrepro.data import describe
 from fedrepro.runs import RunSet
+from fedrepro.spec import RunSpec
 from fedrepro.stats import summarise
 
 Test = Literal["iid", "noniid"]
@@ -54,6 +64,7 @@ KEPT_MOMENTS = Curve("federated, as written, moments kept", "federated_kept_mome
 OWN_INITIAL = Curve(
     "federated, as written, moments kept, own initial weights", "federated_own_initial"
 )
+LOCAL_STATISTICS = Curve("federated, as written, local statistics", "federated_local_statistics")
 SELECTIVE_AS_RUN = Curve(
     "selective, as run",
     "selective_as_run",
@@ -64,9 +75,54 @@ SELECTIVE_AS_RUN = Curve(
 SELECTIVE_AS_WRITTEN = Curve(
     "selective, as written", "selective_as_written", validation="accuracy_validation_all"
 )
+THRESHOLDS = Curve("selective, as written, threshold tuned", "selective_threshold")
+
+SELECTIVE = (SELECTIVE_AS_RUN, SELECTIVE_AS_WRITTEN)
+FEDERATED = (FEDERATED_AS_RUN, FEDERATED_AS_WRITTEN)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the three networks.
+
+    Attributes:
+        name: its row in a table.
+        prefix: what the names of its groups of runs begin with.
+        merged: the first N of the published non-IID curve at which selective has merged groups.
+        variants: its federated curves besides the two readings.
+    """
+
+    name: str
+    prefix: str
+    merged: int
+    variants: tuple[Curve, ...] = ()
+
+    def __call__(self, curve: Curve) -> Curve:
+        """Return a curve of this network."""
+        return dataclasses.replace(curve, group=self.prefix + curve.group)
+
+
+MODEL_1 = Model("Model 1", "", 14, (KEPT_MOMENTS, OWN_INITIAL))
+MODEL_2 = Model("Model 2", "m2_", 8)
+MODEL_3 = Model("Model 3", "m3_", 4, (LOCAL_STATISTICS,))
+MODELS = (MODEL_1, MODEL_2, MODEL_3)
 
 VALIDATION_PERCENTS = (0, 2, 10, 50, 100)
 """Values of N whose validation accuracy is published."""
+
+
+def models_with(runs: RunSet, curves: Iterable[Curve]) -> list[Model]:
+    """Return the networks that have records of all runs of all the curves.
+
+    Raises:
+        MissingRunsError: there is none.
+    """
+    curves = list(curves)
+    groups = {model: [model(curve).group for curve in curves] for model in MODELS}
+    found = [model for model in MODELS if not runs.missing(groups[model])]
+    if not found:
+        runs.require(groups[MODEL_1], "the comparison of the networks")
+    return found
 
 
 def by_percent(runs: RunSet, curve: Curve, metric: str) -> pd.DataFrame:
@@ -90,9 +146,31 @@ def group_counts(runs: RunSet, curve: Curve) -> pd.DataFrame:
     return summarise(finals, "count", ["percent"])
 
 
+def merges(groups: Sequence[Sequence[int]]) -> bool:
+    """Return whether any group unites nodes of different label groups.
+
+    Of nine nodes, three consecutive ones share a label group.
+    """
+    return any(len({node // 3 for node in group}) > 1 for group in groups)
+
+
+def merge_points(runs: RunSet, curve: Curve) -> pd.DataFrame:
+    """Return the first N at which nodes of different label groups share a group, over the seeds.
+
+    A seed in whose runs that never happens counts as N = 102, one step beyond the last.
+
+    Columns: those of :func:`fedrepro.stats.summarise`; one row.
+    """
+    finals = runs.final([curve.group], ["groups"]).sort_values("percent", kind="stable")
+    merged = finals[[merges(groups) for groups in finals["groups"]]]
+    last = finals.assign(percent=102)
+    firsts = pd.concat([merged, last]).drop_duplicates("seed").assign(curve=curve.name)
+    return summarise(firsts, "percent", ["curve"]).drop(columns="curve")
+
+
 def _row(name: str, summary: pd.DataFrame, column: str, unit: str = "fraction") -> pd.DataFrame:
     """Lay one summarised cell out as a table's frame wants it."""
-    cells = summary.drop(columns="percent")
+    cells = summary.drop(columns="percent", errors="ignore")
     cells.insert(0, "row", name)
     cells.insert(1, "column", column)
     return cells.assign(unit=unit)
@@ -102,7 +180,8 @@ def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table II: the accuracy of centralised training, on the test and validation images."""
     return pd.concat(
         [
-            _row("Model 1", by_percent(runs, CENTRALISED, metric), column)
+            _row(model.name, by_percent(runs, model(CENTRALISED), metric), column)
+            for model in models_with(runs, [CENTRALISED])
             for metric, column in (
                 (CENTRALISED.iid, "test accuracy"),
                 (CENTRALISED.validation, "validation accuracy"),
@@ -112,27 +191,19 @@ def table2(runs: RunSet) -> pd.DataFrame:
     )
 
 
-def noniid_cost(runs: RunSet) -> pd.DataFrame:
+def noniid_cost(runs: RunSet, *, model: Model) -> pd.DataFrame:
     """Show what each reading of "federated" gives at N = 0, beside centralised and local."""
-    curves = (
-        CENTRALISED,
-        FEDERATED_AS_RUN,
-        FEDERATED_AS_WRITTEN,
-        KEPT_MOMENTS,
-        OWN_INITIAL,
-        LOCAL,
-    )
     cells = []
-    for curve in curves:
+    for curve in (CENTRALISED, *FEDERATED, *model.variants, LOCAL):
         for test, title in TEST_TITLES.items():
-            summary = by_percent(runs, curve, curve.metric(test))
+            summary = by_percent(runs, model(curve), curve.metric(test))
             if curve is not CENTRALISED:
                 summary = summary[summary["percent"] == 0]
             cells.append(_row(curve.name, summary, title))
     return pd.concat(cells, ignore_index=True)
 
 
-def validation(runs: RunSet) -> pd.DataFrame:
+def validation(runs: RunSet, *, model: Model) -> pd.DataFrame:
     """Show the validation accuracies at the values of N for which they are published.
 
     The authors trained the federated network twice, once for each test; we train it once and hold
@@ -140,13 +211,13 @@ def validation(runs: RunSet) -> pd.DataFrame:
     """
     federated = [
         (f"{curve.name} ({title}-test run)", curve)
-        for curve in (FEDERATED_AS_RUN, FEDERATED_AS_WRITTEN)
+        for curve in FEDERATED
         for title in ("IID", "non-IID")
     ]
-    selective = [(curve.name, curve) for curve in (SELECTIVE_AS_RUN, SELECTIVE_AS_WRITTEN)]
+    selective = [(curve.name, curve) for curve in SELECTIVE]
     cells = []
     for name, curve in [*federated, *selective]:
-        summary = by_percent(runs, curve, curve.validation)
+        summary = by_percent(runs, model(curve), curve.validation)
         cells += [
             _row(name, summary[summary["percent"] == percent], str(percent))
             for percent in VALIDATION_PERCENTS
@@ -155,12 +226,9 @@ def validation(runs: RunSet) -> pd.DataFrame:
     return pd.concat(cells, ignore_index=True)
 
 
-def groups(runs: RunSet) -> pd.DataFrame:
+def groups(runs: RunSet, *, model: Model) -> pd.DataFrame:
     """Count the groups that selective averaging forms at every N, in both readings."""
-    summaries = [
-        (curve.name, group_counts(runs, curve))
-        for curve in (SELECTIVE_AS_RUN, SELECTIVE_AS_WRITTEN)
-    ]
+    summaries = [(curve.name, group_counts(runs, model(curve))) for curve in SELECTIVE]
     return pd.concat(
         [
             _row(str(percent), summary[summary["percent"] == percent], name, unit="count")
@@ -175,9 +243,153 @@ def _percents(summaries: Sequence[pd.DataFrame]) -> list[int]:
     return sorted({int(percent) for summary in summaries for percent in summary["percent"]})
 
 
+def merge(runs: RunSet) -> pd.DataFrame:
+    """Show from which N on selective averaging unites nodes of different label groups."""
+    return pd.concat(
+        [
+            _row(model.name, merge_points(runs, model(curve)), curve.name.split(", ")[1], "count")
+            for model in models_with(runs, SELECTIVE)
+            for curve in SELECTIVE
+        ],
+        ignore_index=True,
+    )
+
+
+def thresholds(runs: RunSet) -> pd.DataFrame:
+    """Return what each threshold gives at each N, one row a run.
+
+    Columns: ``threshold``, ``percent`` (N), ``seed``, ``run``, ``tuning`` (accuracy on the half of
+    the validation images that the selection vectors leave), ``noniid`` (on the non-IID test) and
+    ``count`` (groups).
+    """
+    metrics = {"accuracy_tuning": "tuning", THRESHOLDS.noniid: "noniid"}
+    finals = runs.final([THRESHOLDS.group], [*metrics, "groups"]).rename(columns=metrics)
+    finals["count"] = [len(groups) for groups in finals["groups"]]
+    return finals[["threshold", "percent", "seed", "run", "tuning", "noniid", "count"]]
+
+
+def threshold_means(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracies of every threshold and seed, means over N; the tuning goes by these.
+
+    Columns: ``threshold``, ``seed``, ``run`` (ids), ``tuning`` and ``noniid``.
+    """
+    return (
+        thresholds(runs)
+        .groupby(["threshold", "seed"], sort=False, as_index=False)
+        .agg({"run": " ".join, "tuning": "mean", "noniid": "mean"})
+    )
+
+
+def threshold(runs: RunSet) -> pd.DataFrame:
+    """Show the tuning of the threshold: accuracy at each N, and the mean that decides."""
+    every, means = thresholds(runs), threshold_means(runs)
+    cells = []
+    for value in sorted(set(every["threshold"])):
+        of_value = every[every["threshold"] == value]
+        for percent in sorted(set(of_value["percent"])):
+            at = of_value[of_value["percent"] == percent]
+            summary = summarise(at, "tuning", ["percent"])
+            cells.append(_row(f"{value:g}", summary, f"tuning images, N = {percent}"))
+        of_mean = means[means["threshold"] == value]
+        for metric, column in (("tuning", "tuning images, mean"), ("noniid", "non-IID test, mean")):
+            summary = summarise(of_mean, metric, ["threshold"]).drop(columns="threshold")
+            cells.append(_row(f"{value:g}", summary, column))
+    return pd.concat(cells, ignore_index=True)
+
+
+WEIGHT_BYTES = 4
+"""Bytes of a weight that is sent: float32."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Rounds of communication, bytes that all nodes send and receive, epochs a node trains."""
+
+    rounds: int
+    model_bytes: int
+    other_bytes: int
+    epochs: int
+
+
+def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> Traffic:
+    """Count what a run sends (section VI).
+
+    A node uploads and downloads a model in every round, once for each group it is in; running
+    statistics that stay with it are not sent. Before groups are formed, each node downloads the
+    validation images (a byte a pixel) and uploads a bit for each. Centralised training needs the
+    training images of all nodes once. Training alone needs nothing.
+
+    Args:
+        spec: the run.
+        groups: the groups that average; none where nothing is averaged.
+    """
+    info, partition = describe(spec.dataset.name), spec.partition
+    assert partition.scheme == "balanced_percent"
+    epochs = spec.local_epochs * ALGORITHMS[spec.algorithm.name].rounds(spec)
+    image = math.prod(info.shape)
+    if spec.algorithm.name == "sgd":
+        return Traffic(1, 0, (info.train - partition.validation) * image, epochs)
+    if spec.algorithm.name == "local":
+        return Traffic(0, 0, 0, epochs)
+    sent = 2 * sum(len(group) for group in groups) * spec.rounds * _model_bytes(spec)
+    vectors = spec.algorithm.name == "selective" and spec.algorithm.grouping == "similarity"
+    other = partition.clients * (partition.validation * image + partition.validation // 8)
+    return Traffic(spec.rounds + vectors, sent, other if vectors else 0, epochs)
+
+
+def _model_bytes(spec: RunSpec) -> int:
+    from fedrepro import models  # PyTorch is slow to import
+
+    info = describe(spec.dataset.name)
+    net = models.build(spec.model.name, info.shape, info.classes, spec.model.width)
+    sent = sum(parameter.numel() for parameter in net.parameters())
+    if getattr(spec.algorithm, "bn_statistics", "average") == "average":
+        sent += sum(buffer.numel() for buffer in net.buffers() if buffer.is_floating_point())
+    return WEIGHT_BYTES * sent
+
+
+def communication(runs: RunSet) -> pd.DataFrame:
+    """Show what each method sends at N = 0, all nodes together, and how long a node trains.
+
+    Counted from the record of the first seed; no other differs but by the groups it formed.
+    """
+    shown = (CENTRALISED, LOCAL, *FEDERATED, *SELECTIVE)
+    cells = []
+    for model, curve in itertools.product(models_with(runs, shown), shown):
+        run = next(
+            run
+            for run in runs.members([model(curve).group])
+            if run.coordinates.get("percent", 0) == 0
+        )
+        groups = runs.record(run).final.get("groups", [range(run.spec.partition.clients)])
+        sent = traffic(run.spec, groups)
+        for column, unit, value in (
+            ("rounds of communication", "count", sent.rounds),
+            ("models sent, MB", "MB", sent.model_bytes / 1e6),
+            ("images and vectors sent, MB", "MB", sent.other_bytes / 1e6),
+            ("epochs a node trains", "count", sent.epochs),
+        ):
+            counted = pd.DataFrame([{"value": float(value), "seed": run.seed, "run": run.id}])
+            summary = summarise(counted.assign(column=column), "value", ["column"])
+            name = f"{model.name}: {curve.name}"
+            cells.append(_row(name, summary.drop(columns="column"), column, unit))
+    return pd.concat(cells, ignore_index=True)
+
+
+_of = functools.partial
+
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table2": table2,
-    "noniid_cost": noniid_cost,
-    "validation": validation,
-    "groups": groups,
+    "noniid_cost": _of(noniid_cost, model=MODEL_1),
+    "m2_noniid_cost": _of(noniid_cost, model=MODEL_2),
+    "m3_noniid_cost": _of(noniid_cost, model=MODEL_3),
+    "validation": _of(validation, model=MODEL_1),
+    "m2_validation": _of(validation, model=MODEL_2),
+    "m3_validation": _of(validation, model=MODEL_3),
+    "groups": _of(groups, model=MODEL_1),
+    "m2_groups": _of(groups, model=MODEL_2),
+    "m3_groups": _of(groups, model=MODEL_3),
+    "merge": merge,
+    "threshold": threshold,
+    "communication": communication,
 }

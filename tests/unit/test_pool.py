@@ -25,6 +25,7 @@ from fedrepro import data
 from fedrepro.engine import checkpoint, driver, pool, worker
 from fedrepro.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.engine.pool import PoolBackend
+from fedrepro.errors import FedreproError
 from fedrepro.requests import Predict, Train
 
 driver.use_one_thread()
@@ -231,6 +232,17 @@ def test_two_data_sets_at_once(make_pool):
     expected = answer(make_pool(1), float_spec, Train(lanes, 0), dataset)
     assert torch.equal(found[2][0].weights, expected[0].weights)
     assert len(found[1]) == 4
+
+
+def test_too_little_shared_memory_is_a_clear_error(make_pool, monkeypatch):
+    def full(tensor):
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>")
+
+    spec, request = some_request()
+    monkeypatch.setattr(torch.Tensor, "share_memory_", full)
+    with pytest.raises(FedreproError, match=r"synthetic needs 2 MiB.*/dev/shm.*--workers 1"):
+        answer(make_pool(2), spec, request)
+    assert len(answer(make_pool(1), spec, request)) == 4
 
 
 def test_nothing_asked_is_nothing_answered(make_pool):

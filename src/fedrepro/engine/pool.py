@@ -40,6 +40,7 @@ from fedrepro.engine.worker import (
     unpacked,
     work,
 )
+from fedrepro.errors import FedreproError
 from fedrepro.requests import Predict, Train
 from fedrepro.spec import RunSpec
 
@@ -129,8 +130,7 @@ class PoolBackend:
         if name not in self._shared:
             tensors = tensors_of(dataset)
             if self._alone is None:
-                for tensor in tensors.values():
-                    tensor.share_memory_()  # type: ignore[no-untyped-call]
+                _move_to_shared_memory(name, tensors)
             self._resources.add(name, tensors, dataset.classes)
             if self._alone is not None:
                 self._alone.add(name, tensors, dataset.classes)
@@ -300,3 +300,16 @@ class PoolBackend:
 def _end(worker: _Worker) -> str:
     status = worker.process.exitcode or 0
     return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _move_to_shared_memory(name: str, tensors: dict[str, torch.Tensor]) -> None:
+    try:
+        for tensor in tensors.values():
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        raise FedreproError(
+            f"data set {name} needs {size / 2**20:.0f} MiB of shared memory (/dev/shm) for the "
+            "workers to see, and there is less; enlarge it (docker run --shm-size=2g), or train "
+            "with --workers 1"
+        ) from error

@@ -39,6 +39,12 @@ def test_a_clone_with_records_trains_nothing_and_needs_no_data(
     assert set(everything) == {"table", "figure", "notebook", "check"}
 
 
+def test_without_a_target_everything_is_made(clone: Clone) -> None:
+    bare, everything = clone.plan("--config", "scale=smoke").jobs, clone.plan(*SMOKE, "all").jobs
+    assert bare.pop("default") == everything.pop("all") == 1
+    assert bare == everything
+
+
 def test_index_lists_need_data_and_no_training(recorded: Clone) -> None:
     plan = recorded.plan(*SMOKE, "all_partitions")
     assert plan.trained == []

@@ -29,7 +29,7 @@ CURVATURE = 2.0
 
 
 @dataclass(frozen=True)
-class WorstCase:
+class UnfairOptimum:
     """The construction.
 
     Attributes:
@@ -93,7 +93,7 @@ class WorstCase:
 
 
 def federated_averaging(
-    case: WorstCase,
+    case: UnfairOptimum,
     rounds: int,
     local_steps: int,
     rng: np.random.Generator,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrepro.theory import WorstCase, federated_averaging
+from fedrepro.theory import UnfairOptimum, federated_averaging
 
 CASES = [
-    WorstCase(factor, share, gamma)
+    UnfairOptimum(factor, share, gamma)
     for factor in (2.0, 5.0, 50.0)
     for share in (0.5, 0.1, 0.001)
     for gamma in (0.01, 3.0)
@@ -32,8 +32,8 @@ def test_the_construction_is_what_the_proof_asks_for(case):
 
 
 def test_the_factor_is_reached_for_a_small_share_only():
-    assert WorstCase(5.0, 1e-4, 1.0).limit == pytest.approx(5.0, rel=1e-3)
-    assert WorstCase(5.0, 0.5, 1.0).limit == 3.0
+    assert UnfairOptimum(5.0, 1e-4, 1.0).limit == pytest.approx(5.0, rel=1e-3)
+    assert UnfairOptimum(5.0, 0.5, 1.0).limit == 3.0
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -45,7 +45,7 @@ def test_averaging_brings_the_global_loss_down_and_node_n_to_the_limit(case):
 
 
 def test_noise_leaves_an_excess_that_falls_with_the_rounds():
-    case = WorstCase(5.0, 0.05, 1.0)
+    case = UnfairOptimum(5.0, 0.05, 1.0)
     w = federated_averaging(case, 400, 5, np.random.default_rng(1), noise=1.0, repeats=400)
     excess = case.global_loss(w).mean(axis=1) - case.global_minimum
     # the bound of Li et al. is of order 1 / T
@@ -55,7 +55,7 @@ def test_noise_leaves_an_excess_that_falls_with_the_rounds():
 
 
 def test_one_step_by_hand():
-    case = WorstCase(2.0, 0.25, 3 / 16, nodes=2)
+    case = UnfairOptimum(2.0, 0.25, 3 / 16, nodes=2)
     assert case.distance == 1
     # from -1: gradients -2 and -4, step 2 / (2 * 8): -0.75 and -0.5, mean by (3/4, 1/4)
     w = federated_averaging(case, 1, 1, np.random.default_rng(0))
@@ -67,4 +67,4 @@ def test_one_step_by_hand():
 )
 def test_refuses_what_the_theorem_excludes(wrong):
     with pytest.raises(ValueError, match="needs factor"):
-        WorstCase(*wrong)
+        UnfairOptimum(*wrong)

@@ -48,7 +48,7 @@ from fedrepro.tables.selective import (
     threshold_means,
     thresholds,
 )
-from fedrepro.theory import WorstCase, federated_averaging
+from fedrepro.theory import UnfairOptimum, federated_averaging
 
 X_LABEL = "N: percentage balanced"
 Y_LABEL = "accuracy (%)"
@@ -373,7 +373,7 @@ def theorem(runs: RunSet) -> pd.DataFrame:
     """
     rows = []
     for factor, share, gamma in itertools.product(_FACTORS, _SHARES, _GAMMAS):
-        case = WorstCase(factor, share, gamma)
+        case = UnfairOptimum(factor, share, gamma)
         rng = np.random.default_rng(0)
         w = federated_averaging(case, _ROUNDS, local_steps=5, rng=rng, noise=0.5, repeats=50)
         name = f"C = {factor:g}, Gamma = {gamma:g}"
@@ -403,7 +403,7 @@ def draw_theorem(cells: pd.DataFrame) -> MplFigure:
             axis.plot(points["x"], points["mean"], color=colour)
         axes[1].axhline(factor, color=colour, linestyle=":")
         shares = np.geomspace(min(_SHARES), 0.9)
-        limits = [WorstCase(factor, share, 1.0).limit for share in shares]
+        limits = [UnfairOptimum(factor, share, 1.0).limit for share in shares]
         axes[2].plot(shares, limits, color=colour, linewidth=0.8)
         axes[2].axhline(factor, color=colour, linestyle=":")
         for gamma, marker in _GAMMAS.items():

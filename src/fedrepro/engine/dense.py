@@ -45,6 +45,8 @@ MOST_STACKED = 24
 """Lanes in a stack; with more, the weights no longer fit a core's cache."""
 LARGEST_NETWORK = 400_000
 """Parameters up to which stacking pays; larger dense layers fill a core by themselves."""
+SMALLEST_BATCH = 8
+"""Examples from which products are batched; smaller ones are rounded by the number of lanes too."""
 _TRIALS = 17  # lanes: their matrices begin at every place in 64 bytes that any of a stack does
 
 
@@ -86,8 +88,10 @@ class _Layer:
 
     def batched(self, lanes: int, batch: int) -> _Batched:
         """Return which products of so many lanes with so many examples each may be batched."""
+        if lanes == 1 or batch < SMALLEST_BATCH:
+            return _Batched(False, False, False)
         _, out, inputs = self.weight.shape
-        return _may_be_batched(1 if lanes == 1 else _TRIALS, batch, out, inputs, self.offset)
+        return _may_be_batched(batch, out, inputs, self.offset)
 
 
 def train_stack(
@@ -315,11 +319,10 @@ def _alone(matrix: torch.Tensor) -> torch.Tensor:
 
 
 @functools.cache
-def _may_be_batched(lanes: int, batch: int, out: int, inputs: int, offset: int) -> _Batched:
+def _may_be_batched(batch: int, out: int, inputs: int, offset: int) -> _Batched:
     """Try out which batched products of a layer have the bits of single ones on this machine.
 
     Args:
-        lanes: in the stack to be tried.
         batch: examples a lane.
         out: units of the layer.
         inputs: of each.
@@ -328,11 +331,11 @@ def _may_be_batched(lanes: int, batch: int, out: int, inputs: int, offset: int) 
     numbers = torch.Generator().manual_seed(0)
 
     def vectors(shape: tuple[int, int], offset: int) -> torch.Tensor:
-        rows = optim.apart(lanes, offset + math.prod(shape)).normal_(generator=numbers)
-        return rows[:, offset:].view(lanes, *shape)
+        rows = optim.apart(_TRIALS, offset + math.prod(shape)).normal_(generator=numbers)
+        return rows[:, offset:].view(_TRIALS, *shape)
 
-    x = torch.randn(lanes, batch, inputs, generator=numbers)
-    delta = torch.randn(lanes, batch, out, generator=numbers)
+    x = torch.randn(_TRIALS, batch, inputs, generator=numbers)
+    delta = torch.randn(_TRIALS, batch, out, generator=numbers)
     weight, bias = vectors((out, inputs), offset), vectors((1, out), 0)
     ways, gradients = (True, False), [vectors((out, inputs), offset) for _ in range(2)]
     for way, gradient in zip(ways, gradients, strict=True):

@@ -43,7 +43,6 @@ class FlatModule:
             if isinstance(tensors[name], nn.Parameter):
                 tensors[name].grad = self._view(self.gradient, position)
         self.load(start)
-        self.normalises = bool(layers.batch_norms(module))
         self.normalises_vectors = any(
             isinstance(layer, nn.BatchNorm1d) for _, layer in layers.batch_norms(module)
         )

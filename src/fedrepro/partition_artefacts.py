@@ -48,8 +48,8 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
 
     The file holds for each client ``client_000``, ...: int32 positions in the training split, in
     the order in which the client holds them; ``validation``: positions no client holds, set
-    aside; and ``server``, where the server has examples of its own. Equal partitions give equal
-    files.
+    aside; and where there are such, ``server``: the server's own examples, and ``shared``: those
+    that it hands out to clients. Equal partitions give equal files.
 
     Args:
         paper: slug of the paper.
@@ -81,8 +81,8 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
     digits = max(3, len(str(len(partition.clients) - 1)))
     arrays = {f"client_{i:0{digits}}": indices for i, indices in enumerate(partition.clients)}
     arrays["validation"] = partition.validation
-    if len(partition.server):
-        arrays["server"] = partition.server
+    optional = {"server": partition.server, "shared": partition.shared}
+    arrays |= {key: indices for key, indices in optional.items() if len(indices)}
     buffer = io.BytesIO()
     compact: dict[str, Any] = {key: array.astype("<i4") for key, array in arrays.items()}
     np.savez(buffer, allow_pickle=False, **compact)

@@ -81,17 +81,27 @@ def test_indices_are_the_partition(paper: str, position: int) -> None:
     assert out.read_bytes() == first
 
 
-def test_the_servers_examples_are_among_the_indices() -> None:
-    served = [
+@pytest.mark.parametrize(
+    ("paper", "parameter", "key", "size"),
+    [
+        ("tricks", "server_share", "server", 10),  # one of 20 examples of each class
+        ("emd", "beta", "shared", 20),  # a tenth of 20 examples of each class
+    ],
+)
+def test_the_servers_examples_are_among_the_indices(
+    paper: str, parameter: str, key: str, size: int
+) -> None:
+    name = next(
         name
-        for name, runs in PARTITIONS["tricks"].items()
-        if getattr(runs[0].spec.partition, "server_share", 0)
-    ]
+        for name, runs in PARTITIONS[paper].items()
+        if getattr(runs[0].spec.partition, parameter, 0)
+    )
     out = Path("served.npz")
-    write_indices("tricks", "smoke", served[0], out, None)
+    write_indices(paper, "smoke", name, out, None)
+    expected = getattr(built(paper, name), key)
     with np.load(out, allow_pickle=False) as arrays:
-        assert np.array_equal(arrays["server"], built("tricks", served[0]).server)
-        assert len(arrays["server"]) == 10  # one of 20 examples of each class
+        assert np.array_equal(arrays[key], expected)
+        assert len(arrays[key]) == size
 
 
 def test_indices_agree_with_records(write_record: Any) -> None:

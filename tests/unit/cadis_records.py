@@ -129,7 +129,12 @@ class World:
             if lost:
                 metrics["accuracy"][-1] = 0.098 if run.spec.dataset.name == "mnist" else 0.1
         counts = self.counts(run)
-        final = self.probed(counts) if algorithm.name == "probe" else {}
+        final: dict[str, Any] = {}
+        if algorithm.name == "probe":
+            final = self.probed(counts)
+        elif algorithm.name == "cadis":  # clients of one first label are in one cluster
+            firsts = [next(i for i, count in enumerate(row) if count) for row in counts]
+            final = {"cluster_of": [firsts.index(first) for first in firsts]}
         partition = {
             "counts": counts,
             "emd": [0.0] * len(counts),

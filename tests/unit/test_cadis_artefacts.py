@@ -20,6 +20,7 @@ from fedrepro.tables import TABLES
 from fedrepro.tables.cadis import (
     OVER_BEST,
     OVER_FEDAVG,
+    cluster_weights,
     moving_average,
     partition_facts,
     place,
@@ -185,6 +186,27 @@ def test_clusters_and_partitions(paper):
     facts = artefacts.frame(paper, "partitions")
     assert cell(facts, "MNIST BC", "largest cluster")["mean"] == 60
     assert facts["row"].nunique() == 12
+
+
+def test_weights_of_the_largest_cluster_by_hand():
+    counts = [[2, 0, 0], [4, 0, 0], [0, 3, 1]]
+    assert cluster_weights(counts, [0, 1, 2]) == {
+        "of the clients": pytest.approx(2 / 3),
+        "of the labels": pytest.approx(1 / 3),
+        "FedAvg": pytest.approx(6 / 10),
+        "CADIS, learnt clusters": pytest.approx(6 / 10),
+        "CADIS, true clusters": pytest.approx(3 / 7),
+    }
+    merged = cluster_weights(counts, [0, 0, 0])
+    assert merged["CADIS, learnt clusters"] == merged["FedAvg"]
+
+
+def test_cluster_weight_of_the_authors_lists(paper):
+    frame = TABLES["cadis"]["cluster_weight"](paper)
+    mc = frame[frame["row"] == "MNIST MC"].set_index("column")["mean"]
+    assert mc["of the clients"] == pytest.approx(0.3)
+    assert mc["CADIS, learnt clusters"] == mc["CADIS, true clusters"]
+    assert mc["CADIS, true clusters"] == pytest.approx(0.2, abs=0.01)
 
 
 def test_partition_facts_by_hand():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedrepro.algorithms.clustering import true_clusters
+from fedrepro.algorithms.clustering import Relation, true_clusters
 from fedrepro.algorithms.probe import THRESHOLDS
 from fedrepro.plan import PlannedRun
 from fedrepro.runs import MissingRunsError, RunSet
@@ -325,6 +325,50 @@ def partitions(runs: RunSet) -> pd.DataFrame:
     return _cells(pd.DataFrame(rows), "value", "count")
 
 
+def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> dict[str, float]:
+    """Return what the largest true cluster counts for when all clients are averaged.
+
+    Args:
+        counts: examples of each class, [clients][classes].
+        cluster_of: each client's learnt cluster, [clients].
+
+    Returns:
+        Fractions: of the clients, of the labels, and of the average by eq. 1 with all clients in
+        one cluster (FedAvg), with the learnt clusters, and with the true ones.
+    """
+    held = np.array(counts)
+    truth = true_clusters(held)
+    largest = truth[truth.sum(axis=1).argmax()]
+    learnt = np.equal.outer(cluster_of, cluster_of)
+
+    def weight(cluster: Relation) -> float:
+        weights = held.sum(axis=1) / cluster.sum(axis=1)
+        return float(weights[largest].sum() / weights.sum())
+
+    return {
+        "of the clients": float(largest.mean()),
+        "of the labels": float((held[largest] > 0).any(axis=0).mean()),
+        "FedAvg": weight(np.ones_like(truth)),
+        "CADIS, learnt clusters": weight(learnt),
+        "CADIS, true clusters": weight(truth),
+    }
+
+
+def cluster_weight(runs: RunSet) -> pd.DataFrame:
+    """Show the share of the largest cluster in the average, as FedAvg and as CADIS weigh it."""
+    rows = []
+    for run in recorded(runs, runs.plan.tables["cluster_weight"].runs):
+        where, record = place(run), runs.record(run)
+        assert where is not None
+        shares = cluster_weights(record.partition.counts, record.final["cluster_of"])
+        rows += [
+            {"row": f"{where.dataset} {where.kind}", "column": name, "value": value}
+            | {"seed": run.seed, "run": run.id}
+            for name, value in shares.items()
+        ]
+    return _cells(pd.DataFrame(rows), "value")
+
+
 LAWS = {
     "mnist_mc": "MC, the authors' list",
     "mnist_law": "MC, the text's law",
@@ -362,6 +406,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table3_mnist": table3_mnist,
     "recovery": recovery,
     "clusters": clusters,
+    "cluster_weight": cluster_weight,
     "partitions": partitions,
     "laws": laws,
 }

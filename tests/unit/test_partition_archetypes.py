@@ -133,6 +133,8 @@ def test_published_probabilities():
     for successes, row in zip((5, 25, 45, 65, 85, 105), PMF, strict=True):
         ours = stats.hypergeom(110, successes, 10).pmf(np.arange(11))
         assert ours == pytest.approx(row, abs=5e-5)
+    kept = [5000 * stats.hypergeom(110, k, 10).cdf(9) for k in (5, 25, 45, 65, 85, 105)]
+    assert np.round(kept).tolist() == [5000, 5000, 5000, 4981, 4666, 1924]
 
 
 def test_published_hypergeometric_partition():

@@ -359,18 +359,18 @@ def test_models_over_the_rounds(paper):
     assert cell(held, "model 1, meta-archetype 1", 5)["mean"] == 0
     assert cell(held, "model 1, meta-archetype 1", 10)["mean"] == 15
     assert set(held["devices"]) == {15}
-    gone = artefacts.frame(paper, "deletions")
-    deleted = tables.logs(paper, "hier_fedcd")[0].deletions
-    assert len(gone) == sum(t < 45 for t, _, _ in deleted)
-    t, device, model = deleted[0]
-    assert cell(gone, f"device {device}, model {model}", t)["mean"] == model
+    every = artefacts.frame(paper, "active")
+    assert len(every) == sum(tables.logs(paper, "hier_fedcd")[0].active_models[:45])
+    assert cell(every, "device 3, model 1", 6)["mean"] == 1
 
 
-def test_without_a_deletion_the_figure_is_empty(monkeypatch):
-    monkeypatch.setattr("fedrepro.plots.fedcd.logs", lambda *_: [log(active=[])])
-    frame = FIGURES["deletions"].data(None)
-    assert len(frame) == 0
-    FIGURES["deletions"].draw(frame)
+def test_models_of_a_device_share_its_row(monkeypatch):
+    monkeypatch.setattr("fedrepro.plots.fedcd.logs", lambda *_: [cloned_twice()])
+    image = FIGURES["active"].draw(FIGURES["active"].data(None)).axes[0].images[0].get_array()
+    assert image.shape == (24, 4)
+    assert image[:12, 1].tolist() == [0] * 6 + [1] * 6
+    assert image[12:, 1].tolist() == [1] * 12
+    assert image[12:, 3].tolist() == [1] * 6 + [3] * 6
 
 
 def test_traffic(paper):

@@ -309,14 +309,13 @@ def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
     """Draw a row a device or archetype, a column a round, a colour a model."""
     grid = cells.pivot(index="line", columns="x", values="mean").to_numpy().round().astype(int)
     shown = sorted(set(grid.flat))
-    colours = [_model_colour(m) for m in shown]
     figure, axis = plt.subplots(figsize=(WIDTH, 2.4 + 0.08 * len(grid)))
     places = np.searchsorted(shown, grid)
     axis.pcolormesh(
         np.arange(grid.shape[1] + 1) - 0.5,
         np.arange(len(grid) + 1) - 0.5,
         places,
-        cmap=ListedColormap(colours),
+        cmap=ListedColormap([_model_colour(m) for m in shown]),
         vmin=-0.5,
         vmax=len(shown) - 0.5,
         edgecolors="white",
@@ -327,8 +326,7 @@ def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
     axis.invert_yaxis()
     axis.grid(visible=False)
     axis.axhline(len(grid) / 2 - 0.5, color="black", linewidth=0.8)
-    handles = [Patch(color=c, label=f"model {m}") for m, c in zip(shown, colours, strict=True)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6)
+    _model_legend(figure, shown)
     return figure
 
 
@@ -371,38 +369,57 @@ def draw_holders(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
-def deletions(runs: RunSet) -> pd.DataFrame:
-    """Return which device deleted which model when; ``x`` is the round.
+def active(runs: RunSet) -> pd.DataFrame:
+    """Return which models every device has, by round: a row a device, model and round.
 
-    Of the first seed. Further columns: ``device`` and ``model``; ``mean`` is the model's number.
+    Of the first seed. ``mean`` is the model's number; a model that is missing in the next round was
+    deleted there. Further columns: ``device`` and ``model``.
     """
-    rows: list[dict[str, Any]] = []
     first = logs(runs, HIER_FEDCD)[0]
-    for t, device, model in first.deletions:
-        if t < COUNTED_UNTIL:
-            series = f"device {device}, model {model}"
-            rows.append(_row(first, series, t, model, device=device, model=model))
-    if not rows:
-        columns = [*_KEYS, "mean", "sd", "n", "low", "high", "values", "runs", "device", "model"]
-        return pd.DataFrame(columns=columns)
+    rows = [
+        _row(first, f"device {i}, model {m}", t, m, device=i, model=m)
+        for t, devices in enumerate(first.active[:COUNTED_UNTIL])
+        for i, models in enumerate(devices)
+        for m in models
+    ]
     return cells_of(rows, _KEYS)
 
 
-def draw_deletions(cells: pd.DataFrame) -> MplFigure:
-    """Draw a dot a deletion: the round, the device, and the model as colour and number."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 4.6))
-    for model, points in cells.groupby("model"):
-        colour = _model_colour(int(model))
-        axis.scatter(points["x"], points["device"], s=42, color=colour, label=f"model {model:g}")
-        for x, device in zip(points["x"], points["device"], strict=True):
-            axis.annotate(f"{model:g}", (x, device), ha="center", va="center", fontsize=5)
-    axis.set(xlabel=X_ROUND, ylabel="device", xlim=(0, COUNTED_UNTIL))
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.invert_yaxis()
-    if len(cells):
-        figure.legend(loc="outside lower center", ncols=6)
+SLICES = 12
+"""Slices of a device's row, which its models share."""
+
+
+def draw_active(cells: pd.DataFrame) -> MplFigure:
+    """Draw a row a device, a column a round, shared out evenly among the device's models."""
+    shown = sorted(int(m) for m in cells["model"].unique())
+    rounds, devices = int(cells["x"].max()) + 1, int(cells["device"].max()) + 1
+    places = np.zeros((devices * SLICES, rounds), dtype=int)
+    for (device, t), held in cells.groupby(["device", "x"]):
+        models = np.searchsorted(shown, sorted(held["model"]))
+        share = models[np.arange(SLICES) * len(models) // SLICES]
+        places[int(device) * SLICES : int(device + 1) * SLICES, int(t)] = share
+    figure, axis = plt.subplots(figsize=(WIDTH, 5.2))
+    axis.imshow(
+        places,
+        cmap=ListedColormap([_model_colour(m) for m in shown]),
+        vmin=-0.5,
+        vmax=len(shown) - 0.5,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, rounds - 0.5, devices - 0.5, -0.5),
+    )
+    axis.set(xlabel=X_ROUND, ylabel="device", yticks=range(0, devices, max(1, devices // 10)))
+    axis.grid(visible=False)
+    for edge in np.arange(1, devices) - 0.5:
+        middle = edge + 0.5 == devices / 2
+        axis.axhline(edge, color="black" if middle else "white", linewidth=1.2 if middle else 0.8)
+    _model_legend(figure, shown)
     return figure
+
+
+def _model_legend(figure: MplFigure, shown: Iterable[int]) -> None:
+    handles = [Patch(color=_model_colour(m), label=f"model {m}") for m in shown]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6)
 
 
 def traffic(runs: RunSet) -> pd.DataFrame:
@@ -575,7 +592,8 @@ def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
         axis.set_title(f"archetype {a}", fontsize=8)
         axis.set_ylim(0, 100)
         _round_axis(axis, cells)
-    figure.supxlabel(X_ROUND, fontsize=9)
+        axis.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+    axes[1, 2].set_xlabel(X_ROUND)
     figure.supylabel(Y_ACCURACY, fontsize=9)
     figure.legend(handles=_ours_and_public(), loc="outside lower center", ncols=2)
     return figure
@@ -653,6 +671,7 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
         axis.set(xlabel=X_ROUND, title=title, ylim=(0, None if factor == 1 else 100))
         axis.title.set_fontsize(9)
         _round_axis(axis, cells)
+        axis.set_xlim(-1, cells["x"].max() + 1)  # room for the dots at both ends
     low, high = fedavg_range()
     axes[1].axhspan(100 * low, 100 * high, color=blue, alpha=0.12, linewidth=0)
     if not (cells["series"] == ACCURACY_OF_9).any():
@@ -661,8 +680,10 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
     handles = [
         Line2D([], [], color=orange, label="FedCD, ours"),
         Line2D([], [], color=blue, label="FedAvg, ours"),
-        Line2D([], [], color="grey", label="course report, read off; 9 devices: log", **_READ_OFF),
-        Patch(color=blue, alpha=0.12, label="course report: FedAvg swings in this range"),
+        Line2D(
+            [], [], color="grey", label="published: report, read off; 9 devices: log", **_READ_OFF
+        ),
+        Patch(color=blue, alpha=0.12, label="published: FedAvg swings in this range"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
@@ -699,7 +720,7 @@ FIGURES: dict[str, Figure] = {
     ),
     "preference": Figure(preferences, _of(draw_preferences, label="device")),
     "holders": Figure(holders, draw_holders),
-    "deletions": Figure(deletions, draw_deletions),
+    "active": Figure(active, draw_active),
     "traffic": Figure(traffic, draw_traffic),
     "notebook": Figure(notebook, draw_notebook),
     "archetypes": Figure(archetypes, draw_archetypes),

@@ -394,10 +394,10 @@ def draw_active(cells: pd.DataFrame) -> MplFigure:
     shown = sorted(int(m) for m in cells["model"].unique())
     rounds, devices = int(cells["x"].max()) + 1, int(cells["device"].max()) + 1
     places = np.zeros((devices * SLICES, rounds), dtype=int)
-    for (device, t), held in cells.groupby(["device", "x"]):
+    for _, held in cells.groupby(["device", "x"]):
         models = np.searchsorted(shown, sorted(held["model"]))
-        share = models[np.arange(SLICES) * len(models) // SLICES]
-        places[int(device) * SLICES : int(device + 1) * SLICES, int(t)] = share
+        top, t = int(held["device"].iloc[0]) * SLICES, int(held["x"].iloc[0])
+        places[top : top + SLICES, t] = models[np.arange(SLICES) * len(models) // SLICES]
     figure, axis = plt.subplots(figsize=(WIDTH, 5.2))
     axis.imshow(
         places,

@@ -17,6 +17,7 @@ from fedrepro.partition.archetypes import archetype_of
 from fedrepro.plan import PlannedRun, Scale, expand, unique
 from fedrepro.records import RunRecord
 from fedrepro.runs import RunSet
+from fedrepro.tables.fedcd import archetypes_of
 
 HYPER_FEDCD = (0.95, 0.7, 0.4, 0.4, 0.7, 0.995)
 HYPER_FEDAVG = (0.5, 0.5, 0.6, 0.6, 0.5, 0.5)
@@ -44,6 +45,9 @@ class World:
         gap: difference of two scores in the end.
         cost: models that a device trains after the first milestone.
         six_extra: models that the 18 devices have too many.
+        one_model_swing: half the change of the 18 devices under FedAvg.
+        off_the_log: what the 30 devices as run have more than the public log.
+        named: most devices of the archetypes prefer models 0 and 1, and 4 and 5, from round 31 on.
     """
 
     level: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -62,6 +66,9 @@ class World:
     gap: float = 0.04
     cost: dict[str, float] = field(default_factory=dict)
     six_extra: int = 0
+    one_model_swing: float = 0.2
+    off_the_log: float = 0.0
+    named: bool = True
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
         """Return the content of a run's record."""
@@ -103,12 +110,16 @@ class World:
         return content(run, metrics=metrics, final=final, partition=partition)
 
     def _accuracy(self, run: PlannedRun, t: int, device: int) -> float:
-        archetypes = 6 if "hyper" in run.group or "six" in run.group else 10
+        archetypes = archetypes_of(run.spec)
         a = archetype_of(device, run.spec.partition.clients, archetypes)
         meta = int(2 * a >= archetypes)
         sign = (-1) ** t * (1 if meta or "hyper" in run.group else -1)
         if run.group == "hier_as_run":
-            return public(f"ref.meta{meta}", t) + 0.006 * (-1) ** (t + device)
+            return public(f"ref.arch{a}", t) + self.off_the_log
+        if run.group == "six_fedavg_as_run":
+            return 0.45 + (-1) ** t * self.one_model_swing
+        if run.group == "nine_as_run":
+            return public("nine.accuracy", t)
         level = self._level(run.group, a, meta)
         if not run.spec.algorithm.milestones:
             swing = self.fedavg_swing
@@ -165,6 +176,9 @@ class World:
         if t >= self.shared_from and device == run.spec.partition.clients - 1:
             return 0
         meta = int(2 * device >= run.spec.partition.clients)
+        if self.named and run.group == "hier_fedcd" and t >= 31:
+            own = archetype_of(device, run.spec.partition.clients, archetypes_of(run.spec))
+            return 8 + meta if device % 3 == 2 else (0, 1, 4, 5)[2 * meta + own % 2]
         if len(models) == 2 and models == [0, 1]:
             return meta
         lasting = [m for m in models if m < 10]
@@ -197,9 +211,9 @@ class World:
 
 
 def public(series: str, t: int) -> float:
-    """Return a value of a public log; beyond its end the last one."""
+    """Return a value of a public log, between its rounds and beyond them by interpolation."""
     found = next(item for item in load_expected("fedcd").series if item.id == series)
-    return found.published[min(t, len(found.published) - 1)]
+    return float(np.interp(t, found.x, found.published))
 
 
 class MadeUpRuns(RunSet):

@@ -13,7 +13,7 @@ from frames import cell
 from fedrepro import artefacts, checks, models
 from fedrepro.expected import load_expected
 from fedrepro.plan import load_plan
-from fedrepro.plots.fedcd import FIGURES
+from fedrepro.plots.fedcd import FIGURES, LOG_OF_18, LOG_OF_30
 from fedrepro.runs import RunSet
 from fedrepro.tables import fedcd as tables
 from fedrepro.tables.fedcd import Log, converged, late, model_bytes
@@ -59,6 +59,58 @@ def test_what_a_log_says_by_hand():
     assert made.consensus == [[0, 0], [1, 0]]  # archetype 1 is divided: the lowest
     assert made.preferred_by([1], [0, 1]) == {0, 3}
     assert tables.passes_until(made, 1) == 10
+
+
+def cloned_twice():
+    """Two devices; milestones 0 and 2. Round 1 opens with models 0 and 1, round 3 with four."""
+    algorithm = SimpleNamespace(name="fedcd", milestones=(0, 2))
+    return log(
+        run=SimpleNamespace(spec=SimpleNamespace(algorithm=algorithm), id="abc", seed=0),
+        archetype=np.array([0, 1]),
+        active=[[[0], [0]], [[0, 1], [1]], [[0, 1], [1]], [[1, 2], [1, 3]]],
+        preferred=[[0, 0], [1, 1], [0, 1], [2, 1]],
+    )
+
+
+def test_who_deleted_what_when_by_hand():
+    made = cloned_twice()
+    assert made.given[0] == [{0}, {0}]
+    assert made.given[1] == [{0, 1}, {0, 1}]
+    assert made.given[2] == [{0, 1}, {1}]
+    assert made.given[3] == [{0, 1, 2, 3}, {1, 3}]  # clones of 0 and 1; of 1
+    assert made.deletions == [(1, 1, 0), (3, 0, 0), (3, 0, 3)]
+    assert made.holders(1, [0, 1]) == [0, 2, 2, 2]
+    assert made.holders(3, [1]) == [0, 0, 0, 1]
+
+
+def test_lives_by_hand(monkeypatch):
+    monkeypatch.setattr(tables, "logs", lambda *_: [cloned_twice()])
+    frame = tables.lives(None)
+    lives = {
+        model: dict(zip(part["column"], part["mean"], strict=True))
+        for model, part in frame.groupby("row")
+    }
+    assert lives["model 0"] == {
+        "first round": 0,
+        "devices at first": 2,
+        "deletions": 2,
+        "first deletion": 1,
+        "deleted by all in round": 3,
+        "devices at the end": 0,
+        "devices that prefer it at the end": 0,
+    }
+    assert lives["model 1"]["clone of"] == 0
+    assert lives["model 1"]["devices that prefer it at the end"] == 1
+    assert "first deletion" not in lives["model 1"]
+    assert lives["model 3"] == {
+        "clone of": 1,
+        "first round": 3,
+        "devices at first": 2,
+        "deletions": 1,
+        "first deletion": 3,
+        "devices at the end": 1,
+        "devices that prefer it at the end": 0,
+    }
 
 
 def test_a_record_is_unpacked(paper):
@@ -120,6 +172,11 @@ def test_table1(paper):
     assert row["mean"] == 37
     assert row["published"] == 45
     assert cell(frame, "Hierarchical", "rounds, FedAvg")["mean"] == 300
+    assert cell(frame, "Hierarchical", "FedCD converged")["mean"] == 1
+    assert cell(frame, "Hierarchical", "FedAvg converged")["mean"] == 0
+    passes = cell(frame, "Hierarchical", "million sample passes, FedAvg")
+    assert passes["mean"] == pytest.approx(300 * 15 * 3 * 5000 / 1e6)
+    assert cell(frame, "Hierarchical", "minutes, FedAvg")["mean"] == pytest.approx(1 / 60)
     # 6 rounds of one model, 31 of 5.5
     ratio = cell(frame, "Hierarchical", "FedAvg : FedCD, sample passes")
     assert ratio["mean"] == pytest.approx(300 / (6 + 31 * 5.5))
@@ -197,7 +254,10 @@ def test_curves_of_archetypes(paper):
 
 def test_changes(paper):
     frame = artefacts.frame(paper, "fig2")
-    assert frame.groupby("series")["x"].agg(["min", "max"]).to_numpy().tolist() == [[1, 149]] * 2
+    spans = frame.groupby("series")["x"].agg(["min", "max"])
+    assert spans.to_numpy().tolist() == [[1, 149], [1, 149], [1, 52]]
+    assert cell(frame, LOG_OF_30, 3)["mean"] == public("ref.change", 3) == 0.3709
+    assert set(artefacts.frame(paper, "fig5")["series"]) == {"FedCD", "FedAvg"}
     assert cell(frame, "FedAvg", 60)["mean"] == pytest.approx(0.2)
     assert artefacts.frame(paper, "fig5")["x"].max() == 79
 
@@ -232,7 +292,9 @@ def test_preferences(paper):
 def test_biases(paper):
     active, spread = artefacts.frame(paper, "fig8"), artefacts.frame(paper, "fig9")
     names = ["b = 0.2", "b = 0.4", "b = 0.5", "b = 0.6 to 0.7", "b = 0.8"]
-    assert list(active["series"].unique()) == list(spread["series"].unique()) == names
+    assert list(active["series"].unique()) == names
+    assert list(spread["series"].unique()) == [*names, LOG_OF_18]
+    assert cell(spread, LOG_OF_18, 6)["mean"] == 0.3829
     assert cell(active, "b = 0.2", 0)["mean"] == 30
     assert cell(active, "b = 0.2", 10)["mean"] == 60
     # in round 44: six of thirty devices have one model, the others two scores 0.04 apart
@@ -252,6 +314,75 @@ def test_ours_and_the_public_log_side_by_side(paper):
     frame = artefacts.frame(paper, "six")
     assert cell(frame, "active models", 16)["published"] == 54
     assert cell(frame, "models left, public log", 44)["mean"] == 5
+
+
+def test_every_archetype_beside_the_public_log(paper):
+    frame = artefacts.frame(paper, "archetypes")
+    assert frame["series"].nunique() == 20
+    assert cell(frame, "archetype 4, public log", 8)["mean"] == 0.246
+    assert cell(frame, "archetype 9", 52)["published"] == 0.963
+    figure = FIGURES["archetypes"].draw(frame)
+    assert [len(axis.lines) for axis in figure.axes] == [2] * 10
+
+
+def test_archetypes_of_the_log_are_its_means():
+    logged = np.array([SERIES[f"ref.arch{a}"].published for a in range(10)])
+    for name, members in (("all", logged), ("meta0", logged[:5]), ("meta1", logged[5:])):
+        assert SERIES[f"ref.{name}"].published == pytest.approx(members.mean(axis=0), abs=1.1e-3)
+
+
+def test_18_and_9_devices_beside_the_course_report(paper):
+    frame = artefacts.frame(paper, "course")
+    assert cell(frame, "active models, 18 devices", 16)["published"] == 55
+    assert cell(frame, "active models, 18 devices, public log", 26)["mean"] == 47
+    assert cell(frame, "FedCD, 18 devices", 44)["published"] == 0.92
+    assert cell(frame, "FedCD, 9 devices", 30)["mean"] == pytest.approx(0.934)
+    assert cell(frame, "FedAvg, 18 devices", 10)["mean"] == pytest.approx(0.65)
+    figure = FIGURES["course"].draw(frame)
+    assert [len(axis.lines) for axis in figure.axes] == [2, 4, 2]
+    assert not figure.axes[2].texts
+
+
+def test_runs_that_a_scale_leaves_out_are_not_drawn():
+    lite = MadeUpRuns("lite")
+    assert lite.members(["six_fedavg_as_run", "nine_as_run"]) == []
+    frame = artefacts.frame(lite, "course")
+    assert "FedCD, 18 devices" in set(frame["series"])
+    assert "FedCD, 9 devices" not in set(frame["series"])
+    figure = FIGURES["course"].draw(frame)
+    assert [text.get_text() for text in figure.axes[2].texts] == ["no run at this scale"]
+
+
+def test_models_over_the_rounds(paper):
+    held = artefacts.frame(paper, "holders")
+    assert cell(held, "model 0, meta-archetype 0", 5)["mean"] == 15
+    assert cell(held, "model 1, meta-archetype 1", 5)["mean"] == 0
+    assert cell(held, "model 1, meta-archetype 1", 10)["mean"] == 15
+    assert set(held["devices"]) == {15}
+    every = artefacts.frame(paper, "active")
+    assert len(every) == sum(tables.logs(paper, "hier_fedcd")[0].active_models[:45])
+    assert cell(every, "device 3, model 1", 6)["mean"] == 1
+
+
+def test_models_of_a_device_share_its_row(monkeypatch):
+    monkeypatch.setattr("fedrepro.plots.fedcd.logs", lambda *_: [cloned_twice()])
+    image = FIGURES["active"].draw(FIGURES["active"].data(None)).axes[0].images[0].get_array()
+    assert image.shape == (24, 4)
+    assert image[:12, 1].tolist() == [0] * 6 + [1] * 6
+    assert image[12:, 1].tolist() == [1] * 12
+    assert image[12:, 3].tolist() == [1] * 6 + [3] * 6
+
+
+def test_traffic(paper):
+    frame = artefacts.frame(paper, "traffic")
+    full = 4 * (1_212_778 + 2048) / 1e6
+    assert cell(frame, "FedAvg, down", 20)["mean"] == pytest.approx(2 * 15 * full)
+    assert cell(frame, "FedCD, down", 20)["mean"] == pytest.approx(2 * 15 * 5.5 * full)
+    eight = tables.model_bytes("cifar10", "fedcd_cnn", 1.0, 8).up / 1e6
+    assert cell(frame, "FedCD, up", 0)["mean"] == pytest.approx(15 * eight)
+    table = artefacts.frame(paper, "communication")
+    ours = frame[frame["series"] == "FedCD, up"]["mean"].mean()
+    assert cell(table, "FedCD", "MB up a round")["mean"] == pytest.approx(ours)
 
 
 def test_our_runs_are_judged_by_the_public_log(tmp_path):

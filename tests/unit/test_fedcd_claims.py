@@ -26,6 +26,7 @@ AGAINST = {
     "A8-late": World(shared_from=40),
     "A9": World(climb=0.06),
     "A10": World(shared_from=44),
+    "A10-which": World(named=False),
     "A11": World(hoard=11),
     "A12": World(hoard=3),
     "A13": World(quiet=True),
@@ -39,6 +40,8 @@ AGAINST = {
     "A19": World(centre_swing=0.2),
     "A20": World(cost={"hyper_fedcd": 1.0}),
     "R2": World(six_extra=4),
+    "R3": World(off_the_log=-0.03),
+    "R4": World(one_model_swing=0.1),
 }
 """A world against each claim; the rules leave none against R1."""
 
@@ -74,9 +77,9 @@ def test_claim_fails(name):
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
-    theirs = fedcd.public_active_models()
+    theirs = fedcd.public_log("six.active")
     assert theirs[:16] == [18] * 6 + [36] * 10
-    monkeypatch.setattr(fedcd, "public_active_models", lambda: [*theirs[:9], 35, *theirs[10:]])
+    monkeypatch.setattr(fedcd, "public_log", lambda _: [*theirs[:9], 35, *theirs[10:]])
     finding = CLAIMS["R1"](as_claimed)
     assert not finding.holds
     assert finding.ours == 1
@@ -116,7 +119,8 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
     found = {item.id: item for item in checks.check("fedcd", "lite", tmp_path)}
     numbers = Counter(item.verdict for item in found.values() if item.kind == "number")
     assert set(numbers) == {"not decidable", "not reproducible"}
-    timed = {"A2", "A3", "A5", "A6", "A8", "A9", "A16", "A16-fedavg", "A17", "A20"}
+    timed = {"A2", "A3", "A5", "A6", "A8", "A9", "A10-which", "A16", "A16-fedavg", "A17", "A20"}
+    timed |= {"R3", "R4"}
     for name in timed:
         assert found[name].verdict == "not decidable"
     for name in set(CLAIMS) - timed - NO_RUNS:
@@ -132,7 +136,9 @@ def test_paper_scale_judges_everything(tmp_path):
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     assert {item.id for item in rest} == NO_RUNS
     drawn_only = sum(item.verdict == "not reproducible" for item in found)
-    assert drawn_only == 4 * 35 - 1 + 4  # the logs' first 35 rounds, and seconds on Colab
+    # the logs' first 35 rounds; the report's and the 9 devices' early rounds, and those after the
+    # clones that only ours have; seconds on Colab, and ends of ranges
+    assert drawn_only == 14 * 35 - 1 + (14 + 6 + 10) + 4 + 4
 
 
 def test_paper_scale_numbers_can_deviate(tmp_path):
@@ -144,6 +150,16 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
     assert found["six.active@44"] == "deviates"
     assert found["T1-hyper-fedcd"] == "reproduced"
     assert found["ref.all@40"] == "reproduced"
+    assert found["course.active@25"] == "deviates"
+    assert found["course.accuracy@44"] == found["nine.accuracy@35"] == "reproduced"
+
+
+def test_accuracies_off_the_public_log_deviate(tmp_path):
+    write_all(tmp_path, "paper", World(off_the_log=-0.06))
+    found = {item.id: item.verdict for item in checks.check("fedcd", "paper", tmp_path)}
+    assert found["ref.all@45"] == found["ref.meta1@45"] == found["R3"] == "deviates"
+    assert found["ref.arch4@45"] == "close"
+    assert found["ref.change@45"] == "reproduced"
 
 
 def test_without_records_nothing_is_judged(tmp_path):

@@ -129,10 +129,31 @@ def test_fewer_archetypes_use_fewer_labels():
     assert partition.counts[:, :6].sum() == 18 * 5000
 
 
+def test_one_meta_archetype():
+    """The course notebook's 9 devices: labels 0 to 2, shares of 75 to 85 %, shared pools."""
+    partition = build(
+        published(
+            clients=9,
+            archetypes=3,
+            meta_archetypes=1,
+            bias_low=0.75,
+            bias_high=0.85,
+            pools="shared",
+            validation=1666,
+        )
+    )
+    assert np.all(partition.counts[:, 3:] == 0)
+    own = partition.counts[np.arange(9), np.arange(9) // 3] / 5000
+    assert np.all((own >= 0.75 - 1 / 5000) & (own <= 0.85))
+    assert [len(part) for part in partition.node_sets["validation"].parts] == [1666] * 9
+
+
 def test_published_probabilities():
     for successes, row in zip((5, 25, 45, 65, 85, 105), PMF, strict=True):
         ours = stats.hypergeom(110, successes, 10).pmf(np.arange(11))
         assert ours == pytest.approx(row, abs=5e-5)
+    kept = [5000 * stats.hypergeom(110, k, 10).cdf(9) for k in (5, 25, 45, 65, 85, 105)]
+    assert np.round(kept).tolist() == [5000, 5000, 5000, 4981, 4666, 1924]
 
 
 def test_published_hypergeometric_partition():

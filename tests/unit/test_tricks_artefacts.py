@@ -168,7 +168,17 @@ def test_significance_of_ours_and_theirs(paper):
     assert cell(frame, row, "t, published")["runs"] == ""
     assert set(frame["n"]) == {3}
     assert "7.123 (n=3)" in artefacts.markdown(paper, "significance", frame)
-    assert len(frame) == 7 * 6
+    assert len(frame) == 8 * 6
+
+
+def test_significance_of_the_noise(paper):
+    frame = artefacts.frame(paper, "significance")
+    row = "noise, beside projection without"
+    assert cell(frame, row, "gain, published")["mean"] == pytest.approx(0.021)
+    assert cell(frame, row, "t, published")["mean"] == pytest.approx(1.38, abs=0.005)
+    assert cell(frame, row, "p, published")["mean"] > 0.05
+    used = set(cell(frame, row, "t, ours")["runs"].split())
+    assert used == {run.id for run in paper.members(["projected", "projected_noise"])}
 
 
 def test_calibration_has_eight_cells(paper):
@@ -218,7 +228,11 @@ def test_diagnostics_are_of_the_second_half(smoke, paper):
         assert cell(frame, "server-side training", "conflict rate")["mean"] == pytest.approx(0.5)
         assert cell(frame, "FL - IID", "same sign")["mean"] == pytest.approx(0.6)
         assert cell(frame, "FL - NIID(5)", "cancelled")["mean"] == pytest.approx(0.25)
-        assert len(frame) == 11 * 3
+        assert cell(frame, "sign agreement, the vote as printed", "may move")[
+            "mean"
+        ] == pytest.approx(0.2)
+        assert cell(frame, "FL - NIID(5)", "may move")["mean"] == 1
+        assert len(frame) == 11 * 4
 
 
 def test_late_leaves_the_first_half_out():

@@ -85,6 +85,7 @@ class World:
     held_out: dict[Kind, float] = field(default_factory=dict)
     conflicts: dict[Kind, float] = field(default_factory=dict)
     agreement: dict[Kind, float] = field(default_factory=dict)
+    moved: dict[Kind, float] = field(default_factory=lambda: {"signed_vote": 0.2})
     projected_products: Sequence[Sequence[float]] = tuple(map(tuple, PROJECTED_PRODUCTS))
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
@@ -108,6 +109,7 @@ class World:
             metrics |= {
                 "conflicts": [0.99] * (before - 1) + [conflicts, conflicts],
                 "agreement": [0.9] * (rounds // 2) + [agreement] * (rounds - rounds // 2),
+                "moved": [self.moved.get(what, 1.0)] * rounds,
                 "update_norm": [2.0] * rounds,
                 "mean_update_norm": [1.5] * rounds,
             }

@@ -26,12 +26,14 @@ from fedrepro.tables.fedcd import (
     FEDAVG_ROUNDS,
     FEDCD_FLOAT32,
     FEDCD_ROUNDS,
+    HIER_AS_RUN,
     HIER_FEDAVG,
     HIER_FEDCD,
     HYPER_FEDAVG,
     HYPER_FEDCD,
     PASSES_RATIO,
     SIX_AS_RUN,
+    SIX_FEDAVG_AS_RUN,
     WINDOW,
     Floats,
     Log,
@@ -192,6 +194,19 @@ def few_models_alternate(runs: RunSet) -> Finding:
     return Finding(holds, _told(sides), _ids(found))
 
 
+def the_named_models_alternate(runs: RunSet) -> Finding:
+    """A10-which: archetypes of one meta-archetype prefer models 0 and 1, of the other 4 and 5."""
+    found = logs(runs, HIER_FEDCD)
+    sides = []
+    for log in found:
+        consensus = np.array(log.consensus[31 : END + 1])
+        first, second = (set(consensus[:, members_of(log.run.spec, meta)].flat) for meta in (0, 1))
+        sides.append(({int(m) for m in first}, {int(m) for m in second}))
+    named = ({0, 1}, {4, 5})
+    holds = all(pair in (named, named[::-1]) for pair in sides)
+    return Finding(holds, _told(sides), _ids(found))
+
+
 def most_models_die(runs: RunSet) -> Finding:
     """A11: 4 to 8 models are left in round 44."""
     found = logs(runs, HIER_FEDCD)
@@ -309,16 +324,16 @@ def fedcd_is_cheaper(runs: RunSet) -> Finding:
 # Beside the public log
 
 
-def public_active_models() -> list[float]:
-    """Return the active models of the course notebook's log, by round."""
+def public_log(name: str) -> list[float]:
+    """Return the values of a public log, by round."""
     series = load_expected("fedcd").series
-    return next(item.published for item in series if item.id == "six.active")
+    return next(item.published for item in series if item.id == name)
 
 
 def rules_leave_no_choice(runs: RunSet) -> Finding:
     """R1: active models are those of the public log up to round 15."""
     found = logs(runs, SIX_AS_RUN)
-    theirs = public_active_models()[:16]
+    theirs = public_log("six.active")[:16]
     apart = max(
         abs(a - b) for log in found for a, b in zip(log.active_models[:16], theirs, strict=True)
     )
@@ -335,6 +350,38 @@ def falls_back_to_two(runs: RunSet) -> Finding:
     )
     evidence = ", ".join(f"round {t}: {', '.join(map(str, v))}" for t, v in counts.items())
     return Finding(apart <= 3, evidence, _ids(found), apart)
+
+
+LOGGED_END = slice(43, 53)
+"""The last ten rounds of the public notebook's log."""
+
+
+def ends_as_logged(runs: RunSet) -> Finding:
+    """R3: rounds 43 to 52 are within 2 points of the log, and meta-archetype 0 ends lower."""
+    found = logs(runs, HIER_AS_RUN)
+    ours = float(_mean(log.accuracy[LOGGED_END].mean() for log in found))
+    theirs = float(np.mean(public_log("ref.all")[LOGGED_END]))
+    ends = _mean(log.by_archetype[LOGGED_END].mean(axis=0) for log in found)
+    first, second = (float(ends[members_of(found[0].run.spec, meta)].mean()) for meta in (0, 1))
+    evidence = (
+        f"ours {_percent(ours)}, log {_percent(theirs)}; meta-archetype 0 {_percent(first)}, "
+        f"1 {_percent(second)}"
+    )
+    holds = abs(ours - theirs) <= 0.02 + SLACK and first < second
+    return Finding(holds, evidence, _ids(found), ours - theirs)
+
+
+def one_model_swings(runs: RunSet) -> Finding:
+    """R4: FedAvg's mean accuracy of 18 devices ranges over 25 points in rounds 5 to 44."""
+    found = logs(runs, SIX_FEDAVG_AS_RUN)
+    means = [log.accuracy[5 : END + 1].mean(axis=1) for log in found]
+    lows, highs = ([float(pick(curve)) for curve in means] for pick in (np.min, np.max))
+    narrowest = min(high - low for low, high in zip(lows, highs, strict=True))
+    evidence = "; ".join(
+        f"between {_percent(low)} and {_percent(high)}"
+        for low, high in zip(lows, highs, strict=True)
+    )
+    return Finding(narrowest >= 0.25 - SLACK, evidence, _ids(found), narrowest)
 
 
 # The paper's own numbers
@@ -379,6 +426,7 @@ CLAIMS: dict[str, Callable[[RunSet], Finding]] = {
     "A8-late": _of(splits, first=35, last=END),
     "A9": later_clones_matter_little,
     "A10": few_models_alternate,
+    "A10-which": the_named_models_alternate,
     "A11": most_models_die,
     "A12": two_models_a_device,
     "A13": rises_and_falls,
@@ -393,6 +441,8 @@ CLAIMS: dict[str, Callable[[RunSet], Finding]] = {
     "A20": fedcd_is_cheaper,
     "R1": rules_leave_no_choice,
     "R2": falls_back_to_two,
+    "R3": ends_as_logged,
+    "R4": one_model_swings,
     "P1": text_is_table1,
     "P2": ratio_fits_two_models,
 }

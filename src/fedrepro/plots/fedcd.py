@@ -1,7 +1,8 @@
 """Kopparapu, Lin, Zhao 2020: figures 1 to 9, and our own beside the public logs.
 
 The paper prints its curves as images only. What is drawn beside ours are logs of the authors'
-public notebooks, in the set-ups of those notebooks. Rounds are counted from 0.
+public notebooks and values read off the plots of their course report, in the set-ups of those.
+Rounds are counted from 0.
 """
 
 from __future__ import annotations
@@ -37,10 +38,13 @@ from fedrepro.tables.fedcd import (
     HIER_FEDAVG,
     HIER_FEDCD,
     HYPER_FEDCD,
+    NINE_AS_RUN,
     SIX_AS_RUN,
+    SIX_FEDAVG_AS_RUN,
     Floats,
     Log,
     by_rising_bias,
+    bytes_of,
     cells_of,
     logs,
     members_of,
@@ -140,13 +144,24 @@ def _round_axis(axis: Axes, cells: pd.DataFrame) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"
+LOG_OF_18 = "public notebook, 18 devices"
+"""Public logs in figures of our own runs as published, whose set-up is close to theirs."""
+
+
 def changes(runs: RunSet, *, experiment: Experiment, rounds: int) -> pd.DataFrame:
-    """Return the mean change (fraction) of a device's accuracy, by round (Figs 2 and 5)."""
+    """Return the mean change (fraction) of a device's accuracy, by round (Figs 2 and 5).
+
+    The public notebook logs it for FedCD on the hierarchy, with its own milestones.
+    """
     rows: list[dict[str, Any]] = []
     for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS[experiment], strict=True):
         for log in logs(runs, group):
             rows += _curve(log, name, log.change[: rounds - 1], first=1)
-    return cells_of(rows, _KEYS)
+    cells = cells_of(rows, _KEYS)
+    if experiment == "Hierarchical":
+        cells = pd.concat([cells, _public("notebook", CHANGE, LOG_OF_30)], ignore_index=True)
+    return cells
 
 
 _ALGORITHM_COLOURS = {"FedCD": PALETTE["orange"], "FedAvg": PALETTE["blue"]}
@@ -158,11 +173,21 @@ def draw_changes(cells: pd.DataFrame) -> MplFigure:
     for name, colour in _ALGORITHM_COLOURS.items():
         points = cells[cells["series"] == name]
         axis.plot(points["x"], 100 * points["mean"], color=colour, label=name, linewidth=1.2)
+    _draw_log(axis, cells, LOG_OF_30, factor=100)
     axis.set(xlabel=X_ROUND, ylabel=Y_CHANGE)
     axis.set_ylim(bottom=0)
     _round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=2)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
+
+
+def _draw_log(axis: Axes, cells: pd.DataFrame, series: str, factor: float = 1) -> None:
+    """Draw a public log in grey, if the frame has it."""
+    points = cells[cells["series"] == series]
+    if len(points):
+        axis.plot(
+            points["x"], factor * points["mean"], color="dimgrey", label=series, **_PUBLIC_LOOK
+        )
 
 
 DRAWN_IMAGES = ", images drawn"
@@ -284,14 +309,13 @@ def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
     """Draw a row a device or archetype, a column a round, a colour a model."""
     grid = cells.pivot(index="line", columns="x", values="mean").to_numpy().round().astype(int)
     shown = sorted(set(grid.flat))
-    colours = [_model_colour(m) for m in shown]
     figure, axis = plt.subplots(figsize=(WIDTH, 2.4 + 0.08 * len(grid)))
     places = np.searchsorted(shown, grid)
     axis.pcolormesh(
         np.arange(grid.shape[1] + 1) - 0.5,
         np.arange(len(grid) + 1) - 0.5,
         places,
-        cmap=ListedColormap(colours),
+        cmap=ListedColormap([_model_colour(m) for m in shown]),
         vmin=-0.5,
         vmax=len(shown) - 0.5,
         edgecolors="white",
@@ -302,8 +326,126 @@ def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
     axis.invert_yaxis()
     axis.grid(visible=False)
     axis.axhline(len(grid) / 2 - 0.5, color="black", linewidth=0.8)
-    handles = [Patch(color=c, label=f"model {m}") for m, c in zip(shown, colours, strict=True)]
+    _model_legend(figure, shown)
+    return figure
+
+
+def holders(runs: RunSet) -> pd.DataFrame:
+    """Return how many devices of each meta-archetype have each model, by round.
+
+    Of the first seed, as models of different runs are not the same. Further columns: ``model``,
+    ``meta`` and ``devices`` (how many the meta-archetype has).
+    """
+    rows: list[dict[str, Any]] = []
+    first = logs(runs, HIER_FEDCD)[0]
+    created = sorted(
+        {m for devices in first.active[:COUNTED_UNTIL] for had in devices for m in had}
+    )
+    for meta in (0, 1):
+        members = members_of(first.run.spec, meta)
+        size = int(np.isin(first.archetype, members).sum())
+        for model in created:
+            counts = first.holders(model, members)[:COUNTED_UNTIL]
+            series = f"model {model}, meta-archetype {meta}"
+            rows += _curve(first, series, counts, model=model, meta=meta, devices=size)
+    return cells_of(rows, _KEYS)
+
+
+def draw_holders(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a meta-archetype: a row a model, a column a round, dark where all have it."""
+    models = sorted(cells["model"].unique())
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.6 + 0.16 * len(models)), sharey=True)
+    most = int(cells["devices"].max())
+    for axis, (meta, part) in zip(axes, cells.groupby("meta"), strict=True):
+        grid = part.pivot(index="model", columns="x", values="mean").to_numpy()
+        mesh = axis.pcolormesh(grid, cmap="Blues", vmin=0, vmax=most, edgecolors="white", lw=0.2)
+        axis.set(xlabel=X_ROUND, title=f"devices of meta-archetype {meta}")
+        axis.set_xticks(np.arange(0, grid.shape[1], 5) + 0.5, range(0, grid.shape[1], 5))
+        axis.set_yticks(np.arange(len(models)) + 0.5, [f"{m:g}" for m in models])
+        axis.grid(visible=False)
+    axes[0].invert_yaxis()
+    axes[0].set_ylabel("model")
+    figure.colorbar(mesh, ax=axes, label="devices that have it")
+    return figure
+
+
+def active(runs: RunSet) -> pd.DataFrame:
+    """Return which models every device has, by round: a row a device, model and round.
+
+    Of the first seed. ``mean`` is the model's number; a model that is missing in the next round was
+    deleted there. Further columns: ``device`` and ``model``.
+    """
+    first = logs(runs, HIER_FEDCD)[0]
+    rows = [
+        _row(first, f"device {i}, model {m}", t, m, device=i, model=m)
+        for t, devices in enumerate(first.active[:COUNTED_UNTIL])
+        for i, models in enumerate(devices)
+        for m in models
+    ]
+    return cells_of(rows, _KEYS)
+
+
+SLICES = 12
+"""Slices of a device's row, which its models share."""
+
+
+def draw_active(cells: pd.DataFrame) -> MplFigure:
+    """Draw a row a device, a column a round, shared out evenly among the device's models."""
+    shown = sorted(int(m) for m in cells["model"].unique())
+    rounds, devices = int(cells["x"].max()) + 1, int(cells["device"].max()) + 1
+    places = np.zeros((devices * SLICES, rounds), dtype=int)
+    for _, held in cells.groupby(["device", "x"]):
+        models = np.searchsorted(shown, sorted(held["model"]))
+        top, t = int(held["device"].iloc[0]) * SLICES, int(held["x"].iloc[0])
+        places[top : top + SLICES, t] = models[np.arange(SLICES) * len(models) // SLICES]
+    figure, axis = plt.subplots(figsize=(WIDTH, 5.2))
+    axis.imshow(
+        places,
+        cmap=ListedColormap([_model_colour(m) for m in shown]),
+        vmin=-0.5,
+        vmax=len(shown) - 0.5,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, rounds - 0.5, devices - 0.5, -0.5),
+    )
+    axis.set(xlabel=X_ROUND, ylabel="device", yticks=range(0, devices, max(1, devices // 10)))
+    axis.grid(visible=False)
+    for edge in np.arange(1, devices) - 0.5:
+        middle = edge + 0.5 == devices / 2
+        axis.axhline(edge, color="black" if middle else "white", linewidth=1.2 if middle else 0.8)
+    _model_legend(figure, shown)
+    return figure
+
+
+def _model_legend(figure: MplFigure, shown: Iterable[int]) -> None:
+    handles = [Patch(color=_model_colour(m), label=f"model {m}") for m in shown]
     figure.legend(handles=handles, loc="outside lower center", ncols=6)
+
+
+def traffic(runs: RunSet) -> pd.DataFrame:
+    """Return the megabytes that all devices together send and receive, by round (section 3.6)."""
+    rows: list[dict[str, Any]] = []
+    for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS["Hierarchical"], strict=True):
+        for log in logs(runs, group):
+            size, first = bytes_of(log.run.spec), slice(0, COUNTED_UNTIL)
+            rows += _curve(log, f"{name}, up", log.trained[first] * size.up / 1e6)
+            rows += _curve(log, f"{name}, down", log.sent[first] * size.down / 1e6)
+    return cells_of(rows, _KEYS)
+
+
+def draw_traffic(cells: pd.DataFrame) -> MplFigure:
+    """Draw uploads on the left, downloads on the right."""
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2))
+    ways = {"up": "drawn devices send", "down": "all devices receive"}
+    for axis, (way, title) in zip(axes, ways.items(), strict=True):
+        for name, colour in _ALGORITHM_COLOURS.items():
+            points = cells[cells["series"] == f"{name}, {way}"]
+            axis.plot(points["x"], points["mean"], color=colour)
+        axis.set(xlabel=X_ROUND, ylabel="MB in a round", title=title)
+        axis.set_ylim(bottom=0)
+        _round_axis(axis, cells)
+    handles = [Line2D([], [], color=c, label=name) for name, c in _ALGORITHM_COLOURS.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -312,27 +454,37 @@ def _model_colour(model: int) -> Any:
     return colormaps["tab20"](model % 20)
 
 
-def by_bias(runs: RunSet, *, value: Callable[[Log], Sequence[float]]) -> pd.DataFrame:
-    """Return a value of every round, for every bias, rising (Figs 8 and 9)."""
+def by_bias(
+    runs: RunSet, *, value: Callable[[Log], Sequence[float]], logged: str = ""
+) -> pd.DataFrame:
+    """Return a value of every round, for every bias, rising (Figs 8 and 9).
+
+    ``logged`` is what the log of the course notebook calls a value that does not depend on the
+    number of devices: it is then a series of its own.
+    """
     rows: list[dict[str, Any]] = []
     for name, found in by_rising_bias(runs).items():
         for log in found:
             rows += _curve(log, name, value(log)[:COUNTED_UNTIL])
-    return cells_of(rows, _KEYS)
+    cells = cells_of(rows, _KEYS)
+    if logged:
+        cells = pd.concat([cells, _public("six", logged, LOG_OF_18)], ignore_index=True)
+    return cells
 
 
 def draw_by_bias(cells: pd.DataFrame, *, label: str) -> MplFigure:
     """Draw a curve a bias."""
     figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    names = list(cells["series"].unique())
+    names = [name for name in cells["series"].unique() if name != LOG_OF_18]
     for place, name in enumerate(names):
         points = cells[cells["series"] == name]
         colour = colormaps["plasma"](0.88 * place / max(1, len(names) - 1))
         axis.plot(points["x"], points["mean"], color=colour, label=name)
+    _draw_log(axis, cells, LOG_OF_18)
     axis.set(xlabel=X_ROUND, ylabel=label)
     axis.set_ylim(bottom=0)
     _round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=5)
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
@@ -340,12 +492,20 @@ Y_ACTIVE = "active models of all devices"
 Y_SPREAD = "mean standard deviation\nof a device's scores"
 
 
-def _public(artefact: str) -> pd.DataFrame:
-    """Return the public logs that belong to a figure, each as a series of its own."""
+def _public(artefact: str, series: str = "", name: str = "") -> pd.DataFrame:
+    """Return the public logs that belong to a figure, each as a series of its own.
+
+    Args:
+        artefact: the figure.
+        series: only this one of its series; empty: all.
+        name: what to call it instead.
+    """
     parts = [
-        pd.DataFrame({"series": f"{s.series}{PUBLIC}", "x": s.x, "mean": s.published, "n": 0})
+        pd.DataFrame(
+            {"series": name or f"{s.series}{PUBLIC}", "x": s.x, "mean": s.published, "n": 0}
+        )
         for s in load_expected("fedcd").series
-        if s.artefact == artefact
+        if s.artefact == artefact and series in ("", s.series)
     ]
     return pd.concat(parts, ignore_index=True).assign(values="", runs="")
 
@@ -400,11 +560,43 @@ def _finish_pairs(
         axis.set_ylim(bottom=0)
         _round_axis(axis, cells)
     handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    handles += [
+    figure.legend(handles=handles + _ours_and_public(), loc="outside lower center", ncols=4)
+
+
+def _ours_and_public() -> list[Line2D]:
+    return [
         Line2D([], [], color="grey", label="ours"),
         Line2D([], [], color="grey", label="public log", **_PUBLIC_LOOK),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+
+
+def archetypes(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracy (fraction) of every archetype as the last public notebook has it.
+
+    Further column: ``archetype``.
+    """
+    rows: list[dict[str, Any]] = []
+    for log in logs(runs, HIER_AS_RUN):
+        for a, curve in enumerate(log.by_archetype.T):
+            rows += _curve(log, f"archetype {a}", curve)
+    cells = pd.concat([cells_of(rows, _KEYS), _public("archetypes")], ignore_index=True)
+    return cells.assign(archetype=cells["series"].str.extract(r"(\d+)", expand=False).astype(int))
+
+
+def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel an archetype; the public log dashed."""
+    figure, axes = plt.subplots(2, 5, figsize=(WIDTH, 3.8), sharex=True, sharey=True)
+    for a, axis in enumerate(axes.flat):
+        colour = PALETTE["blue" if a < 5 else "orange"]
+        _draw_pairs(axis, cells, {f"archetype {a}": colour}, factor=100)
+        axis.set_title(f"archetype {a}", fontsize=8)
+        axis.set_ylim(0, 100)
+        _round_axis(axis, cells)
+        axis.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+    axes[1, 2].set_xlabel(X_ROUND)
+    figure.supylabel(Y_ACCURACY, fontsize=9)
+    figure.legend(handles=_ours_and_public(), loc="outside lower center", ncols=2)
+    return figure
 
 
 ACTIVE, LIVE, SPREAD = "active models", "models left", "standard deviation of the scores"
@@ -431,6 +623,74 @@ def draw_six(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
+ACTIVE_OF_18 = "active models, 18 devices"
+ACCURACY_OF_18, FEDAVG_OF_18 = "FedCD, 18 devices", "FedAvg, 18 devices"
+ACCURACY_OF_9 = "FedCD, 9 devices"
+
+
+def course(runs: RunSet) -> pd.DataFrame:
+    """Return what the course report plots, and its notebook logs, of 18 and of 9 devices.
+
+    Accuracies are means over all devices, fractions. A scale may leave runs out; the values read
+    off the report and the log's rounds are series of their own, as in :func:`six`.
+    """
+    rows: list[dict[str, Any]] = []
+    for log in logs(runs, SIX_AS_RUN):
+        rows += _curve(log, ACTIVE_OF_18, log.active_models)
+    for series, group in (
+        (ACCURACY_OF_18, SIX_AS_RUN),
+        (FEDAVG_OF_18, SIX_FEDAVG_AS_RUN),
+        (ACCURACY_OF_9, NINE_AS_RUN),
+    ):
+        for log in logs(runs, group):
+            rows += _curve(log, series, log.accuracy.mean(axis=1))
+    return pd.concat([cells_of(rows, _KEYS), _public("course")], ignore_index=True)
+
+
+def fedavg_range() -> tuple[float, float]:
+    """Return between which mean accuracies (fractions) FedAvg swings in the course report."""
+    found = {item.id: item.published for item in load_expected("fedcd").not_reproducible}
+    return found["course.fedavg-low"], found["course.fedavg-high"]
+
+
+def draw_course(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a quantity; what is published as dots, and FedAvg's range as a band."""
+    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.6))
+    orange, blue = PALETTE["orange"], PALETTE["blue"]
+    panels: list[tuple[str, dict[str, Any], float]] = [
+        ("active models of 18 devices", {ACTIVE_OF_18: PALETTE["green"]}, 1),
+        ("accuracy, 18 devices (%)", {ACCURACY_OF_18: orange, FEDAVG_OF_18: blue}, 100),
+        ("accuracy, 9 devices (%)", {ACCURACY_OF_9: orange}, 100),
+    ]
+    for axis, (title, colours, factor) in zip(axes, panels, strict=True):
+        for series, colour in colours.items():
+            ours = cells[cells["series"] == series]
+            theirs = cells[cells["series"] == f"{series}{PUBLIC}"]
+            axis.plot(ours["x"], factor * ours["mean"], color=colour)
+            axis.plot(theirs["x"], factor * theirs["mean"], color=colour, **_READ_OFF)
+        axis.set(xlabel=X_ROUND, title=title, ylim=(0, None if factor == 1 else 100))
+        axis.title.set_fontsize(9)
+        _round_axis(axis, cells)
+        axis.set_xlim(-1, cells["x"].max() + 1)  # room for the dots at both ends
+    low, high = fedavg_range()
+    axes[1].axhspan(100 * low, 100 * high, color=blue, alpha=0.12, linewidth=0)
+    if not (cells["series"] == ACCURACY_OF_9).any():
+        note = {"ha": "center", "fontsize": 7, "transform": axes[2].transAxes}
+        axes[2].text(0.5, 0.05, "no run at this scale", **note)
+    handles = [
+        Line2D([], [], color=orange, label="FedCD, ours"),
+        Line2D([], [], color=blue, label="FedAvg, ours"),
+        Line2D(
+            [], [], color="grey", label="published: report, read off; 9 devices: log", **_READ_OFF
+        ),
+        Patch(color=blue, alpha=0.12, label="published: FedAvg swings in this range"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+_READ_OFF: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 3, "mfc": "none"}
+
 _of = functools.partial
 
 
@@ -454,8 +714,16 @@ FIGURES: dict[str, Figure] = {
     "fig8": Figure(
         _of(by_bias, value=lambda log: log.active_models), _of(draw_by_bias, label=Y_ACTIVE)
     ),
-    "fig9": Figure(_of(by_bias, value=lambda log: log.spread), _of(draw_by_bias, label=Y_SPREAD)),
+    "fig9": Figure(
+        _of(by_bias, value=lambda log: log.spread, logged=SPREAD),
+        _of(draw_by_bias, label=Y_SPREAD),
+    ),
     "preference": Figure(preferences, _of(draw_preferences, label="device")),
+    "holders": Figure(holders, draw_holders),
+    "active": Figure(active, draw_active),
+    "traffic": Figure(traffic, draw_traffic),
     "notebook": Figure(notebook, draw_notebook),
+    "archetypes": Figure(archetypes, draw_archetypes),
     "six": Figure(six, draw_six),
+    "course": Figure(course, draw_course),
 }

@@ -30,6 +30,7 @@ HYPER_FEDCD, HYPER_FEDAVG = "hyper_fedcd", "hyper_fedavg"
 BITS, FEDCD_FLOAT32, FEDAVG_FLOAT32 = "fedcd_bits", "fedcd_float32", "fedavg_float32"
 BIAS = "fedcd_bias"
 HIER_AS_RUN, SIX_AS_RUN = "hier_as_run", "six_as_run"
+SIX_FEDAVG_AS_RUN, NINE_AS_RUN = "six_fedavg_as_run", "nine_as_run"
 """Groups of runs by their names in the plan."""
 
 EXPERIMENTS = {
@@ -102,6 +103,39 @@ class Log:
     def live_models(self) -> list[int]:
         """Models that some device has, in every round."""
         return [len({m for models in devices for m in models}) for devices in self.active]
+
+    @property
+    def given(self) -> list[list[set[int]]]:
+        """Models of every device as each round begins, clones of the last milestone included.
+
+        A clone of model m is model M + m, where M models have been created so far. This is cloning
+        by accuracies: every model that a device has is cloned.
+        """
+        count, before = 1, [[0] for _ in self.archetype]
+        given = []
+        for t, after in enumerate(self.active):
+            held = [set(models) for models in before]
+            if t - 1 in milestones(self.run.spec):
+                held = [models | {count + m for m in models} for models in held]
+                count *= 2
+            given.append(held)
+            before = after
+        return given
+
+    @property
+    def deletions(self) -> list[tuple[int, int, int]]:
+        """Who deleted what when: round, device and model, in this order."""
+        return [
+            (t, device, model)
+            for t, (before, after) in enumerate(zip(self.given, self.active, strict=True))
+            for device, (had, has) in enumerate(zip(before, after, strict=True))
+            for model in sorted(had - set(has))
+        ]
+
+    def holders(self, model: int, archetypes: Iterable[int]) -> list[int]:
+        """Return how many devices of some archetypes have a model, in every round."""
+        wanted = np.flatnonzero(np.isin(self.archetype, list(archetypes)))
+        return [sum(model in devices[i] for i in wanted) for devices in self.active]
 
     @property
     def spread(self) -> list[float]:
@@ -279,19 +313,22 @@ def passes_until(log: Log, t: int) -> float:
 
 
 FEDCD_ROUNDS, FEDAVG_ROUNDS = "rounds, FedCD", "rounds, FedAvg"
+FEDCD_CONVERGED, FEDAVG_CONVERGED = "FedCD converged", "FedAvg converged"
 PASSES_RATIO, SECONDS_RATIO = "FedAvg : FedCD, sample passes", "FedAvg : FedCD, seconds"
 
 
 def table1(runs: RunSet) -> pd.DataFrame:
     """Build Table 1: rounds to convergence, and what FedAvg costs beside FedCD until then.
 
-    A run that does not converge counts with all its rounds, as FedAvg's 300 do in the paper. The
-    cost is the number of sample passes, which no machine changes; beside it the seconds that the
-    runs took, in proportion to the passes until convergence.
+    A run that does not converge counts with all its rounds, as FedAvg's "300*" does in the paper;
+    ``FedCD converged`` and ``FedAvg converged`` are then 0, and 1 for a run that does. The cost is
+    the number of sample passes, which no machine changes; beside it the seconds that the runs took,
+    in proportion to the passes until convergence.
     """
     rows = []
     for experiment, groups in EXPERIMENTS.items():
         for fedcd, fedavg in _pairs(runs, *groups):
+            met = [converged(log.change) is not None for log in (fedcd, fedavg)]
             ends = [rounds_to_convergence(log) for log in (fedcd, fedavg)]
             passes = [
                 passes_until(log, end) for log, end in zip((fedcd, fedavg), ends, strict=True)
@@ -302,8 +339,14 @@ def table1(runs: RunSet) -> pd.DataFrame:
             ]
             rows += [
                 _cell(fedcd, experiment, FEDCD_ROUNDS, ends[0]),
+                _cell(fedcd, experiment, FEDCD_CONVERGED, met[0]),
                 _cell(fedavg, experiment, FEDAVG_ROUNDS, ends[1]),
+                _cell(fedavg, experiment, FEDAVG_CONVERGED, met[1]),
+                _cell(fedcd, experiment, "million sample passes, FedCD", passes[0] / 1e6, "M"),
+                _cell(fedavg, experiment, "million sample passes, FedAvg", passes[1] / 1e6, "M"),
                 _cell(fedcd, experiment, PASSES_RATIO, passes[1] / passes[0], "ratio", fedavg),
+                _cell(fedcd, experiment, "minutes, FedCD", seconds[0] / 60, "min"),
+                _cell(fedavg, experiment, "minutes, FedAvg", seconds[1] / 60, "min"),
                 _cell(fedcd, experiment, SECONDS_RATIO, seconds[1] / seconds[0], "ratio", fedavg),
             ]
     return cells_of(rows, _ROW_AND_COLUMN)
@@ -353,6 +396,35 @@ def models(runs: RunSet) -> pd.DataFrame:
         point = ", ".join(f"b = {value:g}" for value in log.run.coordinates.values())
         row = f"{name}: {point}" if point else name
         rows += [_cell(log, row, column, value) for column, value in counts.items()]
+    return cells_of(rows, _ROW_AND_COLUMN)
+
+
+def lives(runs: RunSet) -> pd.DataFrame:
+    """Tell what became of each model in 45 rounds: who had it, deleted it, preferred it.
+
+    Of the first seed, as models of different runs are not the same. A model is born in the round
+    after a milestone; a column is left empty where there is nothing to say.
+    """
+    log = logs(runs, HIER_FEDCD)[0]
+    end = min(COUNTED_UNTIL, len(log.active)) - 1
+    born: dict[int, int] = {}
+    for t, devices in enumerate(log.given[: end + 1]):
+        for model in sorted(set().union(*devices) - born.keys()):
+            born[model] = t
+    rows = []
+    for model, t in born.items():
+        gone = [when for when, _, which in log.deletions if which == model and when <= end]
+        left = sum(model in models for models in log.active[end])
+        life = {"first round": t, "devices at first": sum(model in had for had in log.given[t])}
+        if model:
+            life = {"clone of": model - 2 ** (model.bit_length() - 1)} | life
+        if gone:
+            life |= {"deletions": len(gone), "first deletion": min(gone)}
+        if not left:
+            life["deleted by all in round"] = max(gone)
+        life["devices at the end"] = left
+        life["devices that prefer it at the end"] = log.preferred[end].count(model)
+        rows += [_cell(log, f"model {model}", column, value) for column, value in life.items()]
     return cells_of(rows, _ROW_AND_COLUMN)
 
 
@@ -432,5 +504,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table1": table1,
     "accuracy": accuracy,
     "models": models,
+    "lives": lives,
     "communication": communication,
 }

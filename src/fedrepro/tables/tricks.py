@@ -95,26 +95,31 @@ def published_summary(paper: str, group: str) -> tuple[float, float, int]:
     return published(paper, table)[key], published(paper, table, "sd")[key], REPEATS
 
 
+NOISE_ON_PROJECTION = "noise, beside projection without"
+
+
 def significance(runs: RunSet) -> pd.DataFrame:
     """Build our own table: is a gain over the baseline more than chance?
 
     Gain, Welch's t and two-sided p, of the published means and standard deviations (three repeats)
-    and of our runs; n is the smaller number of repeats.
+    and of our runs; n is the smaller number of repeats. The last row compares projection with noise
+    and without.
     """
     finals = runs.final([BASELINE, *TECHNIQUES], [ACCURACY])
     ours = {str(cell["group"]): cell for _, cell in _by_group(finals).iterrows()}
+    compared = {runs.plan.runs[group].title: (group, BASELINE) for group in TECHNIQUES}
+    compared[NOISE_ON_PROJECTION] = (PROJECTED_NOISE, PROJECTED)
     rows = []
-    for group in TECHNIQUES:
+    for row, groups in compared.items():
         pairs = {
-            "published": [published_summary(runs.paper, g) for g in (group, BASELINE)],
+            "published": [published_summary(runs.paper, g) for g in groups],
             "ours": [
-                (float(ours[g]["mean"]), float(ours[g]["sd"]), int(ours[g]["n"]))
-                for g in (group, BASELINE)
+                (float(ours[g]["mean"]), float(ours[g]["sd"]), int(ours[g]["n"])) for g in groups
             ],
         }
         for whose, (one, other) in pairs.items():
             t, p = welch(one, other)
-            used = "" if whose == "published" else f"{ours[group]['runs']} {ours[BASELINE]['runs']}"
+            used = "" if whose == "published" else " ".join(str(ours[g]["runs"]) for g in groups)
             for column, value, unit in (
                 ("gain", one[0] - other[0], "fraction"),
                 ("t", t, "number"),
@@ -122,7 +127,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
             ):
                 rows.append(
                     {
-                        "row": runs.plan.runs[group].title,
+                        "row": row,
                         "column": f"{column}, {whose}",
                         "mean": value,
                         "sd": math.nan,
@@ -232,6 +237,7 @@ def selection(runs: RunSet) -> pd.DataFrame:
 
 DIAGNOSED = (IID, BASELINE, *TECHNIQUES, PROJECTED_UPDATE, "signed_vote")
 CONFLICTS, SAME_SIGN, CANCELLED = "conflict rate", "same sign", "cancelled"
+MOVED = "may move"
 
 
 def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
@@ -241,8 +247,8 @@ def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
         One row a run, round and quantity: ``group``, ``title``, ``seed``, ``run``, ``round``,
         ``quantity`` and ``value``. Quantities: :data:`CONFLICTS`, the share of test images that the
         agents' models put into different classes; :data:`SAME_SIGN`, the share of coordinates whose
-        updates agree in sign; :data:`CANCELLED`, what of the length of the updates is lost when
-        they are averaged.
+        updates agree in sign; :data:`MOVED`, the share of coordinates that the server lets move;
+        :data:`CANCELLED`, what of the length of the updates is lost when they are averaged.
     """
     keys = ["group", "title", "seed", "run", "round"]
     whole, mean = (runs.curves(groups, name) for name in ("update_norm", "mean_update_norm"))
@@ -250,6 +256,7 @@ def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
     parts = [
         runs.curves(groups, "conflicts").assign(quantity=CONFLICTS),
         runs.curves(groups, "agreement").assign(quantity=SAME_SIGN),
+        runs.curves(groups, "moved").assign(quantity=MOVED),
         cancelled,
     ]
     return pd.concat([part[[*keys, "quantity", "value"]] for part in parts], ignore_index=True)

@@ -73,7 +73,7 @@ def check(paper: str, scale: Scale, folder: Path = records.FOLDER) -> list[Check
     runs = RunSet(paper, scale, folder)
     frames: dict[str, _Frame] = {}
     checks = []
-    for number in expected.all_numbers():
+    for number in expected.judged_numbers():
         name = number.artefact
         if name not in frames:
             frames[name] = _frame(runs, name)

@@ -38,6 +38,7 @@ class Number(Strict):
         default=False, description="not judged where our plan has no run for it, instead of refused"
     )
     unusable: str = Field(default="", description="why the value is no target")
+    drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")
 
 
 class Unusable(Strict):
@@ -62,6 +63,9 @@ class Series(Strict):
     explanation: str = ""
     sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
     unusable: list[Unusable] = Field(default_factory=list)
+    drawn_only: list[float] = Field(
+        default_factory=list, description="x of the points that are drawn beside ours, not judged"
+    )
 
     @model_validator(mode="after")
     def _same_length(self) -> Series:
@@ -70,9 +74,11 @@ class Series(Strict):
             lengths.add(len(self.tolerance))
         if len(lengths) > 1:
             raise ValueError("x, published and tolerance differ in length")
-        unknown = sorted({x for points in self.unusable for x in points.x} - {*self.x})
-        if unknown:
-            raise ValueError(f"unusable: no published points at x = {unknown}")
+        unusable = {x for points in self.unusable for x in points.x}
+        for key, named in (("unusable", unusable), ("drawn_only", {*self.drawn_only})):
+            unknown = sorted(named - {*self.x})
+            if unknown:
+                raise ValueError(f"{key}: no published points at x = {unknown}")
         return self
 
     def numbers(self) -> list[Number]:
@@ -94,6 +100,7 @@ class Series(Strict):
                 explanation=self.explanation,
                 sparse=self.sparse,
                 unusable=unusable.get(x, ""),
+                drawn_only=x in self.drawn_only,
             )
             for x, published, tolerance in zip(self.x, self.published, tolerances, strict=True)
         ]
@@ -133,6 +140,10 @@ class Expected(Strict):
     def all_numbers(self) -> list[Number]:
         """Return single numbers and the numbers of all curves."""
         return self.numbers + [n for series in self.series for n in series.numbers()]
+
+    def judged_numbers(self) -> list[Number]:
+        """Return the numbers that get a verdict: all but those that are only drawn."""
+        return [number for number in self.all_numbers() if not number.drawn_only]
 
 
 @functools.cache

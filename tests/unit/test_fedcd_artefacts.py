@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from fedcd_records import MadeUpRuns, World, public, write_all
 from frames import cell
+from pydantic import ValidationError
 
 from fedrepro import artefacts, checks, models
-from fedrepro.expected import load_expected
+from fedrepro.expected import Series, load_expected
 from fedrepro.plan import load_plan
 from fedrepro.plots.fedcd import FIGURES, LOG_OF_18, LOG_OF_30
 from fedrepro.runs import RunSet
@@ -20,6 +21,7 @@ from fedrepro.tables.fedcd import Log, converged, late, model_bytes
 
 mpl.use("Agg")
 
+PUBLISHED = {number.id: number for number in load_expected("fedcd").all_numbers()}
 SERIES = {series.id: series for series in load_expected("fedcd").series}
 
 
@@ -388,10 +390,18 @@ def test_traffic(paper):
 def test_our_runs_are_judged_by_the_public_log(tmp_path):
     write_all(tmp_path, "paper", World(six_extra=5))
     found = {item.id: item for item in checks.check("fedcd", "paper", tmp_path)}
-    assert found["ref.all@20"].verdict == "not reproducible"
+    assert "ref.all@20" not in found  # drawn only
     assert found["ref.all@35"].verdict == "reproduced"
     assert found["six.active@10"].verdict == "reproduced"
     assert found["six.active@44"].ours == 41
+
+
+def test_points_that_are_only_drawn_must_be_points_of_the_curve():
+    assert PUBLISHED["ref.all@20"].drawn_only
+    assert not PUBLISHED["ref.all@35"].drawn_only
+    series = SERIES["nine.accuracy"].model_dump()
+    with pytest.raises(ValidationError, match=r"drawn_only: no published points at x = \[46"):
+        Series(**series | {"drawn_only": [46]})
 
 
 PLAN = load_plan("fedcd")

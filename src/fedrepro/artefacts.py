@@ -98,6 +98,8 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
 def _cell_text(cell: pd.Series) -> str:
     unit = cell.get("unit", "fraction")
     factor, digits, sign = (100, 2, " %") if unit == "fraction" else (1, 3, "")
+    if not cell["n"]:  # published only
+        return f"[{cell['published'] * factor:.{digits if unit == 'fraction' else 0}f}{sign}]"
     seeds = seed_values(cell["values"])
     if unit == "count" and all(v.is_integer() and v == cell["mean"] for v in seeds):
         digits = 0

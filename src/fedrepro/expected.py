@@ -119,6 +119,8 @@ class NotReproducible(Strict):
     where: str
     published: float
     reason: str
+    artefact: str = Field(default="", description="the table that shows it, if one does")
+    cell: tuple[str, str | float] = Field(default=("", ""), description="row and column there")
 
 
 class Expected(Strict):
@@ -147,7 +149,8 @@ def load_expected(paper: str) -> Expected:
     plan = load_plan(paper)
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
-    for number in numbers:
+    shown = [item for item in expected.not_reproducible if item.artefact]
+    for number in (*numbers, *shown):
         if number.artefact not in known:
             raise FedreproError(
                 f"{file}: {number.id}: no table or figure '{number.artefact}' "
@@ -177,8 +180,14 @@ def published(
     paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
 ) -> dict[tuple[str, str], float]:
     """Return the published numbers that belong into a table or figure, by :func:`cell_key`."""
-    return {
+    expected = load_expected(paper)
+    numbers = {
         cell_key(*number.cell): number.published
-        for number in load_expected(paper).all_numbers()
+        for number in expected.all_numbers()
         if number.artefact == artefact and number.value == value
+    }
+    return numbers | {
+        cell_key(*item.cell): item.published
+        for item in expected.not_reproducible
+        if item.artefact == artefact and value == "mean"
     }

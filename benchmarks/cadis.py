@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def _printed(line: dict[str, Any], values: str) -> dict[str, Any]:
-    line |= {"median": statistics.median(line[values])}
+    line |= {"median": round(statistics.median(line[values]), 3)}
     print(json.dumps(line), flush=True)
     return line
 

@@ -86,12 +86,12 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     ).pivot(index="row", columns="column", values="text")
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
-    )
+    ).fillna("")
     note = f" ({scale.note})" if scale.note else ""
     return (
         f"**{artefact.title}** ({artefact.source}). Scale: {runs.scale}{note}. "
         "Cells: our mean ± sample standard deviation over n seeds; in brackets the published "
-        "value.\n\n" + str(grid.to_markdown(missingval="")) + "\n"
+        "value.\n\n" + str(grid.to_markdown()) + "\n"
     )
 
 

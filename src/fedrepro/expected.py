@@ -149,12 +149,12 @@ def load_expected(paper: str) -> Expected:
     plan = load_plan(paper)
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
-    shown = [item for item in expected.not_reproducible if item.artefact]
-    for number in (*numbers, *shown):
-        if number.artefact not in known:
+    shown = [(number.id, number.artefact) for number in numbers]
+    shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
+    for name, artefact in shown:
+        if artefact not in known:
             raise FedreproError(
-                f"{file}: {number.id}: no table or figure '{number.artefact}' "
-                f"{nearest(number.artefact, known)}"
+                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, known)}"
             )
     ids = [number.id for number in numbers]
     ids += [claim.id for claim in expected.claims]

@@ -142,7 +142,7 @@ CLIENT = "client_dataset"
         ),
         (f"{CLIENT}/label_hash.json", {"A": 0, "B": 2, "C": 1}, r"'B' is 2, expected 1"),
         (f"{CLIENT}/label_hash.json", {"A": 0, "B": 1}, r"'C' is None, expected 2"),
-        (f"{CLIENT}/label_hash.json", dict(A=0, B=1, C=2, D=3), r"unknown label 'D'"),
+        (f"{CLIENT}/label_hash.json", {"A": 0, "B": 1, "C": 2, "D": 3}, r"unknown label 'D'"),
         (f"{CLIENT}/user_group_img.json", {"0": "b0.png"}, r"user_group_img\.json: 0: .*array"),
         (f"{CLIENT}/user_group_img.json", {"0": [], "2": []}, r"keys are 0, 2; expected 0, 1"),
         (
@@ -232,7 +232,7 @@ def test_data_that_do_not_reach_are_refused() -> None:
     labels = np.repeat(np.arange(15), 793)
     with pytest.raises(FedreproError, match="for 15 labels, these data have 10"):
         published_counts(labels[labels < 10], "pill", 1.0)
-    with pytest.raises(FedreproError, match="label 8 has 792 images; .* hold 793"):
+    with pytest.raises(FedreproError, match=r"label 8 has 792 images; .* hold 793"):
         published_counts(np.delete(labels, np.flatnonzero(labels == 8)[0]), "pill", 0.1)
 
 

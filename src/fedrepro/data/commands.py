@@ -234,7 +234,8 @@ def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
     if location.kind in ("download", "nowhere") and not download:
         return f"not here   {_place(describe(name), location)}"
     data = sources.load(name, data_root)
-    text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {_place(describe(name), location)}, "
+    place = _place(describe(name), location)
+    text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {place}, "
     return f"{text}content {data.sha256[:12]}" + (f"\n{'':<24}{data.note}" if data.note else "")
 
 

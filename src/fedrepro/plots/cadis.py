@@ -451,7 +451,9 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
         for run in stand_in_runs(runs, groups)
         for row in _curve(runs, run, stand_in_method(run), "accuracy")
     ]
-    return _summary(rows or pd.DataFrame(columns=["series", "x", "value", "seed", "run"]))
+    if not rows:
+        return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
+    return _summary(rows)
 
 
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:

@@ -142,9 +142,9 @@ def _draw(look: Look, key: str, count: int, height: int, width: int) -> NDArray[
 
     x = np.empty((count, 3, height, width), dtype=np.uint8)
     for channel in range(3):
-        halves = (colour[channel] for colour in look.colours)
-        first, second = (half + tint[:, channel].reshape(one) for half in halves)
-        pill = (np.where(along > 0, first, second) * depth) >> 8
+        first, second = (colour[channel] for colour in look.colours)
+        painted: Values = np.where(along > 0, first, second).astype(np.int32)
+        pill = ((painted + tint[:, channel].reshape(one)) * depth) >> 8
         mixed = (pill * cover + tray[:, channel].reshape(one) * (256 - cover)) >> 8
         x[:, channel] = np.clip(((mixed * light) >> 8) + noise[:, channel], 0, 255)
     return x

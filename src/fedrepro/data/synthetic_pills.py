@@ -122,12 +122,14 @@ def _draw(look: Look, key: str, count: int, height: int, width: int) -> NDArray[
     moves = ((octets(f"{key} place", (count, 2)) - 128) * PLACE * PIXEL) >> 7
     turn = octets(f"{key} angle", one)
     size = 216 + ((octets(f"{key} size", one) * 80) >> 8)
-    down = (np.arange(height, dtype=np.int32) * 2 + 1 - height) * (PIXEL // 2)
-    right = (np.arange(width, dtype=np.int32) * 2 + 1 - width) * (PIXEL // 2)
-    dy = down[None, :, None] - moves[:, 0].reshape(one)
-    dx = right[None, None, :] - moves[:, 1].reshape(one)
-    along = ((dx * COS[turn] + dy * SIN[turn]) >> 10) * 256 // size
-    across = ((dy * COS[turn] - dx * SIN[turn]) >> 10) * 256 // size
+    down: Values = (np.arange(height, dtype=np.int32) * 2 + 1 - height) * (PIXEL // 2)
+    right: Values = (np.arange(width, dtype=np.int32) * 2 + 1 - width) * (PIXEL // 2)
+    dy: Values = down[None, :, None] - moves[:, 0].reshape(one)
+    dx: Values = right[None, None, :] - moves[:, 1].reshape(one)
+    cos: Values = COS[turn]
+    sin: Values = SIN[turn]
+    along = ((dx * cos + dy * sin) >> 10) * 256 // size
+    across = ((dy * cos - dx * sin) >> 10) * 256 // size
 
     distance = _length(np.maximum(abs(along) - look.shape.half, 0), across * look.shape.squeeze)
     cover = _soft(look.shape.radius - distance)

@@ -28,7 +28,6 @@ from fedrepro.stats import seed_values, summarise
 from fedrepro.tables.cadis import (
     AS_RUN,
     DATASETS,
-    LOCAL_RATIO,
     METHODS,
     SERVER_MS,
     SINGLESET,
@@ -433,7 +432,7 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
-_LOOKS = 4
+_LOOKS = 8
 """Made-up images of each class that the figure shows."""
 
 _STAND_IN: dict[str, tuple[str, Literal["-", "--", ":"]]] = {
@@ -459,7 +458,7 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
     made = data.load("synthetic_pills")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), width_ratios=(0.8, 1))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2))
     names = data.describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
@@ -499,32 +498,38 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
-    """Draw a bar a method on the left, all pairs of local trainings on the right."""
+    """Draw every round of the server on the left, every pair of local trainings on the right."""
     about = measured()
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=(2.2, 1))
-    networks = list(dict.fromkeys(cells["network"]))
-    server = cells[cells["panel"] == SERVER_MS]
-    methods = list(dict.fromkeys(server["x"]))
-    height = 0.8 / len(networks)
-    for number, (network, colour) in enumerate(zip(networks, ("blue", "orange"), strict=True)):
-        points = server[server["network"] == network].set_index("x").loc[methods]
-        places = np.arange(len(methods)) + (number - 0.5) * height
-        reach = [points["mean"] - points["low"], points["high"] - points["mean"]]
-        left.barh(places, points["mean"], height, color=PALETTE[colour], label=network)
-        left.errorbar(points["mean"], places, xerr=reach, fmt="none", color="black", linewidth=0.8)
-        local = cells[(cells["panel"] == LOCAL_RATIO) & (cells["network"] == network)]
-        pairs = [value for text in local["values"] for value in seed_values(text)]
-        right.plot([number] * len(pairs), pairs, "o", color=PALETTE[colour], markersize=4)
-        right.plot([number - 0.2, number + 0.2], [local["mean"].item()] * 2, color="black")
+    networks = dict(zip(dict.fromkeys(cells["network"]), ("blue", "orange"), strict=True))
+    methods = list(dict.fromkeys(cells["x"]))
+    for number, (network, colour) in enumerate(networks.items()):
+        for _, cell in cells[cells["network"] == network].iterrows():
+            values = seed_values(cell["values"])
+            if cell["panel"] == SERVER_MS:
+                place = methods.index(cell["x"]) + 0.3 * (number - 0.5)
+                points, ends = (values, [place] * len(values)), [place - 0.13, place + 0.13]
+                left.plot([cell["mean"]] * 2, ends, color="black", zorder=3)
+                axis = left
+            else:
+                points, ends = ([number] * len(values), values), [number - 0.2, number + 0.2]
+                right.plot(ends, [cell["mean"]] * 2, color="black", zorder=3)
+                axis = right
+            axis.plot(*points, "o", color=PALETTE[colour], markersize=3.5, alpha=0.7)
     left.set_yticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods])
     left.invert_yaxis()
-    left.set(xlabel="server, CPU ms a round (median; lowest to highest)", xlim=(0, None))
+    left.set(xlabel="server, CPU milliseconds a round", xscale="log")
+    left.set_title(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
     right.axhline(1, color=PALETTE["grey"], linewidth=0.8)
     right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
     right.set_ylabel("local training of CADIS / FedAvg")
-    figure.supxlabel(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
-    figure.legend(loc="outside lower center", ncols=len(networks))
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=PALETTE[colour], label=network)
+        for network, colour in networks.items()
+    ]
+    handles.append(Line2D([], [], color="black", label="median"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 

@@ -357,6 +357,8 @@ def test_list_says_where_data_would_come_from() -> None:
             ("kws_mfcc20", "not here: import a pack"),
             ("synthetic", "made on the spot"),
             ("synthetic_rgb", "3 x 32 x 32"),
+            ("pill", "not here: private"),
+            ("synthetic_pills", "6,393 + 690"),
             ("cadis_index", "12 partitions", "pack packed"),
         ],
         strict=True,

@@ -237,10 +237,10 @@ def test_data_that_do_not_reach_are_refused() -> None:
 
 
 def test_all_seeds_share_the_partition_and_its_cost() -> None:
-    def spec(seed: int, keep: float = 1.0) -> RunSpec:
+    def spec(seed: int, keep: float = 1.0, dataset: str = "synthetic_pills") -> RunSpec:
         return RunSpec.model_validate(
             {
-                "dataset": {"name": "synthetic_pills"},
+                "dataset": {"name": dataset},
                 "partition": {"scheme": "published_counts", "counts": "pill", "keep": keep},
                 "model": {"name": "resnet18"},
                 "algorithm": {"name": "fedavg"},
@@ -253,6 +253,8 @@ def test_all_seeds_share_the_partition_and_its_cost() -> None:
 
     assert partition_id(spec(0)) == partition_id(spec(1)) != partition_id(spec(0, 0.5))
     assert spec(0).partition.clients == len(COUNTS)
+    small, large = (cost.estimate(spec(0, 1.0, name), {}) for name in ("synthetic_pills", "pill"))
+    assert large / small == pytest.approx((224 / 32) ** 2, rel=0.01)
     assert cost.sample_passes(spec(0)) == pytest.approx(2 * 6393 + 3 * 690 / 3)
 
 

@@ -78,7 +78,7 @@ def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
         except FedreproError as error:
             problem, text = True, f"PROBLEM  {error}"
         bad += problem
-        lines.append(f"{name:<14} {text}")
+        lines.append(f"{name:<15} {text}")
     if bad:
         raise FedreproError("\n".join([*lines, f"{bad} of {len(lines)} have a problem."]))
     return "\n".join(lines)
@@ -236,7 +236,7 @@ def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
     data = sources.load(name, data_root)
     place = _place(describe(name), location)
     text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {place}, "
-    return f"{text}content {data.sha256[:12]}" + (f"\n{'':<24}{data.note}" if data.note else "")
+    return f"{text}content {data.sha256[:12]}" + (f"\n{'':<25}{data.note}" if data.note else "")
 
 
 def _verify_cadis(data_root: Path | None) -> int:

@@ -12,7 +12,7 @@ import pytest
 from cadis_records import World, write_all
 from frames import cell
 
-from fedrepro import artefacts, paths
+from fedrepro import artefacts, expected, paths
 from fedrepro.data.pill_counts import COUNTS
 from fedrepro.errors import FedreproError
 from fedrepro.expected import load_expected
@@ -227,6 +227,18 @@ def test_pill_is_published_only_beside_the_stand_in(lite):
     assert "| [136] " in text
     assert "| 50.00 % (n=1) " in text
     assert "nan" not in text
+
+
+def test_a_published_only_cell_names_its_table(tmp_path, monkeypatch):
+    (tmp_path / "config/expected").mkdir(parents=True)
+    (tmp_path / "config/expected/cadis.yaml").write_text(
+        "paper: cadis\n"
+        "not_reproducible:\n"
+        "  - {id: x, where: Table I, published: 0.5, reason: private, artefact: pil}\n"
+    )
+    monkeypatch.setattr(expected, "root", lambda: tmp_path)
+    with pytest.raises(FedreproError, match=r"x: no table or figure 'pil'.*'pill'"):
+        expected.load_expected.__wrapped__("cadis")
 
 
 def test_pill_has_no_runs_at_the_published_scale(paper):

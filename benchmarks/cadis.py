@@ -2,16 +2,22 @@
 
 Left of the figure: what a server does in a round once the clients' models are there, by method, for
 100 clients of which 10 take part. Right: local training with the distillation term relative to
-FedAvg's. Times are CPU seconds of one thread, so other work on the machine matters little; ratios
-are of neighbouring pairs. Prints JSON lines.
+FedAvg's. Times are CPU seconds of one thread, so other work on the machine matters little; the
+methods take turns round by round, and ratios are of neighbouring pairs. Prints JSON lines;
+``--out benchmarks/cadis.json`` keeps them with what they were measured on, for figure ``fig11``.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import platform
 import statistics
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +28,10 @@ from fedrepro.engine.driver import use_one_thread
 from fedrepro.engine.federation import Federation
 from fedrepro.engine.jobs import Ask
 from fedrepro.engine.loop import LoopBackend
+from fedrepro.files import write_text
 from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
 from fedrepro.spec import RunSpec
+from fedrepro.training import code_version
 
 NETWORKS = {
     "CNN, MNIST": ("synthetic", "mnist_cnn"),
@@ -57,13 +65,12 @@ def spec(dataset: str, model: str, algorithm: dict[str, Any]) -> RunSpec:
     )
 
 
-def server_seconds(run: RunSpec, rounds: int) -> list[float]:
-    """Return the CPU seconds of each round outside training and prediction."""
+def server_seconds(run: RunSpec, rounds: int) -> Iterator[float]:
+    """Take one round after another; yield its CPU seconds outside training and prediction."""
     fed = Federation(run, data.load(run.dataset.name))
     algorithm = ALGORITHMS[run.algorithm.name]
     state = algorithm.init(fed)
     generator = torch.Generator().manual_seed(0)
-    found = []
     for t in range(rounds):
         steps, reply, spent = algorithm.round(fed, state, t), None, 0.0
         while True:
@@ -71,11 +78,10 @@ def server_seconds(run: RunSpec, rounds: int) -> list[float]:
             try:
                 request = steps.send(reply)
             except StopIteration:
-                found.append(spent + time.process_time() - begun)
+                yield spent + time.process_time() - begun
                 break
             spent += time.process_time() - begun
             reply = _answer(request, generator)
-    return found
 
 
 def _answer(request: Any, generator: torch.Generator) -> list[Any]:
@@ -110,13 +116,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="rounds of the server")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of local trainings")
     parser.add_argument("--examples", type=int, default=40, help="images of the client")
+    parser.add_argument("--out", type=Path, help="file for the lines and what they are measured on")
+    parser.add_argument("--note", default="", help="what else the machine did, for the file")
     arguments = parser.parse_args()
     use_one_thread()
+    lines = []
     for network, (dataset, model) in NETWORKS.items():
-        for method, algorithm in METHODS.items():
-            seconds = server_seconds(spec(dataset, model, algorithm), arguments.rounds + 1)[1:]
+        servers = [
+            server_seconds(spec(dataset, model, algorithm), arguments.rounds + 1)
+            for algorithm in METHODS.values()
+        ]
+        turns = list(zip(*servers, strict=True))[1:]  # the first round warms up
+        for method, seconds in zip(METHODS, zip(*turns, strict=True), strict=True):
             line = {"what": "server", "network": network, "method": method}
-            _print(line | {"ms": [round(1000 * s, 3) for s in seconds]}, "ms")
+            lines.append(_printed(line | {"ms": [round(1000 * s, 3) for s in seconds]}, "ms"))
         run = spec(dataset, model, METHODS["FedAvg"])
         local_seconds(run, Objective(), arguments.examples)
         ratios = []
@@ -124,11 +137,38 @@ def main() -> None:
             plain = local_seconds(run, Objective(), arguments.examples)
             distilled = local_seconds(run, Objective(distillation=1.0), arguments.examples)
             ratios.append(round(distilled / plain, 3))
-        _print({"what": "local", "network": network, "method": "CADIS", "ratio": ratios}, "ratio")
+        line = {"what": "local", "network": network, "method": "CADIS", "ratio": ratios}
+        lines.append(_printed(line, "ratio"))
+    if arguments.out is not None:
+        commit, dirty = code_version()
+        about = {
+            "command": f"benchmarks/cadis.py --rounds {arguments.rounds} --pairs {arguments.pairs} "
+            f"--examples {arguments.examples}",
+            "commit": commit + (" with changes" if dirty else ""),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "machine": _machine(),
+            "note": arguments.note,
+            "python": platform.python_version(),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+        write_text(arguments.out, json.dumps(about | {"lines": lines}, indent=1) + "\n")
 
 
-def _print(line: dict[str, Any], values: str) -> None:
-    print(json.dumps(line | {"median": statistics.median(line[values])}), flush=True)
+def _printed(line: dict[str, Any], values: str) -> dict[str, Any]:
+    line |= {"median": round(statistics.median(line[values]), 3)}
+    print(json.dumps(line), flush=True)
+    return line
+
+
+def _machine() -> str:
+    """Return processor and cores, such as ``AMD EPYC, 2 cores``."""
+    lines = []
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

@@ -86,18 +86,20 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     ).pivot(index="row", columns="column", values="text")
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
-    )
+    ).fillna("")
     note = f" ({scale.note})" if scale.note else ""
     return (
         f"**{artefact.title}** ({artefact.source}). Scale: {runs.scale}{note}. "
         "Cells: our mean ± sample standard deviation over n seeds; in brackets the published "
-        "value.\n\n" + str(grid.to_markdown(missingval="")) + "\n"
+        "value.\n\n" + str(grid.to_markdown()) + "\n"
     )
 
 
 def _cell_text(cell: pd.Series) -> str:
     unit = cell.get("unit", "fraction")
     factor, digits, sign = (100, 2, " %") if unit == "fraction" else (1, 3, "")
+    if not cell["n"]:  # published only
+        return f"[{cell['published'] * factor:.{digits if unit == 'fraction' else 0}f}{sign}]"
     seeds = seed_values(cell["values"])
     if unit == "count" and all(v.is_integer() and v == cell["mean"] for v in seeds):
         digits = 0

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import DatasetInfo, describe
-from fedrepro.partition import index_file
+from fedrepro.partition import index_file, published_counts
 from fedrepro.spec import PartitionSpec, RunSpec
 
 # Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP; see the
@@ -25,6 +25,8 @@ _MFLOP_PER_SAMPLE = {
     "fixup_resnet20": 243.3,
     "resnet18": 163_000.0,
 }
+_RESNET18_PIXELS = 224 * 224
+"""Image size of its arithmetic above; all of it is in convolutions."""
 _ASSUMED_GFLOP_PER_SECOND = 20.0
 _PREDICT_SHARE = 1 / 3
 """Cost of predicting an example against training on it: forward only."""
@@ -83,6 +85,8 @@ def _examples(partition: PartitionSpec, info: DatasetInfo) -> float:
         return partition.clients * partition.train
     if partition.scheme == "index_file":
         return partition.keep * index_file.EXAMPLES[partition.lists]
+    if partition.scheme == "published_counts":
+        return partition.keep * sum(map(sum, published_counts.COUNTS[partition.counts]))
     if partition.scheme == "label_clusters":
         bases = partition.per_label
         each = bases if isinstance(bases, tuple) else (bases,) * len(partition.clusters)
@@ -123,5 +127,8 @@ def estimate(spec: RunSpec, speeds: dict[str, float]) -> float:
     speed = speeds.get(kind(spec))
     if speed is None:
         mflop = _MFLOP_PER_SAMPLE[spec.model.name] * spec.model.width**2
+        if spec.model.name == "resnet18":
+            _, height, width = describe(spec.dataset.name).shape
+            mflop *= height * width / _RESNET18_PIXELS
         speed = mflop / (_ASSUMED_GFLOP_PER_SECOND * 1000) + 2e-4 / spec.batch
     return speed * sample_passes(spec)

@@ -126,6 +126,8 @@ class NotReproducible(Strict):
     where: str
     published: float
     reason: str
+    artefact: str = Field(default="", description="the table that shows it, if one does")
+    cell: tuple[str, str | float] = Field(default=("", ""), description="row and column there")
 
 
 class Expected(Strict):
@@ -158,11 +160,12 @@ def load_expected(paper: str) -> Expected:
     plan = load_plan(paper)
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
-    for number in numbers:
-        if number.artefact not in known:
+    shown = [(number.id, number.artefact) for number in numbers]
+    shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
+    for name, artefact in shown:
+        if artefact not in known:
             raise FedreproError(
-                f"{file}: {number.id}: no table or figure '{number.artefact}' "
-                f"{nearest(number.artefact, known)}"
+                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, known)}"
             )
     ids = [number.id for number in numbers]
     ids += [claim.id for claim in expected.claims]
@@ -188,8 +191,14 @@ def published(
     paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
 ) -> dict[tuple[str, str], float]:
     """Return the published numbers that belong into a table or figure, by :func:`cell_key`."""
-    return {
+    expected = load_expected(paper)
+    numbers = {
         cell_key(*number.cell): number.published
-        for number in load_expected(paper).all_numbers()
+        for number in expected.all_numbers()
         if number.artefact == artefact and number.value == value
+    }
+    return numbers | {
+        cell_key(*item.cell): item.published
+        for item in expected.not_reproducible
+        if item.artefact == artefact and value == "mean"
     }

@@ -24,7 +24,15 @@ RUN_ID_LENGTH = 12
 
 
 DatasetName = Literal[
-    "mnist", "cifar10", "cifar100", "kws_mfcc", "kws_mfcc20", "synthetic", "synthetic_rgb"
+    "mnist",
+    "cifar10",
+    "cifar100",
+    "kws_mfcc",
+    "kws_mfcc20",
+    "synthetic",
+    "synthetic_rgb",
+    "pill",
+    "synthetic_pills",
 ]
 
 
@@ -270,6 +278,21 @@ class IndexFile(Strict):
         return 100
 
 
+class PublishedCounts(Strict):
+    """Clients by published label counts (Nguyen et al. 2023, PILL: 10 clients, 15 labels)."""
+
+    scheme: Literal["published_counts"]
+    counts: Literal["pill"]
+    keep: float = Field(
+        default=1.0, gt=0, le=1, description="share kept of what a client holds of each label"
+    )
+
+    @property
+    def clients(self) -> int:
+        """Clients of the table."""
+        return 10
+
+
 PartitionSpec = Annotated[
     IidPlain
     | IidStratified
@@ -283,7 +306,8 @@ PartitionSpec = Annotated[
     | LabelClusters
     | MainCluster
     | ParetoLabels
-    | IndexFile,
+    | IndexFile
+    | PublishedCounts,
     Field(discriminator="scheme"),
 ]
 
@@ -422,7 +446,7 @@ def partition_id(spec: RunSpec) -> str:
     """
     plain = spec_dict(spec)
     key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}
-    if spec.partition.scheme not in ("balanced_percent", "index_file"):
+    if spec.partition.scheme not in ("balanced_percent", "index_file", "published_counts"):
         key["seed"] = spec.seed
     versions = {
         name: version

@@ -78,7 +78,7 @@ def _line(key: str, row: pd.Series) -> str:
 
 def _value(row: pd.Series) -> str:
     """Return ours and the published value, as stored: fractions, not percent."""
-    text = f"ours {row['mean']:.6g}"
+    text = f"ours {row['mean']:.6g}" if row["n"] else "no run of ours"
     if row["n"] > 1:
         text += f" (sd {row['sd']:.3g}, n = {row['n']}, seeds {row['values']})"
     published = float(row["published"])

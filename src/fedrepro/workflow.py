@@ -198,13 +198,22 @@ class Workflow:
             "config": [
                 str(self._root / f"config/papers/{paper}.yaml"),
                 str(self._root / f"config/expected/{paper}.yaml"),
+                *(str(self._root / file) for file in MEASUREMENTS.get(paper, ())),
             ],
             "code": [str(self._root / f"src/fedrepro/{module}.py") for module in modules],
         }
 
 
-FURTHER = {"selective": ("theory",), "tricks": ("conflicts",)}
+FURTHER = {
+    "selective": ("theory",),
+    "tricks": ("conflicts",),
+    "cadis": ("meeting", "data/pill_counts", "data/synthetic_pills"),
+}
 """Modules that a paper's figures are made with besides its own of tables and plots."""
+
+
+MEASUREMENTS = {"cadis": ("benchmarks/cadis.json",)}
+"""Committed measurements that a paper's tables and figures show."""
 
 
 def _drawing(paper: str) -> tuple[str, ...]:

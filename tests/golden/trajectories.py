@@ -237,6 +237,13 @@ CASES = {
         "batch": 8,
         "last_batch": "drop",
     },
+    "cadis_published_counts": {
+        "dataset": {"name": "synthetic_pills"},
+        "algorithm": {"name": "cadis", "participants": 3},
+        "partition": {"scheme": "published_counts", "counts": "pill", "keep": 0.02},
+        "model": {"name": "resnet18", "width": 0.0625},
+        "batch": 8,
+    },
     "probe": {
         "algorithm": {"name": "probe", "warm_up": 1},
         "partition": CLUSTERS | {"labels": "random"},

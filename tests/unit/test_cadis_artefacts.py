@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 
@@ -11,15 +12,21 @@ import pytest
 from cadis_records import World, write_all
 from frames import cell
 
-from fedrepro import artefacts
+from fedrepro import artefacts, expected, paths
+from fedrepro.data.pill_counts import COUNTS
+from fedrepro.errors import FedreproError
 from fedrepro.expected import load_expected
 from fedrepro.plan import expand, load_plan
 from fedrepro.plots import FIGURES
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables import TABLES
+from fedrepro.tables import cadis as cadis_tables
 from fedrepro.tables.cadis import (
+    LOCAL_RATIO,
+    ON_STAND_IN,
     OVER_BEST,
     OVER_FEDAVG,
+    SERVER_MS,
     cluster_weights,
     moving_average,
     partition_facts,
@@ -228,6 +235,73 @@ def test_laws_stand_beside_the_lists(paper):
     assert table["row"].nunique() == 4
 
 
+def test_pill_is_published_only_beside_the_stand_in(lite):
+    table = artefacts.frame(lite, "pill")
+    printed = cell(table, "CADIS", "PILL, best accuracy (published only)")
+    assert (printed["n"], printed["runs"], printed["published"]) == (0, "", 0.7971)
+    assert math.isnan(printed["mean"])
+    ours = cell(table, "CADIS", ON_STAND_IN)
+    assert (ours["mean"], ours["n"]) == (0.5, 1)
+    assert math.isnan(ours["published"])
+    assert cell(table, "FedFA, as run", ON_STAND_IN)["runs"]
+    text = artefacts.markdown(lite, "pill", table)
+    assert "| [79.71 %] " in text
+    assert "| [136] " in text
+    assert "| 50.00 % (n=1) " in text
+    assert "nan" not in text
+
+
+def test_a_published_only_cell_names_its_table(tmp_path, monkeypatch):
+    (tmp_path / "config/expected").mkdir(parents=True)
+    (tmp_path / "config/expected/cadis.yaml").write_text(
+        "paper: cadis\n"
+        "not_reproducible:\n"
+        "  - {id: x, where: Table I, published: 0.5, reason: private, artefact: pil}\n"
+    )
+    monkeypatch.setattr(expected, "root", lambda: tmp_path)
+    with pytest.raises(FedreproError, match=r"x: no table or figure 'pil'.*'pill'"):
+        expected.load_expected.__wrapped__("cadis")
+
+
+def test_pill_has_no_runs_at_the_published_scale(paper):
+    table = artefacts.frame(paper, "pill")
+    assert len(table) == len(load_expected("cadis").not_reproducible)
+    assert not table["n"].any()
+    assert table["published"].notna().all()
+    assert artefacts.frame(paper, "synthetic_pills").empty
+
+
+def test_overhead_is_what_was_measured(lite, tmp_path, monkeypatch):
+    lines = [
+        {"network": "N", "method": "FedAvg", "ms": [3.0, 1.0, 2.5]},
+        {"network": "N", "method": "CADIS", "ms": [4.0, 6.0, 5.0]},
+        {"network": "N", "method": "CADIS", "ratio": [1.5, 1.2]},
+    ]
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks/cadis.json").write_text(json.dumps({"lines": lines}))
+    monkeypatch.setattr(cadis_tables, "root", lambda: tmp_path)
+    table = TABLES["cadis"]["overhead"](lite)
+    server = cell(table, "FedAvg", f"N: {SERVER_MS}")
+    assert (server["mean"], server["low"], server["high"], server["n"]) == (2.5, 1, 3, 3)
+    assert cell(table, "CADIS", f"N: {LOCAL_RATIO}")["mean"] == pytest.approx(1.35)
+    frame = FIGURES["cadis"]["fig11"].data(lite)
+    assert frame["panel"].tolist() == [SERVER_MS, SERVER_MS, LOCAL_RATIO]
+    (tmp_path / "benchmarks/cadis.json").write_text("{")
+    with pytest.raises(FedreproError, match=r"cadis\.json: cannot be read.*--out"):
+        TABLES["cadis"]["overhead"](lite)
+
+
+def test_the_committed_measurement_says_on_what_and_when():
+    about = json.loads((paths.root() / "benchmarks/cadis.json").read_text())
+    for key in ("command", "commit", "date", "machine", "note", "python", "threads", "torch"):
+        assert about[key], key
+    assert "with changes" not in about["commit"]
+    methods = {line["method"] for line in about["lines"] if "ms" in line}
+    assert methods >= {"FedAvg", "FedProx", "FedFA", "FedDyn", "CADIS"}
+    ratios = [line["ratio"] for line in about["lines"] if "ratio" in line]
+    assert [len(pairs) >= 5 for pairs in ratios] == [True, True]
+
+
 def test_moving_average():
     assert moving_average([1, 3, 5, 7], 2) == [1, 2, 4, 6]
     assert moving_average([2, 4], 10) == [2, 3]
@@ -262,6 +336,10 @@ def test_fig7_counts_examples(lite):
     assert frame["panel"].unique().tolist()[:2] == ["MNIST MC", "CIFAR-10 MC"]
     some = frame[(frame["series"] == "MNIST MC, class 0") & (frame["x"] == 3)]
     assert some["mean"].tolist() == [8]
+    pill = frame[frame["panel"] == "PILL (published)"]
+    held = pill.pivot(index="x", columns="label", values="mean").to_numpy()
+    assert held.tolist() == [list(counts) for counts in COUNTS]
+    assert set(pill["run"]) == {""}
 
 
 def test_fig9_carries_the_expectation(lite):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cadis_records import World, write_all
+from cadis_records import GROUPS, World, write_all
 
 from fedrepro import checks
 from fedrepro.claims.cadis import CLAIMS
@@ -63,6 +63,15 @@ AGAINST = {
     "NT2": World(main=40),
 }
 
+AGAINST_AT_LITE = {
+    "NS1": World(accuracy={"synthetic_pills_cadis": 0.4}),
+    "NS2": World(accuracy={"synthetic_pills_fedprox": 0.8}),
+    "NS3": World(cluster_of=[*GROUPS[:9], 0]),
+    "NS4": World(cluster_of=[*GROUPS[:9], 9]),
+    "NS5": World(lost=None),
+}
+"""Claims on synthetic pills, of which only lite has runs."""
+
 MEANT = World(accuracy={"CIFAR-10 MC FedDyn": 0.2, "CIFAR-100 MC FedDyn": 0.05})
 """As the paper claims, with FedDyn's cells on CIFAR as printed."""
 
@@ -74,16 +83,31 @@ def as_claimed(tmp_path_factory) -> RunSet:
     return write_all(tmp_path_factory.mktemp("claimed"), "paper", MEANT)
 
 
+@pytest.fixture(scope="module")
+def at_lite(tmp_path_factory) -> RunSet:
+    return write_all(tmp_path_factory.mktemp("lite"), "lite", MEANT)
+
+
+def against(request, name: str) -> tuple[RunSet, World]:
+    """Return runs as claimed, at a scale that has them, and a world in which the claim fails."""
+    if name in AGAINST_AT_LITE:
+        return request.getfixturevalue("at_lite"), AGAINST_AT_LITE[name]
+    return request.getfixturevalue("as_claimed"), AGAINST[name]
+
+
 def test_every_claim_has_a_function_and_every_function_a_claim():
     assert {claim.id for claim in load_expected("cadis").claims} == set(CLAIMS)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert {name for name in CLAIMS if not name.startswith("NP")} == set(AGAINST)
+    assert {name for name in CLAIMS if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
+    claims = {claim.id: claim.scales for claim in load_expected("cadis").claims}
+    assert {name for name, scales in claims.items() if scales == ("lite",)} == {*AGAINST_AT_LITE}
 
 
-@pytest.mark.parametrize("name", AGAINST)
-def test_claim_holds(as_claimed, name):
+@pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
+def test_claim_holds(request, name):
+    as_claimed, _ = against(request, name)
     finding = CLAIMS[name](as_claimed)
     assert finding.holds, finding.evidence
     assert finding.evidence
@@ -91,20 +115,21 @@ def test_claim_holds(as_claimed, name):
     assert set(finding.runs) <= {run.id for run in as_claimed.members(as_claimed.plan.runs)}
 
 
-@pytest.mark.parametrize("name", AGAINST)
-def test_claim_fails(as_claimed, tmp_path, name):
+@pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
+def test_claim_fails(request, tmp_path, name):
+    as_claimed, world = against(request, name)
     used = set(CLAIMS[name](as_claimed).runs)
     everything = as_claimed.members(as_claimed.plan.runs)
     groups = {run.group for run in everything if run.id in used}
     needed = [run.id for run in everything if run.group in groups]
-    finding = CLAIMS[name](write_all(tmp_path, "paper", AGAINST[name], needed))
+    finding = CLAIMS[name](write_all(tmp_path, as_claimed.scale, world, needed))
     assert not finding.holds, finding.evidence
 
 
-@pytest.mark.parametrize("name", AGAINST)
+@pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_needs_its_records(tmp_path, name):
     with pytest.raises(MissingRunsError):
-        CLAIMS[name](RunSet("cadis", "paper", tmp_path))
+        CLAIMS[name](RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
 
 
 @pytest.mark.parametrize(("name", "holds"), OF_THE_PAPER.items())
@@ -114,8 +139,8 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
     assert finding.runs == []
 
 
-def test_claims_of_lite_are_decided_by_lite_runs(tmp_path):
-    runs = write_all(tmp_path, "lite", MEANT)
+def test_claims_of_lite_are_decided_by_lite_runs(at_lite):
+    runs = at_lite
     claims = [claim for claim in load_expected("cadis").claims if "lite" in claim.scales]
     assert len(claims) > 30
     for claim in claims:
@@ -125,7 +150,10 @@ def test_claims_of_lite_are_decided_by_lite_runs(tmp_path):
 def test_verdicts_on_runs_as_published(as_claimed, tmp_path):
     judged = {item.id: item for item in checks.check("cadis", "paper", as_claimed._folder)}
     verdicts = {item.verdict for item in judged.values()}
-    assert verdicts == {"reproduced", "close", "deviates", "not reproducible"}
+    assert verdicts == {"reproduced", "close", "deviates", "not reproducible", "not decidable"}
+    assert {name for name, item in judged.items() if item.verdict == "not decidable"} == {
+        *AGAINST_AT_LITE
+    }
     assert judged["T1-MNIST-10-100-CADIS"].verdict == "reproduced"
     assert judged["T3-CIFAR-100-PA-SingleSet"].verdict == "not reproducible"
     assert judged["PILL-cadis"].verdict == "not reproducible"
@@ -137,7 +165,7 @@ def test_verdicts_on_runs_as_published(as_claimed, tmp_path):
     }
 
 
-def test_lite_decides_no_number(tmp_path):
-    runs = write_all(tmp_path, "lite", MEANT)
-    judged = [item for item in checks.check("cadis", "lite", runs._folder) if item.kind == "number"]
+def test_lite_decides_no_number(at_lite):
+    found = checks.check("cadis", "lite", at_lite._folder)
+    judged = [item for item in found if item.kind == "number"]
     assert {item.verdict for item in judged} == {"not decidable", "not reproducible"}

@@ -357,6 +357,8 @@ def test_list_says_where_data_would_come_from() -> None:
             ("kws_mfcc20", "not here: import a pack"),
             ("synthetic", "made on the spot"),
             ("synthetic_rgb", "3 x 32 x 32"),
+            ("pill", "not here: private"),
+            ("synthetic_pills", "6,393 + 690"),
             ("cadis_index", "12 partitions", "pack packed"),
         ],
         strict=True,
@@ -369,13 +371,13 @@ def test_list_says_where_data_would_come_from() -> None:
 
 def test_verify_names_every_problem() -> None:
     text = commands.verify(data_root=PACK)
-    assert text.count("OK") == 6
-    assert "kws_mfcc20     not here   not here: import a pack" in text
+    assert text.count("OK") == 7
+    assert "kws_mfcc20      not here   not here: import a pack" in text
     (PACK / "cifar100_test.npz").write_bytes(b"x")
     with pytest.raises(FedreproError) as caught:
         commands.verify(["mnist", "cifar100"], PACK)
-    assert "mnist          OK" in str(caught.value)
-    assert "cifar100       PROBLEM  packed/cifar100_test.npz is corrupt" in str(caught.value)
+    assert "mnist           OK" in str(caught.value)
+    assert "cifar100        PROBLEM  packed/cifar100_test.npz is corrupt" in str(caught.value)
     assert str(caught.value).endswith("1 of 2 have a problem.")
     with pytest.raises(FedreproError, match="did you mean 'cifar10'"):
         commands.verify(["cifar"])

@@ -237,4 +237,5 @@ def test_real_plans(paper: str, scale: str) -> None:
     assert {run.group for run in runs} == set(plan.runs) - left_out
     assert set(plan.scales) == set(SCALES)
     if scale == "smoke":
-        assert {run.spec.dataset.name for run in runs} <= {"synthetic", "synthetic_rgb"}
+        made = {"synthetic", "synthetic_rgb", "synthetic_pills"}
+        assert {run.spec.dataset.name for run in runs} <= made

@@ -392,7 +392,7 @@ def test_features_are_packed_imported_and_verified(at_hand: Path, root: Path) ->
     assert (found.source, found.sha256) == ("pack", first.sha256)
     assert found.note == f"{PACKED} {first.note}"
     text = commands.verify(["kws_mfcc"], Path("packed"))
-    assert "kws_mfcc       OK       21 + 10, pack packed" in text
+    assert "kws_mfcc        OK       21 + 10, pack packed" in text
     commands.prepare("kws_mfcc", Path("ready.json"))
     manifest = json.loads(Path("ready.json").read_text())
     assert (manifest["source"], manifest["train"], manifest["note"]) == ("raw", 21, first.note)

@@ -34,7 +34,7 @@ def list_datasets(data_root: Path | None = None) -> str:
         except FedreproError as error:
             place, size = f"problem: {error}", 0
         else:
-            place, size = _place(location), _size(info, location)
+            place, size = _place(info, location), _size(info, location)
         channels, height, width = info.shape
         examples = f"{info.train:,} + {info.test:,}"
         shape = f"{channels} x {height} x {width}"
@@ -78,7 +78,7 @@ def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
         except FedreproError as error:
             problem, text = True, f"PROBLEM  {error}"
         bad += problem
-        lines.append(f"{name:<14} {text}")
+        lines.append(f"{name:<15} {text}")
     if bad:
         raise FedreproError("\n".join([*lines, f"{bad} of {len(lines)} have a problem."]))
     return "\n".join(lines)
@@ -116,8 +116,12 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
             info, location = describe(name), sources.locate(name, data_root)
             if location.kind in ("synthetic", "download", "nowhere") and not names:
                 continue
+            if info.pack is None and not names:
+                continue
             if info.pack is None:
-                raise FedreproError(f"Data set {name!r} is made on the spot: nothing to pack.")
+                made = location.kind == "synthetic"
+                why = "made on the spot" if made else "private: copy its folder"
+                raise FedreproError(f"Data set {name!r} is {why}: nothing to pack.")
             data = sources.load(name, data_root)  # checks everything
             location = sources.locate(name, data_root)  # where a download has put it
             files = info.pack.files
@@ -228,10 +232,11 @@ def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
         return f"OK       {_verify_cadis(data_root)} partitions, pack {folder}"
     location = sources.locate(name, data_root)
     if location.kind in ("download", "nowhere") and not download:
-        return f"not here   {_place(location)}"
+        return f"not here   {_place(describe(name), location)}"
     data = sources.load(name, data_root)
-    text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {_place(location)}, "
-    return f"{text}content {data.sha256[:12]}" + (f"\n{'':<24}{data.note}" if data.note else "")
+    place = _place(describe(name), location)
+    text = f"OK       {len(data.train_y):,} + {len(data.test_y):,}, {place}, "
+    return f"{text}content {data.sha256[:12]}" + (f"\n{'':<25}{data.note}" if data.note else "")
 
 
 def _verify_cadis(data_root: Path | None) -> int:
@@ -247,12 +252,12 @@ def _require_names(names: Sequence[str]) -> None:
         require_known(name, (*NAMES, CADIS_INDEX), "data set")
 
 
-def _place(location: sources.Location) -> str:
+def _place(info: DatasetInfo, location: sources.Location) -> str:
     """Say where a data set would come from."""
     return {
         "synthetic": "made on the spot",
         "download": f"download to {location.folder}",
-        "nowhere": "not here: import a pack",
+        "nowhere": "not here: import a pack" if info.pack else "not here: private",
     }.get(location.kind, f"{location.kind} {location.folder}")
 
 

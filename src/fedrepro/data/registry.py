@@ -21,6 +21,8 @@ NAMES: tuple[str, ...] = (
     "kws_mfcc20",
     "synthetic",
     "synthetic_rgb",
+    "pill",
+    "synthetic_pills",
 )
 """The data sets that `fedrepro.data.load` knows."""
 
@@ -112,7 +114,15 @@ class DatasetInfo(Strict):
 
     name: str
     title: str
-    format: Literal["mnist", "cifar", "keywords", "speech_commands", "synthetic"]
+    format: Literal[
+        "mnist",
+        "cifar",
+        "keywords",
+        "speech_commands",
+        "synthetic",
+        "pill",
+        "synthetic_pills",
+    ]
     shape: tuple[int, int, int]
     dtype: Literal["uint8", "float32"]
     classes: int = Field(gt=1)

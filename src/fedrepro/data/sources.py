@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from fedrepro import paths
-from fedrepro.data import official, packs, speech_commands, synthetic
+from fedrepro.data import official, packs, pill, speech_commands, synthetic, synthetic_pills
 from fedrepro.data.dataset import Dataset, Labels, build, check_labels
 from fedrepro.data.registry import DatasetInfo, describe
 from fedrepro.errors import FedreproError
@@ -18,6 +18,11 @@ PACK = Path("data/pack")
 
 RAW = Path("data/raw")
 """Official files and features made of them, relative to the working directory."""
+
+GENERATORS = {"synthetic": synthetic.generate, "synthetic_pills": synthetic_pills.generate}
+"""What makes the data sets of a format that comes from no file."""
+
+_ORIGINS: dict[str, ModuleType] = {"speech_commands": speech_commands, "pill": pill}
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def locate(name: str, data_root: Path | None = None) -> Location:
         FedreproError: unknown name; the named folder is missing; a pack holds part of the files.
     """
     info = describe(name)
-    if info.format == "synthetic":
+    if info.format in GENERATORS:
         return Location("synthetic", Path())
     folders = pack_folders(data_root)
     if info.pack is not None:
@@ -81,7 +86,7 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
     try:
         return _load(name, location, Path.cwd(), paths.root(), stamps)
     except FedreproError as error:
-        if location.kind not in ("download", "nowhere"):
+        if location.kind not in ("download", "nowhere") or describe(name).pack is None:
             raise
         places = ", ".join(str(folder) for folder in pack_folders(data_root))
         raise FedreproError(f"{error}\nLooked for packs in: {places}.") from None
@@ -116,7 +121,7 @@ def _load(
     """Load from one place. The last three arguments only tell apart what is cached."""
     info = describe(name)
     if location.kind == "synthetic":
-        return build(info, synthetic.generate(info), "synthetic", "the generator")
+        return build(info, GENERATORS[info.format](info), "synthetic", "the generator")
     if location.kind == "pack":
         arrays = packs.read(info, location.folder)
         return build(info, arrays, "pack", f"the pack {location.folder}")
@@ -129,4 +134,4 @@ def _load(
 
 def _origin(info: DatasetInfo) -> ModuleType:
     """Return the module that finds, downloads and reads the official data."""
-    return speech_commands if info.format == "speech_commands" else official
+    return _ORIGINS.get(info.format, official)

@@ -34,7 +34,7 @@ def generate(info: DatasetInfo) -> Arrays:
     """Make the data set ``info`` describes: its shape, classes and examples per class."""
     channels, height, width = info.shape
     grid = (channels, height // CELL, width // CELL)
-    patterns = _smooth(_random(f"{info.name} patterns", (info.classes, *grid)))
+    patterns = _smooth(octets(f"{info.name} patterns", (info.classes, *grid)))
     train_x, train_y = _split(info, "train", patterns, info.train_per_class)
     test_x, test_y = _split(info, "test", patterns, info.test_per_class)
     return Arrays(train_x, train_y, test_x, test_y)
@@ -50,9 +50,9 @@ def _split(
     count = sum(per_class)
     channels, height, width = info.shape
     key = f"{info.name} {split}"
-    order = np.argsort(_words(f"{key} order", count), kind="stable")
+    order = np.argsort(words(f"{key} order", count), kind="stable")
     y = np.repeat(np.arange(info.classes, dtype=np.int64), per_class)[order]
-    moves = _random(f"{key} shifts", (count, 2)) % (2 * SHIFT + 1) - SHIFT
+    moves = octets(f"{key} shifts", (count, 2)) % (2 * SHIFT + 1) - SHIFT
     rows = (np.arange(height) - moves[:, :1]) % height
     columns = (np.arange(width) - moves[:, 1:]) % width
     shifted = patterns[
@@ -61,8 +61,8 @@ def _split(
         rows[:, None, :, None],
         columns[:, None, None, :],
     ]
-    own = _smooth(_random(f"{key} own", (count, channels, height // CELL, width // CELL)))
-    noise = _random(f"{key} noise", (count, channels, height, width))
+    own = _smooth(octets(f"{key} own", (count, channels, height // CELL, width // CELL)))
+    noise = octets(f"{key} noise", (count, channels, height, width))
     mixed = (PATTERN * shifted + OWN * own + NOISE * noise) >> 8
     return np.clip(CONTRAST * (mixed - THRESHOLD), 0, 255).astype(np.uint8), y
 
@@ -78,14 +78,14 @@ def _smooth(grid: NDArray[np.int32]) -> NDArray[np.int32]:
     return grid
 
 
-def _random(purpose: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
+def octets(purpose: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
     """Return int32 numbers from 0 to 255 of the stream of ``purpose``."""
     count = int(np.prod(shape))
-    octets = _words(purpose, -(-count // 8)).astype("<u8").view(np.uint8)[:count]
-    return octets.astype(np.int32).reshape(shape)
+    values = words(purpose, -(-count // 8)).astype("<u8").view(np.uint8)[:count]
+    return values.astype(np.int32).reshape(shape)
 
 
-def _words(purpose: str, count: int) -> NDArray[np.uint64]:
+def words(purpose: str, count: int) -> NDArray[np.uint64]:
     """Return raw 64-bit words of the stream of ``purpose``."""
     key = int.from_bytes(hashlib.sha256(f"fedrepro {purpose}".encode()).digest()[:16], "little")
     return np.random.Philox(key=key).random_raw(count)

@@ -23,6 +23,7 @@ from fedrepro.partition import (
     label_clusters,
     main_cluster,
     pareto_labels,
+    published_counts,
     statistics,
 )
 
@@ -162,6 +163,8 @@ def build_partition(
         )
     elif spec.scheme == "index_file":
         clients = index_file.index_file(train_labels, spec.lists, spec.keep, data_root)
+    elif spec.scheme == "published_counts":
+        clients = published_counts.published_counts(train_labels, spec.counts, spec.keep)
     else:
         clients, validation, node_sets = _balanced_percent(spec, train_labels, test_labels)
     counts = statistics.class_counts(train_labels, clients, classes)

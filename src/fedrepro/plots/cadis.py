@@ -1,4 +1,4 @@
-"""Nguyen et al. 2023: figures 2, 5, 7, 8, 9 and 10, and our own on what the code does.
+"""Nguyen et al. 2023: figures 2, 5, 7 to 11, and our own on what the code does and on a stand-in.
 
 The paper prints its curves as images only, so nothing published is drawn beside ours.
 """
@@ -16,14 +16,30 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedrepro import data
 from fedrepro.algorithms.clustering import true_clusters
+from fedrepro.data.pill_counts import COUNTS as PILL
 from fedrepro.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.plan import PlannedRun
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values, summarise
-from fedrepro.tables.cadis import DATASETS, METHODS, moving_average, place, recorded
+from fedrepro.tables.cadis import (
+    AS_RUN,
+    DATASETS,
+    METHODS,
+    SERVER_MS,
+    SINGLESET,
+    measured,
+    moving_average,
+    place,
+    recorded,
+    spread,
+    stand_in_method,
+    stand_in_runs,
+    timings,
+)
 
 X_ROUND = "communication round"
 Y_ACCURACY = "test accuracy (%)"
@@ -164,7 +180,7 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
 
 
 def class_distribution(runs: RunSet) -> pd.DataFrame:
-    """Return figure 7: the examples of each class and client, by partition.
+    """Return figure 7: the examples of each class and client, by partition; PILL's as published.
 
     ``series`` is ``<partition>, class <c>``, ``x`` a client, ``mean`` the number of examples;
     further columns: ``panel`` and ``label``.
@@ -183,14 +199,23 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
                 | {"panel": panel, "label": label}
                 for label, count in enumerate(counts)
             ]
+    rows += [
+        {"series": f"{PUBLISHED}, class {label}", "x": client, "mean": count, "run": ""}
+        | {"panel": PUBLISHED, "label": label}
+        for client, counts in enumerate(PILL)
+        for label, count in enumerate(counts)
+    ]
     return pd.DataFrame(rows)
+
+
+PUBLISHED = "PILL (published)"
 
 
 def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     """Draw a class x client map a partition; the colour is the number of examples."""
     panels = list(dict.fromkeys(cells["panel"]))
     figure, axes = plt.subplots(
-        len(panels), 1, figsize=(WIDTH, 0.6 + 1.15 * len(panels)), sharex=True, squeeze=False
+        len(panels), 1, figsize=(WIDTH, 0.6 + 1.25 * len(panels)), squeeze=False
     )
     for axis, panel in zip(axes[:, 0], panels, strict=True):
         counts = cells[cells["panel"] == panel].pivot(index="label", columns="x", values="mean")
@@ -198,6 +223,7 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         image = axis.imshow(shown, aspect="auto", cmap="viridis_r", interpolation="nearest", vmin=0)
         axis.set_ylabel(f"{panel}\nclass", fontsize=7)
         axis.set_yticks(range(0, len(counts), 3))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
         figure.colorbar(image, ax=axis, pad=0.01).ax.tick_params(labelsize=6)
@@ -406,6 +432,107 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     return figure
 
 
+_LOOKS = 8
+"""Made-up images of each class that the figure shows."""
+
+_STAND_IN: dict[str, tuple[str, Literal["-", "--", ":"]]] = {
+    SINGLESET: ("grey", "--"),
+    **{method: (colour, "-") for method, colour in COLOURS.items()},
+    "FedFA" + AS_RUN: ("orange", ":"),
+}
+
+
+def stand_in(runs: RunSet) -> pd.DataFrame:
+    """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
+    groups = runs.plan.figures["synthetic_pills"].runs
+    rows = [
+        row
+        for run in stand_in_runs(runs, groups)
+        for row in _curve(runs, run, stand_in_method(run), "accuracy")
+    ]
+    if not rows:
+        return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
+    return _summary(rows)
+
+
+def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
+    """Draw a contact sheet of the made-up images on the left, the curves on the right."""
+    made = data.load("synthetic_pills")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2))
+    names = data.describe("synthetic_pills").class_names
+    sheet = [
+        np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
+        for label in range(len(names))
+    ]
+    side = made.test_x.shape[-1]
+    left.imshow(np.concatenate(sheet, axis=1).transpose(1, 2, 0), interpolation="nearest")
+    left.set_xticks([])
+    left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=6)
+    left.grid(visible=False)
+    left.set_title("made-up images")
+    for method, (colour, style) in _STAND_IN.items():
+        points = cells[cells["series"] == method]
+        if len(points):
+            _line(right, points, PALETTE[colour], factor=100, style=style)
+    if cells.empty:
+        right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
+    right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
+    right.set_title("not PILL, not comparable with it", fontsize=8)
+    _round_axis(right)
+    handles = [
+        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method)
+        for method, (colour, style) in _STAND_IN.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    return figure
+
+
+def overhead(runs: RunSet) -> pd.DataFrame:
+    """Return figure 11: ``x`` is a method, ``mean`` a median; further columns: network, panel.
+
+    Panels: the server's milliseconds a round; CADIS's local training as a multiple of FedAvg's.
+    """
+    found = timings()
+    cells = found.assign(series=found["network"] + ", " + found["what"], x=found["method"])
+    return spread(cells.assign(panel=cells["what"]), ["series", "x", "network", "panel"])
+
+
+def draw_overhead(cells: pd.DataFrame) -> MplFigure:
+    """Draw every round of the server on the left, every pair of local trainings on the right."""
+    about = measured()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=(2.2, 1))
+    networks = dict(zip(dict.fromkeys(cells["network"]), ("blue", "orange"), strict=True))
+    methods = list(dict.fromkeys(cells["x"]))
+    for number, (network, colour) in enumerate(networks.items()):
+        for _, cell in cells[cells["network"] == network].iterrows():
+            values = seed_values(cell["values"])
+            if cell["panel"] == SERVER_MS:
+                place = methods.index(cell["x"]) + 0.3 * (number - 0.5)
+                points, ends = (values, [place] * len(values)), [place - 0.13, place + 0.13]
+                left.plot([cell["mean"]] * 2, ends, color="black", zorder=3)
+                axis = left
+            else:
+                points, ends = ([number] * len(values), values), [number - 0.2, number + 0.2]
+                right.plot(ends, [cell["mean"]] * 2, color="black", zorder=3)
+                axis = right
+            axis.plot(*points, "o", color=PALETTE[colour], markersize=3.5, alpha=0.7)
+    left.set_yticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods])
+    left.invert_yaxis()
+    left.set(xlabel="server, CPU milliseconds a round", xscale="log")
+    left.set_title(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
+    right.axhline(1, color=PALETTE["grey"], linewidth=0.8)
+    right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
+    right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
+    right.set_ylabel("local training of CADIS / FedAvg")
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=PALETTE[colour], label=network)
+        for network, colour in networks.items()
+    ]
+    handles.append(Line2D([], [], color="black", label="median"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
 SWINGS = 40
 """Rounds of the norm that are shown."""
 
@@ -416,5 +543,7 @@ FIGURES: dict[str, Figure] = {
     "fig8": Figure(robustness, draw_robustness),
     "fig9": Figure(transitive, draw_transitive),
     "fig10": Figure(sensitivity, draw_sensitivity),
+    "fig11": Figure(overhead, draw_overhead),
+    "synthetic_pills": Figure(stand_in, draw_stand_in),
     "as_run": Figure(as_run, draw_as_run),
 }

@@ -7,6 +7,8 @@ whose runs are recorded.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,9 @@ import pandas as pd
 
 from fedrepro.algorithms.clustering import Relation, true_clusters
 from fedrepro.algorithms.probe import THRESHOLDS
+from fedrepro.errors import FedreproError
+from fedrepro.expected import load_expected
+from fedrepro.paths import root
 from fedrepro.plan import PlannedRun
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.stats import summarise
@@ -39,6 +44,10 @@ OVER_FEDAVG, OVER_BEST = "CADIS over FedAvg", "CADIS over best baseline"
 
 TARGETS = {"MNIST": (0.8, 0.9), "CIFAR-10": (0.48,), "CIFAR-100": (0.35,)}
 """Accuracies of Table II."""
+
+
+STAND_IN = "synthetic_pills_"
+"""Start of the groups of runs on synthetic pills, a stand-in for the private PILL images."""
 
 
 @dataclass(frozen=True)
@@ -390,6 +399,106 @@ def laws(runs: RunSet) -> pd.DataFrame:
     return _cells(pd.DataFrame(rows), "best")
 
 
+ON_STAND_IN = "synthetic stand-in, best accuracy (not PILL)"
+"""Column of our runs on synthetic pills."""
+
+
+def stand_in_method(run: PlannedRun) -> str:
+    """Return the title of a run's method on synthetic pills."""
+    method = run.group.removeprefix(STAND_IN)
+    plain = method.removesuffix("_as_run")
+    return METHODS[plain] + (AS_RUN if plain != method else "")
+
+
+def stand_in_runs(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
+    """Return the recorded runs on synthetic pills; none where the scale plans none."""
+    return recorded(runs, groups) if runs.members(groups) else []
+
+
+def pill(runs: RunSet) -> pd.DataFrame:
+    """Show PILL's published cells, and beside them what a stand-in of made-up images reached.
+
+    A published cell has no run of ours (``n`` is 0 and ``mean`` NaN); the two are not comparable.
+    """
+    nothing = {"mean": math.nan, "sd": math.nan, "low": math.nan, "high": math.nan}
+    printed = pd.DataFrame(
+        [
+            {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
+            | {"values": "", "runs": "", "unit": "count" if item.published > 1 else "fraction"}
+            for item in load_expected(runs.paper).not_reproducible
+            if item.artefact == "pill"
+        ]
+    )
+    rows = [
+        {"row": stand_in_method(run), "column": ON_STAND_IN, "seed": run.seed, "run": run.id}
+        | {"best": max(runs.record(run).metrics["accuracy"])}
+        for run in stand_in_runs(runs, runs.plan.tables["pill"].runs)
+    ]
+    if not rows:
+        return printed
+    return pd.concat([printed, _cells(pd.DataFrame(rows), "best")], ignore_index=True)
+
+
+def measured() -> dict[str, Any]:
+    """Return what ``benchmarks/cadis.py`` measured last; its file says on what and when.
+
+    Raises:
+        FedreproError: the file is missing or is not JSON.
+    """
+    file = root() / "benchmarks/cadis.json"
+    try:
+        content: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise FedreproError(
+            f"{file}: cannot be read ({error}); restore it with git, or measure again with "
+            "`python benchmarks/cadis.py --out benchmarks/cadis.json`"
+        ) from None
+    return content
+
+
+SERVER_MS, LOCAL_RATIO = "server, ms a round", "local training, times FedAvg's"
+
+
+def timings() -> pd.DataFrame:
+    """Return every measured value: ``network``, ``method``, ``what``, ``repeat`` and ``value``.
+
+    ``what`` is :data:`SERVER_MS` or :data:`LOCAL_RATIO`, whose pairs are neighbours in time.
+    """
+    return pd.DataFrame(
+        [
+            {"network": line["network"], "method": line["method"], "what": what}
+            | {"repeat": number, "value": value}
+            for line in measured()["lines"]
+            for what, key in ((SERVER_MS, "ms"), (LOCAL_RATIO, "ratio"))
+            for number, value in enumerate(line.get(key, []))
+        ]
+    )
+
+
+def spread(found: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Summarise repeated timings: the columns of a table, with the median as ``mean``.
+
+    ``low`` and ``high`` are the lowest and highest value; ``sd`` is left out (NaN).
+    """
+    rows = []
+    for key, group in found.groupby(list(by), sort=False):
+        values = group["value"]
+        rows.append(
+            dict(zip(by, key, strict=True))
+            | {"mean": float(values.median()), "sd": math.nan, "n": len(values)}
+            | {"low": float(values.min()), "high": float(values.max())}
+            | {"values": " ".join(f"{value:.6g}" for value in values), "runs": ""}
+        )
+    return pd.DataFrame(rows)
+
+
+def overhead(runs: RunSet) -> pd.DataFrame:
+    """Show the overhead of every method: medians of CPU times of one thread."""
+    found = timings()
+    shown = found.assign(row=found["method"], column=found["network"] + ": " + found["what"])
+    return spread(shown, ["row", "column"]).assign(unit="count")
+
+
 def moving_average(values: Sequence[float], window: int) -> list[float]:
     """Return the mean of each value and up to ``window - 1`` before it."""
     total = np.concatenate([[0.0], np.cumsum(values)])
@@ -409,4 +518,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "cluster_weight": cluster_weight,
     "partitions": partitions,
     "laws": laws,
+    "pill": pill,
+    "overhead": overhead,
 }

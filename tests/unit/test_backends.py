@@ -118,10 +118,14 @@ CASES = {
         },
         {},
     ),
+    "resnet18": (
+        {"model": {"name": "resnet18", "width": 1 / 16}, "dataset": RGB, "optimizer": sgd(lr=0.01)},
+        {"proximal": 0.1},
+    ),
 }
 
 
-NORMED = ("liu3", "fedcd_cnn", "resnet9")
+NORMED = ("liu3", "fedcd_cnn", "resnet9", "resnet18")
 
 
 def request_for(fed, objective, *, linear=False):

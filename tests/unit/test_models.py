@@ -277,6 +277,22 @@ def test_flat_views_share_storage_with_the_module():
     assert float(net.gradient.abs().sum()) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "width", "expected"),
+    [
+        ("resnet18", 1.0, True),
+        ("resnet18", 0.25, True),
+        ("resnet18", 0.125, False),  # strided 1 x 1 convolutions of 8 channels: oneDNN #6035
+        ("resnet9", 0.1, True),
+        ("liu1", 1.0, False),
+    ],
+)
+def test_which_networks_are_stored_channels_last(name, width, expected):
+    shape = (1, 28, 28) if name == "liu1" else (3, 32, 32)
+    net = FlatModule(build(name, shape, 10, width), torch.device("cpu"), channels_last=True)
+    assert net.channels_last is expected
+
+
 def test_flatten_and_view_are_inverse():
     module = build("liu1", (1, 4, 4), 3)
     layout = Layout.of(module)

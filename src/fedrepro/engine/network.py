@@ -16,8 +16,9 @@ class FlatModule:
     """A module whose parameters, gradients and buffers are views of flat vectors.
 
     With ``channels_last`` the convolution kernels are stored channel by channel last, which the
-    convolutions of a CPU prefer; ``flat`` then has another order than :class:`Layout` says, and
-    vectors in the layout's order go in and out through the methods.
+    convolutions of a CPU prefer, unless the network has one that oneDNN gets wrong that way;
+    ``flat`` then has another order than :class:`Layout` says, and vectors in the layout's order go
+    in and out through the methods.
 
     Attributes:
         module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
@@ -33,7 +34,7 @@ class FlatModule:
     ) -> None:
         self.layout = Layout.of(module)
         self.module = module.to(device)
-        self.channels_last = channels_last and any(len(s) == 4 for s in self.layout.shapes)
+        self.channels_last = channels_last and _may_be_channels_last(module)
         self.flat = torch.zeros(self.layout.size, device=device)
         self.gradient = torch.zeros(self.layout.parameters, device=device)
         start = self.layout.flatten(self.module)
@@ -101,6 +102,21 @@ class FlatModule:
             images = images.contiguous(memory_format=torch.channels_last)
         representation = self.body(images)
         return representation, self.classifier(representation)
+
+
+def _may_be_channels_last(module: nn.Module) -> bool:
+    """Whether a network has convolutions, and all of them are safe with channels last.
+
+    oneDNN writes past its workspace in the weight gradient of a strided 1 x 1 convolution of fewer
+    input channels than a vector register holds: 8 with AVX2, 16 with AVX-512
+    (https://github.com/uxlfoundation/oneDNN/issues/6035). The bound is 16 everywhere, so that a
+    run's bits do not depend on it.
+    """
+    kernels = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    return bool(kernels) and not any(
+        kernel.kernel_size == (1, 1) and kernel.stride != (1, 1) and kernel.in_channels < 16
+        for kernel in kernels
+    )
 
 
 def build(

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from small_runs import make_spec
+from small_runs import answer, federation, make_spec
 
 from fedrepro import data
 from fedrepro.algorithms import fedavg, fedopt
 from fedrepro.engine.driver import drive, use_one_thread
 from fedrepro.engine.loop import LoopBackend
-from fedrepro.requests import Objective, Predict, Prediction, Trained
+from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
 use_one_thread()
 
@@ -399,3 +399,26 @@ def test_metrics_and_resume_of_everything_at_once(plain, tmp_path):
     assert resumed.resumed_at == 1  # cut off before the evaluation of round 2
     assert resumed.progress.metrics == metrics
     assert resumed.progress.final == whole.progress.final
+
+
+def test_agents_without_a_common_class_contradict_each_other_in_the_final_layer():
+    """Why sign agreement starts late: each agent pushes its own classes up and all others down."""
+    spec = make_spec(
+        dataset={"name": "synthetic_rgb"},
+        partition={"scheme": "class_blocks", "clients": 2, "classes_per_client": 5, "per_class": 8},
+        model={"name": "fixup_resnet20", "width": 0.25},
+        algorithm={"name": "fedopt"},
+        local_epochs=1,
+    )
+    fed = federation(spec)
+    start = fed.initial_weights()
+    lanes = [Lane(start, fed.clients[k], ("client", k)) for k in range(2)]
+    first, second = (
+        trained.weights - start for trained in answer(LoopBackend(), spec, Train(lanes, 0))
+    )
+    agree = first.sign() * second.sign() > 0
+    bias = fed.layout.view(agree, fed.layout.names.index("output.bias"))
+    weight = fed.layout.view(agree, fed.layout.names.index("output.weight"))
+    assert not bias.any()
+    assert float(weight.float().mean()) < 0.1
+    assert float(agree.float().mean()) > 0.3

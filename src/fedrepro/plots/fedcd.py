@@ -1,14 +1,13 @@
-"""Kopparapu, Lin, Zhao 2020: figures 1 to 9, and our own beside the public logs.
+"""Kopparapu, Lin, Zhao 2020: figures 1 to 9, and our own of devices and models.
 
-The paper prints its curves as images only. What is drawn beside ours are logs of the authors'
-public notebooks and values read off the plots of their course report, in the set-ups of those.
-Rounds are counted from 0.
+The paper prints its curves as images only; :mod:`fedrepro.plots.fedcd_logs` draws the authors'
+public logs. Rounds are counted from 0.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -20,10 +19,22 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from fedrepro.expected import load_expected
+from fedrepro.plots import fedcd_logs
+from fedrepro.plots.fedcd_curves import (
+    CHANGE,
+    KEYS,
+    PUBLIC_LOOK,
+    SPREAD,
+    X_ROUND,
+    Y_ACCURACY,
+    Y_CHANGE,
+    curve,
+    public,
+    round_axis,
+    row,
+)
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
@@ -34,14 +45,9 @@ from fedrepro.tables.fedcd import (
     EXPERIMENTS,
     FEDAVG_FLOAT32,
     FEDCD_FLOAT32,
-    HIER_AS_RUN,
     HIER_FEDAVG,
     HIER_FEDCD,
     HYPER_FEDCD,
-    NINE_AS_RUN,
-    SIX_AS_RUN,
-    SIX_FEDAVG_AS_RUN,
-    Floats,
     Log,
     by_rising_bias,
     bytes_of,
@@ -52,27 +58,6 @@ from fedrepro.tables.fedcd import (
 )
 
 Experiment = Literal["Hierarchical", "Hypergeometric"]
-
-_KEYS = ("series", "x")
-X_ROUND = "communication round, from 0"
-Y_ACCURACY = "test accuracy (%)"
-Y_CHANGE = "mean |change| of a device's\naccuracy (points)"
-
-PUBLIC = ", public log"
-"""What the name of a series of a public log ends with."""
-
-
-def _row(log: Log, series: str, x: float, value: float, **others: Any) -> dict[str, Any]:
-    cell = {"series": series, "x": x, "value": float(value), "seed": log.run.seed}
-    return cell | {"run": log.run.id} | others
-
-
-def _curve(
-    log: Log, series: str, values: Sequence[float] | Floats, first: int = 0, **others: Any
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a curve; ``first`` is the round of its first value."""
-    for t, value in enumerate(values, start=first):
-        yield _row(log, series, t, value, **others)
 
 
 def archetype_curves(
@@ -89,7 +74,7 @@ def archetype_curves(
         for log in logs(runs, groups[algorithm]):
             curves = log.by_archetype[:rounds]
             for a in range(curves.shape[1]):
-                rows += _curve(
+                rows += curve(
                     log,
                     f"{algorithm}, archetype {a}",
                     curves[:, a],
@@ -98,7 +83,7 @@ def archetype_curves(
                     meta=meta_archetype(log.run.spec, a),
                     archetypes=curves.shape[1],
                 )
-    return cells_of(rows, _KEYS)
+    return cells_of(rows, KEYS)
 
 
 def _archetype_colours(cells: pd.DataFrame) -> dict[int, Any]:
@@ -129,7 +114,7 @@ def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
         colour = colours[int(points["archetype"].iloc[0])]
         axis.plot(points["x"], 100 * points["mean"], color=colour, linestyle=style, linewidth=1.2)
     axis.set(xlabel=X_ROUND, ylabel=Y_ACCURACY, ylim=(0, 100))
-    _round_axis(axis, cells)
+    round_axis(axis, cells)
     handles = [
         Line2D([], [], color=colour, label=f"archetype {a}") for a, colour in colours.items()
     ]
@@ -137,11 +122,6 @@ def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
         handles += [Line2D([], [], color="black", linestyle=styles[a], label=a) for a in algorithms]
     figure.legend(handles=handles, loc="outside lower center", ncols=5)
     return figure
-
-
-def _round_axis(axis: Axes, cells: pd.DataFrame) -> None:
-    axis.set_xlim(0, max(float(cells["x"].max()), 1))
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"
@@ -157,10 +137,10 @@ def changes(runs: RunSet, *, experiment: Experiment, rounds: int) -> pd.DataFram
     rows: list[dict[str, Any]] = []
     for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS[experiment], strict=True):
         for log in logs(runs, group):
-            rows += _curve(log, name, log.change[: rounds - 1], first=1)
-    cells = cells_of(rows, _KEYS)
+            rows += curve(log, name, log.change[: rounds - 1], first=1)
+    cells = cells_of(rows, KEYS)
     if experiment == "Hierarchical":
-        cells = pd.concat([cells, _public("notebook", CHANGE, LOG_OF_30)], ignore_index=True)
+        cells = pd.concat([cells, public("notebook", CHANGE, LOG_OF_30)], ignore_index=True)
     return cells
 
 
@@ -176,7 +156,7 @@ def draw_changes(cells: pd.DataFrame) -> MplFigure:
     _draw_log(axis, cells, LOG_OF_30, factor=100)
     axis.set(xlabel=X_ROUND, ylabel=Y_CHANGE)
     axis.set_ylim(bottom=0)
-    _round_axis(axis, cells)
+    round_axis(axis, cells)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
@@ -186,7 +166,7 @@ def _draw_log(axis: Axes, cells: pd.DataFrame, series: str, factor: float = 1) -
     points = cells[cells["series"] == series]
     if len(points):
         axis.plot(
-            points["x"], factor * points["mean"], color="dimgrey", label=series, **_PUBLIC_LOOK
+            points["x"], factor * points["mean"], color="dimgrey", label=series, **PUBLIC_LOOK
         )
 
 
@@ -209,10 +189,10 @@ def label_shares(runs: RunSet) -> pd.DataFrame:
             law = stats.hypergeom(partition.population, successes, partition.draws)
             name = f"archetype {a}"
             for x in range(partition.draws + 1):
-                rows.append(_row(log, name, x, law.pmf(x), archetype=a))
+                rows.append(row(log, name, x, law.pmf(x), archetype=a))
             drawn = counts[log.archetype == a].mean(axis=0)
-            rows += _curve(log, f"{name}{DRAWN_IMAGES}", drawn, archetype=a)
-    return cells_of(rows, _KEYS)
+            rows += curve(log, f"{name}{DRAWN_IMAGES}", drawn, archetype=a)
+    return cells_of(rows, KEYS)
 
 
 def draw_label_shares(cells: pd.DataFrame) -> MplFigure:
@@ -247,14 +227,14 @@ def bits_curves(runs: RunSet) -> pd.DataFrame:
         algorithm = log.run.spec.algorithm
         assert algorithm.name == "fedcd"
         name, bits = "FedCD" if algorithm.milestones else "FedAvg", algorithm.quantise_bits or 32
-        rows += _curve(
+        rows += curve(
             log,
             f"{name}, {bits} bits",
             log.accuracy[:COUNTED_UNTIL].mean(axis=1),
             algorithm=name,
             bits=bits,
         )
-    return cells_of(rows, _KEYS)
+    return cells_of(rows, KEYS)
 
 
 _BITS_COLOURS = {4: "red", 8: "orange", 16: "green", 32: "blue"}
@@ -274,7 +254,7 @@ def draw_bits_curves(cells: pd.DataFrame) -> MplFigure:
             label=str(series).replace("32 bits", "not quantised"),
         )
     axis.set(xlabel=X_ROUND, ylabel=f"mean {Y_ACCURACY}", ylim=(0, 100))
-    _round_axis(axis, cells)
+    round_axis(axis, cells)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
@@ -292,8 +272,8 @@ def consensus(runs: RunSet) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     first = logs(runs, HIER_FEDCD)[0]
     for t, models in enumerate(first.consensus[:COUNTED_UNTIL]):
-        rows += [_row(first, f"archetype {a}", t, m, line=a) for a, m in enumerate(models)]
-    return cells_of(rows, _KEYS)
+        rows += [row(first, f"archetype {a}", t, m, line=a) for a, m in enumerate(models)]
+    return cells_of(rows, KEYS)
 
 
 def preferences(runs: RunSet) -> pd.DataFrame:
@@ -301,8 +281,8 @@ def preferences(runs: RunSet) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     first = logs(runs, HIER_FEDCD)[0]
     for t, models in enumerate(first.preferred):
-        rows += [_row(first, f"device {i}", t, m, line=i) for i, m in enumerate(models)]
-    return cells_of(rows, _KEYS)
+        rows += [row(first, f"device {i}", t, m, line=i) for i, m in enumerate(models)]
+    return cells_of(rows, KEYS)
 
 
 def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
@@ -347,8 +327,8 @@ def holders(runs: RunSet) -> pd.DataFrame:
         for model in created:
             counts = first.holders(model, members)[:COUNTED_UNTIL]
             series = f"model {model}, meta-archetype {meta}"
-            rows += _curve(first, series, counts, model=model, meta=meta, devices=size)
-    return cells_of(rows, _KEYS)
+            rows += curve(first, series, counts, model=model, meta=meta, devices=size)
+    return cells_of(rows, KEYS)
 
 
 def draw_holders(cells: pd.DataFrame) -> MplFigure:
@@ -377,12 +357,12 @@ def active(runs: RunSet) -> pd.DataFrame:
     """
     first = logs(runs, HIER_FEDCD)[0]
     rows = [
-        _row(first, f"device {i}, model {m}", t, m, device=i, model=m)
+        row(first, f"device {i}, model {m}", t, m, device=i, model=m)
         for t, devices in enumerate(first.active[:COUNTED_UNTIL])
         for i, models in enumerate(devices)
         for m in models
     ]
-    return cells_of(rows, _KEYS)
+    return cells_of(rows, KEYS)
 
 
 SLICES = 12
@@ -428,9 +408,9 @@ def traffic(runs: RunSet) -> pd.DataFrame:
     for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS["Hierarchical"], strict=True):
         for log in logs(runs, group):
             size, first = bytes_of(log.run.spec), slice(0, COUNTED_UNTIL)
-            rows += _curve(log, f"{name}, up", log.trained[first] * size.up / 1e6)
-            rows += _curve(log, f"{name}, down", log.sent[first] * size.down / 1e6)
-    return cells_of(rows, _KEYS)
+            rows += curve(log, f"{name}, up", log.trained[first] * size.up / 1e6)
+            rows += curve(log, f"{name}, down", log.sent[first] * size.down / 1e6)
+    return cells_of(rows, KEYS)
 
 
 def draw_traffic(cells: pd.DataFrame) -> MplFigure:
@@ -443,7 +423,7 @@ def draw_traffic(cells: pd.DataFrame) -> MplFigure:
             axis.plot(points["x"], points["mean"], color=colour)
         axis.set(xlabel=X_ROUND, ylabel="MB in a round", title=title)
         axis.set_ylim(bottom=0)
-        _round_axis(axis, cells)
+        round_axis(axis, cells)
     handles = [Line2D([], [], color=c, label=name) for name, c in _ALGORITHM_COLOURS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
@@ -465,10 +445,10 @@ def by_bias(
     rows: list[dict[str, Any]] = []
     for name, found in by_rising_bias(runs).items():
         for log in found:
-            rows += _curve(log, name, value(log)[:COUNTED_UNTIL])
-    cells = cells_of(rows, _KEYS)
+            rows += curve(log, name, value(log)[:COUNTED_UNTIL])
+    cells = cells_of(rows, KEYS)
     if logged:
-        cells = pd.concat([cells, _public("six", logged, LOG_OF_18)], ignore_index=True)
+        cells = pd.concat([cells, public("six", logged, LOG_OF_18)], ignore_index=True)
     return cells
 
 
@@ -483,213 +463,10 @@ def draw_by_bias(cells: pd.DataFrame, *, label: str) -> MplFigure:
     _draw_log(axis, cells, LOG_OF_18)
     axis.set(xlabel=X_ROUND, ylabel=label)
     axis.set_ylim(bottom=0)
-    _round_axis(axis, cells)
+    round_axis(axis, cells)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
-
-Y_ACTIVE = "active models of all devices"
-Y_SPREAD = "mean standard deviation\nof a device's scores"
-
-
-def _public(artefact: str, series: str = "", name: str = "") -> pd.DataFrame:
-    """Return the public logs that belong to a figure, each as a series of its own.
-
-    Args:
-        artefact: the figure.
-        series: only this one of its series; empty: all.
-        name: what to call it instead.
-    """
-    parts = [
-        pd.DataFrame(
-            {"series": name or f"{s.series}{PUBLIC}", "x": s.x, "mean": s.published, "n": 0}
-        )
-        for s in load_expected("fedcd").series
-        if s.artefact == artefact and series in ("", s.series)
-    ]
-    return pd.concat(parts, ignore_index=True).assign(values="", runs="")
-
-
-ALL_DEVICES, CHANGE = "all devices", "mean change"
-
-
-def notebook(runs: RunSet) -> pd.DataFrame:
-    """Return what the last public notebook logs, from ours and theirs (fractions)."""
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, HIER_AS_RUN):
-        curves = log.by_archetype
-        rows += _curve(log, ALL_DEVICES, log.accuracy.mean(axis=1))
-        for meta in (0, 1):
-            members = members_of(log.run.spec, meta)
-            rows += _curve(log, f"meta-archetype {meta}", curves[:, members].mean(axis=1))
-        rows += _curve(log, CHANGE, log.change, first=1)
-    return pd.concat([cells_of(rows, _KEYS), _public("notebook")], ignore_index=True)
-
-
-def draw_notebook(cells: pd.DataFrame) -> MplFigure:
-    """Draw accuracies on the left and changes on the right; the public log dashed."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=[3, 2])
-    colours = {ALL_DEVICES: "black", "meta-archetype 0": PALETTE["blue"]}
-    colours |= {"meta-archetype 1": PALETTE["orange"], CHANGE: PALETTE["green"]}
-    _draw_pairs(axes[0], cells, {k: c for k, c in colours.items() if k != CHANGE}, factor=100)
-    _draw_pairs(axes[1], cells, {CHANGE: colours[CHANGE]}, factor=100)
-    axes[0].set(ylabel=Y_ACCURACY, ylim=(0, 100))
-    axes[1].set(ylabel=Y_CHANGE)
-    _finish_pairs(figure, axes, cells, colours)
-    return figure
-
-
-_PUBLIC_LOOK: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 0.9}
-
-
-def _draw_pairs(
-    axis: Axes, cells: pd.DataFrame, colours: dict[str, Any], factor: float = 1
-) -> None:
-    for series, colour in colours.items():
-        ours = cells[cells["series"] == series]
-        theirs = cells[cells["series"] == f"{series}{PUBLIC}"]
-        axis.plot(ours["x"], factor * ours["mean"], color=colour)
-        axis.plot(theirs["x"], factor * theirs["mean"], color=colour, **_PUBLIC_LOOK)
-
-
-def _finish_pairs(
-    figure: MplFigure, axes: Iterable[Axes], cells: pd.DataFrame, colours: dict[str, Any]
-) -> None:
-    for axis in axes:
-        axis.set_xlabel(X_ROUND)
-        axis.set_ylim(bottom=0)
-        _round_axis(axis, cells)
-    handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    figure.legend(handles=handles + _ours_and_public(), loc="outside lower center", ncols=4)
-
-
-def _ours_and_public() -> list[Line2D]:
-    return [
-        Line2D([], [], color="grey", label="ours"),
-        Line2D([], [], color="grey", label="public log", **_PUBLIC_LOOK),
-    ]
-
-
-def archetypes(runs: RunSet) -> pd.DataFrame:
-    """Return the accuracy (fraction) of every archetype as the last public notebook has it.
-
-    Further column: ``archetype``.
-    """
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, HIER_AS_RUN):
-        for a, curve in enumerate(log.by_archetype.T):
-            rows += _curve(log, f"archetype {a}", curve)
-    cells = pd.concat([cells_of(rows, _KEYS), _public("archetypes")], ignore_index=True)
-    return cells.assign(archetype=cells["series"].str.extract(r"(\d+)", expand=False).astype(int))
-
-
-def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel an archetype; the public log dashed."""
-    figure, axes = plt.subplots(2, 5, figsize=(WIDTH, 3.8), sharex=True, sharey=True)
-    for a, axis in enumerate(axes.flat):
-        colour = PALETTE["blue" if a < 5 else "orange"]
-        _draw_pairs(axis, cells, {f"archetype {a}": colour}, factor=100)
-        axis.set_title(f"archetype {a}", fontsize=8)
-        axis.set_ylim(0, 100)
-        _round_axis(axis, cells)
-        axis.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-    axes[1, 2].set_xlabel(X_ROUND)
-    figure.supylabel(Y_ACCURACY, fontsize=9)
-    figure.legend(handles=_ours_and_public(), loc="outside lower center", ncols=2)
-    return figure
-
-
-ACTIVE, LIVE, SPREAD = "active models", "models left", "standard deviation of the scores"
-
-
-def six(runs: RunSet) -> pd.DataFrame:
-    """Return what the course notebook logs: active and live models, and the spread of scores."""
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, SIX_AS_RUN):
-        rows += _curve(log, ACTIVE, log.active_models)
-        rows += _curve(log, LIVE, log.live_models)
-        rows += _curve(log, SPREAD, log.spread)
-    return pd.concat([cells_of(rows, _KEYS), _public("six")], ignore_index=True)
-
-
-def draw_six(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a quantity; the public log dashed."""
-    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.4))
-    colours = {ACTIVE: PALETTE["blue"], LIVE: PALETTE["green"], SPREAD: PALETTE["red"]}
-    for axis, (series, colour) in zip(axes, colours.items(), strict=True):
-        _draw_pairs(axis, cells, {series: colour})
-        axis.set_title(series, fontsize=9)
-    _finish_pairs(figure, axes, cells, colours)
-    return figure
-
-
-ACTIVE_OF_18 = "active models, 18 devices"
-ACCURACY_OF_18, FEDAVG_OF_18 = "FedCD, 18 devices", "FedAvg, 18 devices"
-ACCURACY_OF_9 = "FedCD, 9 devices"
-
-
-def course(runs: RunSet) -> pd.DataFrame:
-    """Return what the course report plots, and its notebook logs, of 18 and of 9 devices.
-
-    Accuracies are means over all devices, fractions. A scale may leave runs out; the values read
-    off the report and the log's rounds are series of their own, as in :func:`six`.
-    """
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, SIX_AS_RUN):
-        rows += _curve(log, ACTIVE_OF_18, log.active_models)
-    for series, group in (
-        (ACCURACY_OF_18, SIX_AS_RUN),
-        (FEDAVG_OF_18, SIX_FEDAVG_AS_RUN),
-        (ACCURACY_OF_9, NINE_AS_RUN),
-    ):
-        for log in logs(runs, group):
-            rows += _curve(log, series, log.accuracy.mean(axis=1))
-    return pd.concat([cells_of(rows, _KEYS), _public("course")], ignore_index=True)
-
-
-def fedavg_range() -> tuple[float, float]:
-    """Return between which mean accuracies (fractions) FedAvg swings in the course report."""
-    found = {item.id: item.published for item in load_expected("fedcd").not_reproducible}
-    return found["course.fedavg-low"], found["course.fedavg-high"]
-
-
-def draw_course(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a quantity; what is published as dots, and FedAvg's range as a band."""
-    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.6))
-    orange, blue = PALETTE["orange"], PALETTE["blue"]
-    panels: list[tuple[str, dict[str, Any], float]] = [
-        ("active models of 18 devices", {ACTIVE_OF_18: PALETTE["green"]}, 1),
-        ("accuracy, 18 devices (%)", {ACCURACY_OF_18: orange, FEDAVG_OF_18: blue}, 100),
-        ("accuracy, 9 devices (%)", {ACCURACY_OF_9: orange}, 100),
-    ]
-    for axis, (title, colours, factor) in zip(axes, panels, strict=True):
-        for series, colour in colours.items():
-            ours = cells[cells["series"] == series]
-            theirs = cells[cells["series"] == f"{series}{PUBLIC}"]
-            axis.plot(ours["x"], factor * ours["mean"], color=colour)
-            axis.plot(theirs["x"], factor * theirs["mean"], color=colour, **_READ_OFF)
-        axis.set(xlabel=X_ROUND, title=title, ylim=(0, None if factor == 1 else 100))
-        axis.title.set_fontsize(9)
-        _round_axis(axis, cells)
-        axis.set_xlim(-1, cells["x"].max() + 1)  # room for the dots at both ends
-    low, high = fedavg_range()
-    axes[1].axhspan(100 * low, 100 * high, color=blue, alpha=0.12, linewidth=0)
-    if not (cells["series"] == ACCURACY_OF_9).any():
-        note = {"ha": "center", "fontsize": 7, "transform": axes[2].transAxes}
-        axes[2].text(0.5, 0.05, "no run at this scale", **note)
-    handles = [
-        Line2D([], [], color=orange, label="FedCD, ours"),
-        Line2D([], [], color=blue, label="FedAvg, ours"),
-        Line2D(
-            [], [], color="grey", label="published: report, read off; 9 devices: log", **_READ_OFF
-        ),
-        Patch(color=blue, alpha=0.12, label="published: FedAvg swings in this range"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    return figure
-
-
-_READ_OFF: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 3, "mfc": "none"}
 
 _of = functools.partial
 
@@ -700,6 +477,9 @@ def _accuracies(experiment: Experiment, algorithms: Sequence[str], rounds: int) 
         draw_archetype_curves,
     )
 
+
+Y_ACTIVE = "active models of all devices"
+Y_SPREAD = "mean standard deviation\nof a device's scores"
 
 FIGURES: dict[str, Figure] = {
     "fig1a": _accuracies("Hierarchical", ["FedCD"], 45),
@@ -722,8 +502,5 @@ FIGURES: dict[str, Figure] = {
     "holders": Figure(holders, draw_holders),
     "active": Figure(active, draw_active),
     "traffic": Figure(traffic, draw_traffic),
-    "notebook": Figure(notebook, draw_notebook),
-    "archetypes": Figure(archetypes, draw_archetypes),
-    "six": Figure(six, draw_six),
-    "course": Figure(course, draw_course),
+    **fedcd_logs.FIGURES,
 }

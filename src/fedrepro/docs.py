@@ -69,7 +69,7 @@ def _fill(file: Path, match: re.Match[str]) -> str:
         raise FedreproError(f"{file}: unknown block '{name}' {nearest(name, list(BLOCKS))}")
     try:
         body = BLOCKS[name](*arguments)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise FedreproError(f"{file}: block '{match.group(2)}': {error}") from error
     return f"{match.group(1)}{body.strip()}\n{match.group(3)}"
 
@@ -118,11 +118,13 @@ def _cost(paper: str, scale: Scale) -> tuple[int, float, float]:
 
 
 def _cost_table(paper: str, scale: Scale) -> str:
-    """One row a group of runs: how many, seconds a run, minutes in all, on what."""
+    """One row a group that has runs at the scale: how many, seconds a run, minutes, on what."""
     runs = RunSet(paper, scale)
     rows = []
     for group, planned in runs.plan.runs.items():
         members = list(unique(runs.members([group])).values())
+        if not members:
+            continue
         found = [records.read(run.id) for run in members if records.is_recorded(run.id)]
         seconds = pd.Series([record.provenance.seconds for record in found], dtype=float)
         rows.append(
@@ -139,13 +141,18 @@ def _cost_table(paper: str, scale: Scale) -> str:
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
-def _verdicts(paper: str, scale: Scale) -> str:
-    """One row a table, figure and reading: counts of verdicts of published numbers."""
+def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
+    """One row a published place and reading: counts of verdicts of published numbers.
+
+    ``parts``: how many of a place's parts between commas make a row; empty: all.
+    """
     rows = []
     grouped: dict[tuple[str, str], list[Check]] = {}
     for item in _checks(paper, scale):
         if item.kind == "number":
             place = item.where.split(", x = ")[0]
+            if parts:
+                place = ", ".join(place.split(", ")[: int(parts)])
             grouped.setdefault((place, item.reading), []).append(item)
     for (place, reading), items in grouped.items():
         found = Counter(item.verdict for item in items)

@@ -1,0 +1,60 @@
+"""Generated blocks of documents, on a file of our own and the committed records."""
+
+import pytest
+
+from fedrepro import docs
+from fedrepro.errors import FedreproError
+
+
+@pytest.fixture
+def document(tmp_path, monkeypatch):
+    """Return a function that updates a document of one block and returns its new text."""
+    file = tmp_path / "page.md"
+    monkeypatch.setattr(docs, "files", lambda: [file])
+
+    def updated(block: str) -> str:
+        file.write_text(f"before\n<!-- begin: {block} -->\nold\n<!-- end -->\nafter\n")
+        docs.update()
+        return file.read_text()
+
+    return updated
+
+
+def test_text_around_a_block_stays(document):
+    text = document("claims tricks paper")
+    assert text.startswith("before\n<!-- begin: claims tricks paper -->\n| claim ")
+    assert text.endswith("|\n<!-- end -->\nafter\n")
+    assert "old" not in text
+
+
+def test_a_current_document_is_not_written_again(document):
+    document("verdicts tricks paper")
+    assert docs.update() == []
+
+
+def test_verdicts_may_be_added_up_by_the_first_parts_of_a_place(document):
+    every = document("verdicts cadis paper").splitlines()
+    rows = document("verdicts cadis paper 2").splitlines()
+    assert sum(line.startswith("| Table I, MNIST 10/100, CADIS ") for line in every) == 2
+    assert sum(line.startswith("| Table I, MNIST 10/100 ") for line in rows) == 3
+
+
+def test_costs_leave_out_groups_without_runs_at_the_scale(document):
+    text = document("cost cadis lite")
+    assert "FedAvg, MNIST MC " in text
+    assert "FedAvg, CIFAR-100 MC" not in text
+
+
+@pytest.mark.parametrize(
+    ("block", "parts"),
+    [
+        ("verdict emd lite", ["unknown block 'verdict'", "verdicts"]),
+        ("verdicts emd", ["block 'verdicts emd'", "scale"]),
+        ("verdicts emd lite many", ["block 'verdicts emd lite many'", "'many'"]),
+    ],
+)
+def test_a_bad_block_is_named_with_its_file(document, tmp_path, block, parts):
+    with pytest.raises(FedreproError) as error:
+        document(block)
+    for part in ("page.md", *parts):
+        assert part in str(error.value)

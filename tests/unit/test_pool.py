@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, check_output
 
 import numpy as np
 import pytest
@@ -353,3 +353,41 @@ def group_exists(pid):
     except ProcessLookupError:
         return False
     return True
+
+
+# Memory
+
+
+GROWTH = """
+from pathlib import Path
+import torch
+from fedrepro.engine.network import build
+from fedrepro.engine.worker import set_memory_use
+from fedrepro.spec import ModelSpec
+
+def mib():
+    return int(Path("/proc/self/statm").read_text().split()[1]) / 256
+
+set_memory_use()
+torch.set_num_threads(1)
+model = ModelSpec(name="fedcd_cnn", width=0.25)
+net = build(model, (3, 32, 32), 10, torch.device("cpu"), channels_last=True)
+with torch.no_grad():
+    net.forward(torch.zeros(104, 3, 32, 32))
+    before = mib()
+    for n in range(8, 104):
+        net.forward(torch.zeros(n, 3, 32, 32))
+print(mib() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_convolutions_compiled_for_many_batch_sizes_do_not_pile_up():
+    """The environment's own limits win, here the libraries' defaults."""
+
+    def growth(**environment: str) -> float:
+        command = [sys.executable, "-c", GROWTH]
+        return float(check_output(command, env=os.environ | environment))
+
+    libraries = growth(LRU_CACHE_CAPACITY="1024", ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
+    assert growth() < 0.75 * libraries

@@ -34,9 +34,9 @@ from fedrepro.engine.worker import (
     Failure,
     PredictTask,
     TrainTask,
-    keep_memory,
     packed,
     perform,
+    set_memory_use,
     unpacked,
     work,
 )
@@ -108,7 +108,7 @@ class PoolBackend:
         self._pool: list[_Worker] = []
         self._alone: Resources | None = None
         if self.workers == 1:
-            keep_memory()
+            set_memory_use()
             self._alone = Resources(torch.device("cpu"), channels_last=True)
 
     def check(self, spec: RunSpec) -> None:

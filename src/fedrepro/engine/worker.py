@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import os
 import signal
 import time
 import traceback
@@ -23,6 +24,7 @@ from fedrepro.requests import OptimizerState, Predict, Prediction, Trained
 from fedrepro.spec import RunSpec
 
 _KEPT_BLOCK = 1 << 30
+_KEPT_KERNELS = 128
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 
@@ -58,8 +60,16 @@ class Failure:
     trace: str
 
 
-def keep_memory() -> None:
-    """Tell glibc to keep freed blocks: batches and activations need the same sizes again."""
+def set_memory_use() -> None:
+    """Keep freed blocks, and fewer of the convolution kernels that were compiled.
+
+    Batches and activations need blocks of the same sizes again, so glibc is told to keep them.
+    oneDNN compiles each convolution anew for each size of a batch, and PyTorch and oneDNN keep the
+    last 1,024 of them: gigabytes in every worker, where predictions are of ever other numbers of
+    examples. The limits are read before the first convolution; those of the environment win.
+    """
+    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, str(_KEPT_KERNELS))
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK)
@@ -70,7 +80,7 @@ def work(pipe: Connection) -> None:
     """Answer each task with its result and the seconds it took: a worker's main function."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
     torch.set_num_threads(1)
-    keep_memory()
+    set_memory_use()
     resources = Resources(torch.device("cpu"), channels_last=True)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:

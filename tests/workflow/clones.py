@@ -87,7 +87,7 @@ class Clone:
 
 def copy_repository(target: Path) -> Clone:
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "config", "workflow", "notebooks", "profiles", "envs"):
+    for name in ("src", "config", "workflow", "notebooks", "profiles", "envs", "benchmarks"):
         shutil.copytree(REPOSITORY / name, target / name, ignore=ignored)
     shutil.copy(REPOSITORY / "Snakefile", target)
     return Clone(target)

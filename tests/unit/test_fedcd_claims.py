@@ -135,10 +135,8 @@ def test_paper_scale_judges_everything(tmp_path):
     found = checks.check("fedcd", "paper", tmp_path)
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     assert {item.id for item in rest} == NO_RUNS
-    drawn_only = sum(item.verdict == "not reproducible" for item in found)
-    # the logs' first 35 rounds; the report's and the 9 devices' early rounds, and those after the
-    # clones that only ours have; seconds on Colab, and ends of ranges
-    assert drawn_only == 14 * 35 - 1 + (14 + 6 + 10) + 4 + 4
+    # seconds on Colab, and ends of ranges
+    assert sum(item.verdict == "not reproducible" for item in found) == 4 + 4
 
 
 def test_paper_scale_numbers_can_deviate(tmp_path):

@@ -23,7 +23,6 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.data.dataset import Arrays, Labels
@@ -142,6 +141,8 @@ def _labels(side: Path, lists: dict[str, list[str]], numbers: dict[str, int]) ->
 
 def _images(folder: Path, names: list[str], shape: tuple[int, int, int]) -> NDArray[np.uint8]:
     """Read images as RGB and resize them by linear interpolation: uint8 [n, 3, height, width]."""
+    from PIL import Image  # not needed where other data sets are trained on
+
     _, height, width = shape
     result = np.empty((len(names), *shape), dtype=np.uint8)
     for number, name in enumerate(names):

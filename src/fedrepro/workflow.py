@@ -131,7 +131,7 @@ class Workflow:
         """Return what a table is made of."""
         self._require(scale, paper)
         entry = _entry("table", load_plan(paper).tables, table, paper)
-        modules = (*ANALYSIS, "tables/__init__", f"tables/{paper}")
+        modules = (*ANALYSIS, *FOR_TABLES.get(paper, ()), "tables/__init__", f"tables/{paper}")
         return self._files(paper, entry.runs, modules)
 
     def of_figure(self, scale: str, paper: str, figure: str) -> dict[str, Any]:
@@ -204,12 +204,19 @@ class Workflow:
         }
 
 
-FURTHER = {
+FOR_TABLES = {
+    "cadis": ("algorithms/clustering", "algorithms/probe"),
+    "fedcd": ("algorithms/fedcd", "partition/archetypes"),
+}
+"""Modules that a paper's tables and figures are made with besides its own of tables."""
+
+FOR_FIGURES = {
     "selective": ("theory",),
     "tricks": ("conflicts",),
     "cadis": ("meeting", "data/pill_counts", "data/synthetic_pills"),
+    "fedcd": ("plots/fedcd_curves", "plots/fedcd_logs"),
 }
-"""Modules that a paper's figures are made with besides its own of tables and plots."""
+"""Modules that a paper's figures are made with besides those and its own of plots."""
 
 
 MEASUREMENTS = {"cadis": ("benchmarks/cadis.json",)}
@@ -218,7 +225,8 @@ MEASUREMENTS = {"cadis": ("benchmarks/cadis.json",)}
 
 def _drawing(paper: str) -> tuple[str, ...]:
     return (
-        *FURTHER.get(paper, ()),
+        *FOR_TABLES.get(paper, ()),
+        *FOR_FIGURES.get(paper, ()),
         f"tables/{paper}",
         "plots/__init__",
         "plots/figure",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 
 def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
@@ -15,8 +14,10 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     n = len(values)
     if n < 2:
         return math.nan, math.nan
+    from scipy.special import stdtrit  # the quantile; scipy is slow to import
+
     mean, half = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(n)
-    reach = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * half
+    reach = float(stdtrit(n - 1, 0.5 + confidence / 2)) * half
     return mean - reach, mean + reach
 
 

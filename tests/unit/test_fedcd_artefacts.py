@@ -405,28 +405,3 @@ def test_points_that_are_only_drawn_must_be_points_of_the_curve():
 
 
 PLAN = load_plan("fedcd")
-
-
-@pytest.mark.parametrize("name", PLAN.tables)
-def test_tables_are_written(smoke, name, tmp_path):
-    artefacts.write_table(smoke, name, tmp_path / name)
-    assert "Scale: smoke" in (tmp_path / f"{name}.md").read_text()
-    assert (tmp_path / f"{name}.csv").read_text().startswith("row,column,")
-
-
-@pytest.mark.parametrize("name", PLAN.figures)
-def test_figures_are_written(smoke, name, tmp_path):
-    artefacts.write_figure(smoke, name, tmp_path / name)
-    assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / f"{name}.csv").read_text().startswith("series,x,mean")
-
-
-def test_every_artefact_has_its_function():
-    assert set(PLAN.tables) == set(tables.TABLES)
-    assert set(PLAN.figures) == set(FIGURES)
-
-
-def test_smoke_runs_are_never_judged(smoke):
-    found = checks.check("fedcd", "smoke", smoke._folder)
-    assert {item.verdict for item in found} == {"not decidable", "not reproducible"}

@@ -15,7 +15,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from fedrepro.claims.finding import SLACK, Finding, in_percent, in_points, run_ids
 from fedrepro.errors import FedreproError
@@ -193,6 +192,13 @@ def divergence_follows_skew(runs: RunSet, dataset: str) -> Finding:
     return Finding(smallest > 1, evidence, run_ids(cells), smallest)
 
 
+def _rank_correlation(values: pd.Series) -> float:
+    """Return Spearman's rank correlation of values with their index."""
+    from scipy.stats import spearmanr  # slow to import
+
+    return float(spearmanr(values.index, values).statistic)
+
+
 def _divergence_by_emd(runs: RunSet, dataset: str) -> tuple[pd.DataFrame, list[str]]:
     """Return the mean divergence, EMD x layer, and the ids of the runs."""
     layers = LAYERS[dataset]
@@ -204,7 +210,7 @@ def _divergence_by_emd(runs: RunSet, dataset: str) -> tuple[pd.DataFrame, list[s
 def divergence_follows_emd(runs: RunSet, dataset: str) -> Finding:
     """ZA9: in every layer Spearman's rank correlation of EMD and mean divergence is >= 0.9."""
     means, used = _divergence_by_emd(runs, dataset)
-    rank = {layer: float(stats.spearmanr(means.index, means[layer]).statistic) for layer in means}
+    rank = {layer: _rank_correlation(means[layer]) for layer in means}
     evidence = "rank correlation: " + ", ".join(f"{k} {v:.3f}" for k, v in rank.items())
     lowest = min(rank.values())
     return Finding(lowest >= 0.9 - SLACK, evidence, used, lowest)
@@ -343,7 +349,7 @@ def sharing_helps(runs: RunSet) -> Finding:
 def sharing_trend(runs: RunSet) -> Finding:
     """ZA19-trend: accuracy rises with beta, rank correlation >= 0.9."""
     cells = _by_beta(runs)
-    rank = float(stats.spearmanr(cells.index, cells["mean"]).statistic)
+    rank = _rank_correlation(cells["mean"])
     return Finding(rank >= 0.9 - SLACK, f"{_betas(cells)}; rank {rank:.3f}", run_ids(cells), rank)
 
 

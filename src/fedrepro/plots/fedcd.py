@@ -19,7 +19,6 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from scipy import stats
 
 from fedrepro.plots import fedcd_logs
 from fedrepro.plots.fedcd_curves import (
@@ -180,13 +179,15 @@ def label_shares(runs: RunSet) -> pd.DataFrame:
     ``<archetype>, images drawn`` is the mean share of each label in the images that the archetype's
     devices asked for. Further column: ``archetype``.
     """
+    from scipy.stats import hypergeom  # slow to import
+
     rows: list[dict[str, Any]] = []
     for log in logs(runs, HYPER_FEDCD):
         partition = log.run.spec.partition
         assert isinstance(partition, Hypergeometric)
         counts = np.array(runs.record(log.run).partition.counts) / partition.train
         for a, successes in enumerate(partition.successes):
-            law = stats.hypergeom(partition.population, successes, partition.draws)
+            law = hypergeom(partition.population, successes, partition.draws)
             name = f"archetype {a}"
             for x in range(partition.draws + 1):
                 rows.append(row(log, name, x, law.pmf(x), archetype=a))

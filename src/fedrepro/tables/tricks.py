@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-from scipy import stats
 
 from fedrepro.expected import cell_key, published
 from fedrepro.runs import RunSet
@@ -82,9 +81,11 @@ def welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> tup
         one: mean, sample standard deviation and number of values.
         other: what is subtracted.
     """
+    from scipy.stats import ttest_ind_from_stats  # slow to import
+
     if min(one[2], other[2]) < 2 or one[1] == other[1] == 0:
         return math.nan, math.nan
-    result = stats.ttest_ind_from_stats(*one, *other, equal_var=False)
+    result = ttest_ind_from_stats(*one, *other, equal_var=False)
     return float(result.statistic), float(result.pvalue)
 
 

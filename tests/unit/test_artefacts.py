@@ -1,0 +1,103 @@
+"""Every table, figure and verdict of every paper, on made-up records of its smoke plan."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import cadis_records
+import emd_records
+import fedcd_records
+import pytest
+import selective_records
+import tricks_records
+
+from fedrepro import artefacts
+from fedrepro.checks import check
+from fedrepro.plan import load_plan, papers
+from fedrepro.plots import FIGURES
+from fedrepro.runs import MissingRunsError, RunSet
+from fedrepro.tables import TABLES
+
+WRITERS = {
+    "cadis": cadis_records.write_all,
+    "emd": emd_records.write_all,
+    "fedcd": fedcd_records.write_all,
+    "selective": selective_records.write_all,
+    "tricks": tricks_records.write_all,
+}
+EVERY_PAPER = pytest.mark.parametrize("paper", sorted(WRITERS))
+Smoke = Callable[[str], RunSet]
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
+    """The runs of a paper's smoke scale."""
+    return functools.cache(lambda paper: WRITERS[paper](tmp_path_factory.mktemp(paper), "smoke"))
+
+
+def test_every_paper_is_here() -> None:
+    assert set(WRITERS) == set(papers())
+
+
+@EVERY_PAPER
+def test_the_plan_names_what_there_is(paper: str) -> None:
+    plan = load_plan(paper)
+    assert set(plan.tables) == set(TABLES[paper])
+    assert set(plan.figures) == set(FIGURES[paper])
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"), [(paper, name) for paper in WRITERS for name in TABLES[paper]]
+)
+def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
+    artefacts.write_table(smoke(paper), name, tmp_path / name)
+    assert "Scale: smoke" in (tmp_path / f"{name}.md").read_text()
+    assert (tmp_path / f"{name}.csv").read_text().startswith("row,column,")
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"), [(paper, name) for paper in WRITERS for name in FIGURES[paper]]
+)
+def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
+    artefacts.write_figure(smoke(paper), name, tmp_path / name)
+    assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
+    png = (tmp_path / f"{name}.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert len(png) > 5000
+    assert (tmp_path / f"{name}.csv").read_text().startswith("series,x,")
+
+
+def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
+    for copy in ("a", "b"):
+        artefacts.write_figure(smoke("selective"), "groups_per_n", tmp_path / copy)
+    for kind in ("svg", "png", "csv"):
+        first, second = ((tmp_path / f"{copy}.{kind}").read_bytes() for copy in ("a", "b"))
+        assert first == second
+
+
+@EVERY_PAPER
+def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
+    found = check(paper, "smoke", smoke(paper)._folder)
+    assert {item.verdict for item in found} <= {"not decidable", "not reproducible"}
+
+
+@EVERY_PAPER
+def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
+    name = next(name for name, table in load_plan(paper).tables.items() if table.runs)
+    with pytest.raises(MissingRunsError, match=rf"^{paper} {name} \(smoke\) needs "):
+        artefacts.frame(RunSet(paper, "smoke", tmp_path), name)
+
+
+def test_artefacts_do_not_wait_for_scipy() -> None:
+    program = (
+        "import sys, fedrepro.checks, fedrepro.docs, fedrepro.plots, fedrepro.tables; "
+        "print([name for name in ('scipy', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -220,6 +220,16 @@ def test_aliasing_is_one_average_and_then_sequential_training():
     assert len(state.models) == 1
 
 
+@pytest.mark.parametrize("aggregation", ["average", "alias"])
+def test_moments_that_are_reset_reach_no_second_round(aggregation):
+    fed = FakeFederation(single(aggregation=aggregation, initial="own"))
+    state = selective.init(fed)
+    for t in range(2):
+        requests, _ = drive(selective.round(fed, state, t), add_client)
+        moments = [lane.optimizer_state for request in requests for lane in request.lanes]
+        assert moments == [None, None]
+
+
 def predictions(vectors):
     def answer(request):
         if isinstance(request, Predict):

@@ -64,7 +64,7 @@ def test_unusable_points_are_not_reproducible_and_unplanned_ones_not_decidable(r
 
 def test_noniid_cost(runs):
     frame = artefacts.frame(runs, "noniid_cost")
-    assert len(frame) == 12
+    assert len(frame) == 16
     # dealt IID test for what was run, the whole test set for what was written
     assert cell(frame, "federated, as run", "IID test")["mean"] == pytest.approx(0.2005)
     assert cell(frame, "federated, as written", "IID test")["mean"] == pytest.approx(0.1005)
@@ -214,7 +214,7 @@ def test_theorem(runs):
 def test_aliasing_holds_small_n_only(runs):
     frame = artefacts.frame(runs, "aliasing")
     assert set(frame["x"]) == {0}
-    assert len(frame) == 8
+    assert len(frame) == 12
     assert not frame.duplicated(["series", "x"]).any()
 
 

@@ -48,6 +48,8 @@ def as_claimed(run: PlannedRun) -> Values:
         "federated_local_statistics": federated,
         "federated_kept_moments": (0.64, 0.63),
         "federated_own_initial": (0.62, 0.63),
+        "federated_own_initial_reset": (0.78, 0.76),
+        "federated_as_run_reset": (0.38, 0.33),
         "local": (
             rising(0.33, percent, alone, 2 * speed),
             (0.988, 0.997, 0.998)[model - 1] + (alone - 0.988) * percent / 100,
@@ -169,6 +171,10 @@ BROKEN = {
     "B15-reset": [changed("federated_as_written", {0}, value=0.75)],
     "B15-kept": [changed("federated_kept_moments", {0}, value=0.55)],
     "B15-own_initial": [changed("federated_own_initial", {0}, value=0.54)],
+    "B16": [
+        changed("federated_as_run_reset", {0}, value=0.5),
+        changed("federated_own_initial_reset", {0}, value=0.53),
+    ],
     "B12-local_statistics": [changed("m3_federated_local_statistics", {50}, *NONIID, value=0.95)],
     "B9-m2": [changed("m2_selective_as_run", {6}, *NONIID, value=0.9)],
     "B9-m2-as_written": [changed("m2_selective_as_written", {4}, *NONIID, value=0.9)],

@@ -119,6 +119,8 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         return {"train_loss": loss}
     if not state.groups:
         yield from _form_groups(fed, state)
+    if params.optimizer_state == "reset":
+        state.moments = [None] * len(state.moments)
     one_round = _alias_round if params.aggregation == "alias" else _average_round
     loss = yield from one_round(fed, state, t)
     return {"train_loss": loss}
@@ -214,13 +216,10 @@ def _group_mean(fed: Federation, group: list[int], models: Sequence[Weights]) ->
 def _average_round(fed: Federation, state: State, t: int) -> Steps:
     """Train all nodes apart, then give every group the average of its nodes."""
     keep = fed.params(Params).optimizer_state == "keep"
-    if not keep:
-        state.moments = [None] * len(state.moments)
     trained: list[Trained] = yield Train(
         [_lane(fed, state, node) for node in range(len(fed.clients))], t, keep_optimizer_state=keep
     )
-    if keep:
-        state.moments = [result.optimizer_state for result in trained]
+    state.moments = [result.optimizer_state for result in trained]
     state.models = [
         _group_mean(fed, group, [trained[node].weights for node in group]) for group in state.groups
     ]
@@ -233,12 +232,13 @@ def _average_round(fed: Federation, state: State, t: int) -> Steps:
 
 def _alias_round(fed: Federation, state: State, t: int) -> Steps:
     """Train a group's nodes in turn on whatever storage each points at; share the average."""
+    keep = fed.params(Params).optimizer_state == "keep"
     losses = []
     for number, group in enumerate(state.groups):
         for node in group:
             tag = ("group", number) if len(state.groups) > 1 else ()
             trained: list[Trained] = yield Train(
-                [_lane(fed, state, node, tag)], t, keep_optimizer_state=True
+                [_lane(fed, state, node, tag)], t, keep_optimizer_state=keep
             )
             state.models[state.storage[node]] = trained[0].weights
             state.moments[node] = trained[0].optimizer_state

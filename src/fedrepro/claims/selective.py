@@ -17,6 +17,7 @@ import pandas as pd
 from fedrepro.claims.finding import SLACK, Finding, in_percent, in_points
 from fedrepro.runs import RunSet
 from fedrepro.tables.selective import (
+    AS_RUN_RESET,
     CENTRALISED,
     FEDERATED_AS_RUN,
     FEDERATED_AS_WRITTEN,
@@ -28,6 +29,7 @@ from fedrepro.tables.selective import (
     MODEL_3,
     MODELS,
     OWN_INITIAL,
+    OWN_INITIAL_RESET,
     SELECTIVE_AS_RUN,
     SELECTIVE_AS_WRITTEN,
     TEST_TITLES,
@@ -235,6 +237,19 @@ def above(runs: RunSet, *, curve: Curve, bound: float) -> Finding:
     return Finding(ours > bound, f"{curve.name}: {in_percent(ours)}", values.used, ours)
 
 
+def storage_alone(runs: RunSet) -> Finding:
+    """B16: with the moments reset as well, shared storage alone makes the network collapse."""
+    values = _Values(runs)
+    shared, apart = (values.at(curve, "iid", 0) for curve in (AS_RUN_RESET, OWN_INITIAL_RESET))
+    return Finding(
+        holds=shared < 0.5 and apart - shared > 0.15,
+        evidence=f"moments reset, own initial weights: shared storage {in_percent(shared)}, "
+        f"true averaging {in_percent(apart)}",
+        runs=values.used,
+        ours=shared,
+    )
+
+
 def rises_with_complexity(runs: RunSet, *, curve: Curve, test: Test, gap: float) -> Finding:
     """B2, B3: federated accuracy at N = 0 rises from network to network by more than a gap."""
     values = _Values(runs)
@@ -368,6 +383,7 @@ CLAIMS: Claims = {
     "B15-reset": _of(above, curve=FEDERATED_AS_WRITTEN, bound=0.75),
     "B15-kept": _of(above, curve=KEPT_MOMENTS, bound=0.55),
     "B15-own_initial": _of(above, curve=OWN_INITIAL, bound=0.55),
+    "B16": storage_alone,
     "T1": _of(threshold_is_tuned, around=(0.80, 0.85)),
     "T2": _of(threshold_costs_little, slack=0.005),
 }

@@ -23,6 +23,7 @@ from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
 from fedrepro.stats import summarise
 from fedrepro.tables.selective import (
+    AS_RUN_RESET,
     CENTRALISED,
     FEDERATED,
     FEDERATED_AS_RUN,
@@ -35,6 +36,7 @@ from fedrepro.tables.selective import (
     MODEL_3,
     MODELS,
     OWN_INITIAL,
+    OWN_INITIAL_RESET,
     SELECTIVE,
     SELECTIVE_AS_RUN,
     SELECTIVE_AS_WRITTEN,
@@ -66,9 +68,11 @@ _LINE: dict[str, Any] = {"linestyle": "-"}
 _POINTS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8, "marker": "D", "markersize": 3}
 _ALIASING = {
     FEDERATED_AS_WRITTEN: ("blue", _LINE, "true averaging, moments reset every round"),
+    OWN_INITIAL_RESET: ("sky", _POINTS, "the same, own initial weights"),
     KEPT_MOMENTS: ("green", _POINTS, "true averaging, moments kept"),
     OWN_INITIAL: ("purple", _POINTS, "the same, own initial weights"),
-    FEDERATED_AS_RUN: ("red", _LINE, "shared storage (as run)"),
+    FEDERATED_AS_RUN: ("red", _LINE, "shared storage, moments kept (as run)"),
+    AS_RUN_RESET: ("orange", _POINTS, "shared storage, moments reset"),
 }
 """Colour, how the mean is drawn, and legend; diamonds mark the few N of the variants."""
 

@@ -64,6 +64,12 @@ KEPT_MOMENTS = Curve("federated, as written, moments kept", "federated_kept_mome
 OWN_INITIAL = Curve(
     "federated, as written, moments kept, own initial weights", "federated_own_initial"
 )
+OWN_INITIAL_RESET = Curve(
+    "federated, as written, own initial weights", "federated_own_initial_reset"
+)
+AS_RUN_RESET = Curve(
+    "federated, as run, moments reset", "federated_as_run_reset", iid="accuracy_iid_dealt"
+)
 LOCAL_STATISTICS = Curve("federated, as written, local statistics", "federated_local_statistics")
 SELECTIVE_AS_RUN = Curve(
     "selective, as run",
@@ -102,7 +108,7 @@ class Model:
         return dataclasses.replace(curve, group=self.prefix + curve.group)
 
 
-MODEL_1 = Model("Model 1", "", 14, (KEPT_MOMENTS, OWN_INITIAL))
+MODEL_1 = Model("Model 1", "", 14, (AS_RUN_RESET, KEPT_MOMENTS, OWN_INITIAL, OWN_INITIAL_RESET))
 MODEL_2 = Model("Model 2", "m2_", 8)
 MODEL_3 = Model("Model 3", "m3_", 4, (LOCAL_STATISTICS,))
 MODELS = (MODEL_1, MODEL_2, MODEL_3)

@@ -7,29 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedrepro.configfile import nearest
-from fedrepro.errors import FedreproError
 from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
-from fedrepro.plan import Artefact, load_plan
+from fedrepro.plan import load_plan
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
-
-
-def entry(paper: str, name: str) -> Artefact:
-    """Return a table's or figure's entry in the plan.
-
-    Raises:
-        FedreproError: the paper has no such table or figure; names the nearest.
-    """
-    plan = load_plan(paper)
-    known = plan.tables | plan.figures
-    if name not in known:
-        raise FedreproError(
-            f"paper '{paper}' has no table or figure '{name}' {nearest(name, list(known))}"
-        )
-    return known[name]
 
 
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
@@ -44,7 +27,7 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
     if not partial:
-        runs.require(entry(runs.paper, name).runs, name)
+        runs.require(runs.plan.artefact(name).runs, name)
     if name in runs.plan.tables:
         cells = TABLES[runs.paper][name](runs)
     else:
@@ -60,14 +43,19 @@ def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
-    values = published(paper, entry(paper, name).part_of or name)
+    values = published(paper, load_plan(paper).artefact(name).part_of or name)
     result = cells.copy()
     result["published"] = [values.get(key, float("nan")) for key in keys_of(cells)]
     return result
 
 
 def write_table(runs: RunSet, name: str, stem: Path) -> None:
-    """Write ``<stem>.csv`` (one row a cell) and ``<stem>.md`` (laid out as in the paper)."""
+    """Write ``<stem>.csv`` (one row a cell) and ``<stem>.md`` (laid out as in the paper).
+
+    Raises:
+        FedreproError: the paper has no such table, or a record is missing.
+    """
+    runs.plan.artefact(name, "table")
     cells = frame(runs, name)
     write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))
     write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
@@ -75,7 +63,7 @@ def write_table(runs: RunSet, name: str, stem: Path) -> None:
 
 def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``."""
-    artefact = entry(runs.paper, name)
+    artefact = runs.plan.artefact(name)
     scale = runs.plan.scales[runs.scale]
     grid = pd.DataFrame(
         {
@@ -113,13 +101,17 @@ def _cell_text(cell: pd.Series) -> str:
 
 
 def write_figure(runs: RunSet, name: str, stem: Path) -> None:
-    """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``."""
+    """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``.
+
+    Raises:
+        FedreproError: the paper has no such figure, or a record is missing.
+    """
     from fedrepro.plots import FIGURES, style
 
+    artefact = runs.plan.artefact(name, "figure")
     style.use()
     cells = frame(runs, name)
     figure = FIGURES[runs.paper][name].draw(cells)
-    artefact = entry(runs.paper, name)
     figure.suptitle(f"{artefact.title} ({artefact.source}); scale: {runs.scale}", fontsize=10)
     style.save(figure, stem)
     write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))

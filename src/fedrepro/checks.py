@@ -24,7 +24,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from fedrepro import records
-from fedrepro.artefacts import entry, frame, keys_of
+from fedrepro.artefacts import frame, keys_of
 from fedrepro.claims import CLAIMS
 from fedrepro.errors import FedreproError
 from fedrepro.expected import Claim, Number, cell_key, load_expected
@@ -96,7 +96,7 @@ class _Frame:
 
 
 def _frame(runs: RunSet, name: str) -> _Frame:
-    whole = not runs.missing(entry(runs.paper, name).runs)
+    whole = not runs.missing(runs.plan.artefact(name).runs)
     try:
         return _Frame(frame(runs, name, partial=True), whole)
     except MissingRunsError:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedrepro import __version__, records
 from fedrepro.errors import FedreproError
+from fedrepro.paths import root
 from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
@@ -103,6 +104,8 @@ def _check(arguments: argparse.Namespace) -> None:
     from fedrepro import checks
     from fedrepro.files import write_text
 
+    if arguments.release:
+        _require_root("the released verdicts are")
     names = [arguments.paper] if arguments.paper else papers()
     found = {name: checks.check(name, arguments.scale) for name in names}
     everything = [item for items in found.values() for item in items]
@@ -164,6 +167,7 @@ def _schema(arguments: argparse.Namespace) -> None:
 def _docs(arguments: argparse.Namespace) -> None:
     from fedrepro import docs
 
+    _require_root("the numbers in the documents are")
     changed = docs.update(dry_run=arguments.check)
     if changed and arguments.check:
         raise FedreproError(
@@ -186,6 +190,11 @@ def _data(arguments: argparse.Namespace) -> None:
         print(commands.import_pack(arguments.source, arguments.to))
     else:
         print(commands.prepare(arguments.name, arguments.out, arguments.data_root))
+
+
+def _require_root(what: str) -> None:
+    if Path.cwd().resolve() != root():
+        raise FedreproError(f"run it in {root()}: {what} made from the records there")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -424,6 +433,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status. User errors are one message, no traceback."""
     arguments = _parser().parse_args(argv)
     try:
+        if root() in Path.cwd().parents:
+            raise FedreproError(f"run it in {root()}: records are looked up in ./results/runs")
         paper = getattr(arguments, "paper", None)
         if paper is not None:
             load_plan(paper)

@@ -27,7 +27,7 @@ class WorkflowConfig(Strict):
         "on synthetic data"
     )
     train: Literal["auto", "never"] = Field(
-        description="auto: train runs without a record; never: stop with the list of them"
+        description="auto: train runs without a record that a target needs; never: stop with a list"
     )
     device: str = Field(
         pattern=r"^(cpu|cuda(:\d+)?)$", description="PyTorch device to train on: cpu, cuda, cuda:1"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro import records
-from fedrepro.artefacts import entry, frame, markdown
+from fedrepro.artefacts import frame, markdown
 from fedrepro.checks import Check, Verdict, check
 from fedrepro.configfile import nearest
 from fedrepro.cost import sample_passes
@@ -186,7 +186,7 @@ def _table(paper: str, name: str, scale: Scale) -> str:
     try:
         return markdown(runs, name, frame(runs, name, partial=True))
     except MissingRunsError as error:
-        return f"*{entry(paper, name).title}: {error}.*"
+        return f"*{runs.plan.artefact(name).title}: {error}.*"
 
 
 BLOCKS: dict[str, Callable[..., str]] = {

@@ -1,7 +1,8 @@
 """Where the repository and the data are.
 
-The repository holds everything a run is described by (``config/``) and recorded in
-(``results/runs/``). Working files (``data/``, ``results/``) are relative to the working directory.
+The repository holds everything a run is described by (``config/``), and is found from anywhere.
+Records (``results/runs/``), data and results are relative to the working directory: the root of the
+repository, or a folder outside it that starts with no records.
 """
 
 from __future__ import annotations

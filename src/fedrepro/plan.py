@@ -94,6 +94,22 @@ class PaperPlan(Strict):
     tables: dict[str, Artefact] = Field(default_factory=dict)
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
+    def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
+        """Return the entry of a table or figure; with ``kind``, of that kind only.
+
+        Raises:
+            FedreproError: there is none of that name; names the nearest.
+        """
+        known = {"table": self.tables, "figure": self.figures}.get(
+            kind or "", self.tables | self.figures
+        )
+        if name not in known:
+            raise FedreproError(
+                f"paper '{self.paper}' has no {kind or 'table or figure'} '{name}' "
+                f"{nearest(name, list(known))}"
+            )
+        return known[name]
+
 
 @dataclass(frozen=True)
 class PlannedRun:

@@ -317,8 +317,10 @@ def _lines(file: Path) -> list[str]:
 def code_version() -> tuple[str, bool]:
     """Return the commit of the code and whether source files differ from it.
 
-    Outside a git clone the commit is ``unknown``.
+    The commit is ``unknown`` outside a git clone, and where the code is not the clone's.
     """
+    if not Path(__file__).resolve().is_relative_to(root()):
+        return "unknown", False
 
     def git(*arguments: str) -> str:
         return subprocess.run(

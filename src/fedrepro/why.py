@@ -8,7 +8,7 @@ import math
 import pandas as pd
 
 from fedrepro import records
-from fedrepro.artefacts import entry, frame, keys_of
+from fedrepro.artefacts import frame, keys_of
 from fedrepro.errors import FedreproError
 from fedrepro.expected import cell_key
 from fedrepro.plan import PlannedRun, Scale
@@ -36,8 +36,11 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
         FedreproError: unknown names (says the nearest), or a record is missing.
     """
     runs = RunSet(paper, scale)
-    about = entry(paper, artefact)
+    about = runs.plan.artefact(artefact)
     cells = frame(runs, artefact)
+    if "runs" not in cells:  # one run a row, or a drawing of all of them
+        cells["runs"] = cells.get("run", "")
+    cells["runs"] = cells["runs"].fillna("")
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
@@ -73,13 +76,15 @@ def _number(text: str) -> str | float:
 
 
 def _line(key: str, row: pd.Series) -> str:
-    return f"{key:<40} {_value(row)}; runs {row['runs']}"
+    runs = f"runs {row['runs']}" if row["runs"] else "no run"
+    return f"{key:<40} {_value(row)}; {runs}"
 
 
 def _value(row: pd.Series) -> str:
     """Return ours and the published value, as stored: fractions, not percent."""
-    text = f"ours {row['mean']:.6g}" if row["n"] else "no run of ours"
-    if row["n"] > 1:
+    number = row.get("n", 1)
+    text = f"ours {row['mean']:.6g}" if number and "mean" in row else "no number of ours"
+    if number > 1:
         text += f" (sd {row['sd']:.3g}, n = {row['n']}, seeds {row['values']})"
     published = float(row["published"])
     return text + ("; not published" if math.isnan(published) else f"; published {published:.6g}")
@@ -104,7 +109,7 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
         "device": f"{from_.device}, {from_.threads} thread(s), backend {from_.backend}; "
         f"{from_.host}",
         "trained": f"{from_.seconds:g} s, process started {from_.started}",
-        "again": f"rm {file} && fedrepro train {run.id}",
+        "again": f"rm {file} && fedrepro train {run.id} --backend {from_.backend}",
     }
     return "\n".join(
         [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]

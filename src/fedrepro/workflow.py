@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedrepro import records
 from fedrepro.config import load_config
-from fedrepro.configfile import nearest
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.plan import Artefact, PlannedRun, batches, expand, load_plan
+from fedrepro.plan import PlannedRun, batches, expand, load_plan
 from fedrepro.spec import partition_id
 from fedrepro.status import describe, duration, status
 
@@ -58,8 +58,7 @@ class Workflow:
             values: Snakemake's ``config``.
 
         Raises:
-            FedreproError: configuration, a plan or a record is wrong; or runs are missing although
-                training is switched off.
+            FedreproError: configuration, a plan or a record is wrong.
         """
         self.config = load_config(values)
         self.scale = self.config.scale
@@ -72,34 +71,51 @@ class Workflow:
         self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
         if state.pending:
             self.summary += f", {len(state.pending)} to train (about {minutes} on one core)"
-        if state.pending and self.config.train == "never":
-            missing = [run for run in state.runs if run.id in state.seconds]
-            raise FedreproError(_refusal(missing, state.seconds, self.scale))
+        if not records.FOLDER.is_dir():
+            self.summary += f"; there is no folder {records.FOLDER} in {Path.cwd()}"
+        self._missing = [run for run in state.runs if run.id in state.seconds]
+        self._seconds = state.seconds
         self.batches = [
             Batch(name, members[0].spec.dataset.name, ids)
             for name, members in batches(state.runs, self.config.runs_per_batch)
             if (ids := tuple(run.id for run in members if run.id in state.seconds))
         ]
 
+    def data_of(self, batch: Batch) -> str:
+        """Return what a training job needs.
+
+        Raises:
+            FedreproError: training is switched off; lists what has no record.
+        """
+        if self.config.train == "never":
+            raise FedreproError(_refusal(self._missing, self._seconds, self.scale))
+        return f"data/ready/{batch.dataset}.json"
+
     def tables(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the papers."""
         return [
-            f"results/{self.scale}/tables/{paper}/{table}.csv"
+            f"results/{self.scale}/tables/{paper}/{table}.{ending}"
             for paper in papers
             for table in load_plan(paper).tables
+            for ending in ("csv", "md")
         ]
 
     def figures(self, papers: Iterable[str]) -> list[str]:
         """Return the figures of the papers."""
         return [
-            f"results/{self.scale}/figures/{paper}/{figure}.svg"
+            f"results/{self.scale}/figures/{paper}/{figure}.{ending}"
             for paper in papers
             for figure in load_plan(paper).figures
+            for ending in ("svg", "png", "csv")
         ]
 
     def notebooks(self, papers: Iterable[str]) -> list[str]:
         """Return the executed notebooks of the papers."""
-        return [f"results/{self.scale}/notebooks/{paper}.html" for paper in papers]
+        return [
+            f"results/{self.scale}/notebooks/{paper}.{ending}"
+            for paper in papers
+            for ending in ("html", "ipynb")
+        ]
 
     def checks(self, papers: Iterable[str]) -> list[str]:
         """Return the verdicts of the papers."""
@@ -107,7 +123,11 @@ class Workflow:
 
     def overviews(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the partitions of the papers."""
-        return [f"results/{self.scale}/partitions/{paper}/overview.csv" for paper in papers]
+        return [
+            f"results/{self.scale}/partitions/{paper}/overview.{ending}"
+            for paper in papers
+            for ending in ("csv", "svg", "png")
+        ]
 
     def indices(self, papers: Iterable[str]) -> list[str]:
         """Return the index lists of all partitions of the papers."""
@@ -130,14 +150,14 @@ class Workflow:
     def of_table(self, scale: str, paper: str, table: str) -> dict[str, Any]:
         """Return what a table is made of."""
         self._require(scale, paper)
-        entry = _entry("table", load_plan(paper).tables, table, paper)
+        entry = load_plan(paper).artefact(table, "table")
         modules = (*ANALYSIS, *FOR_TABLES.get(paper, ()), "tables/__init__", f"tables/{paper}")
         return self._files(paper, entry.runs, modules)
 
     def of_figure(self, scale: str, paper: str, figure: str) -> dict[str, Any]:
         """Return what a figure is made of."""
         self._require(scale, paper)
-        entry = _entry("figure", load_plan(paper).figures, figure, paper)
+        entry = load_plan(paper).artefact(figure, "figure")
         return self._files(paper, entry.runs, (*ANALYSIS, *_drawing(paper)))
 
     def of_check(self, scale: str, paper: str) -> dict[str, Any]:
@@ -198,7 +218,7 @@ class Workflow:
             "config": [
                 str(self._root / f"config/papers/{paper}.yaml"),
                 str(self._root / f"config/expected/{paper}.yaml"),
-                *(str(self._root / file) for file in MEASUREMENTS.get(paper, ())),
+                *(str(self._root / file) for file in ALSO_READ.get(paper, ())),
             ],
             "code": [str(self._root / f"src/fedrepro/{module}.py") for module in modules],
         }
@@ -206,21 +226,45 @@ class Workflow:
 
 FOR_TABLES = {
     "cadis": ("algorithms/clustering", "algorithms/probe"),
-    "fedcd": ("algorithms/fedcd", "partition/archetypes"),
+    "fedcd": (
+        "algorithms/fedcd",
+        "partition/archetypes",
+        "data/registry",
+        "models/__init__",
+        "models/fedcd_cnn",
+    ),
+    "selective": (
+        "algorithms/__init__",
+        "data/registry",
+        "models/__init__",
+        "models/liu1",
+        "models/liu2",
+        "models/liu3",
+    ),
 }
 """Modules that a paper's tables and figures are made with besides its own of tables."""
 
 FOR_FIGURES = {
     "selective": ("theory",),
     "tricks": ("conflicts",),
-    "cadis": ("meeting", "data/pill_counts", "data/synthetic_pills"),
+    "cadis": (
+        "meeting",
+        "data/pill_counts",
+        "data/registry",
+        "data/sources",
+        "data/synthetic_pills",
+    ),
     "fedcd": ("plots/fedcd_curves", "plots/fedcd_logs"),
 }
 """Modules that a paper's figures are made with besides those and its own of plots."""
 
-
-MEASUREMENTS = {"cadis": ("benchmarks/cadis.json",)}
-"""Committed measurements that a paper's tables and figures show."""
+_DATASETS = "config/datasets.yaml"
+ALSO_READ = {
+    "cadis": ("benchmarks/cadis.json", _DATASETS),
+    "fedcd": (_DATASETS,),
+    "selective": (_DATASETS,),
+}
+"""Files besides plan and published values that a paper's tables and figures are made from."""
 
 
 def _drawing(paper: str) -> tuple[str, ...]:
@@ -235,16 +279,17 @@ def _drawing(paper: str) -> tuple[str, ...]:
     )
 
 
-def _entry(kind: str, known: Mapping[str, Artefact], name: str, paper: str) -> Artefact:
-    if name not in known:
-        raise FedreproError(f"paper '{paper}' has no {kind} '{name}' {nearest(name, [*known])}")
-    return known[name]
+_MOST_LISTED = 20
 
 
 def _refusal(missing: Sequence[PlannedRun], seconds: Mapping[str, float], scale: str) -> str:
     lines = [
-        f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min" for run in missing
+        f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min"
+        for run in missing[:_MOST_LISTED]
     ]
+    if len(missing) > _MOST_LISTED:
+        more = len(missing) - _MOST_LISTED
+        lines.append(f"  and {more} more: `fedrepro status --list --scale {scale}`")
     total = sum(seconds[run.id] for run in missing) / 60
     return "\n".join(
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,12 +16,14 @@ import pytest
 import selective_records
 import tricks_records
 
-from fedrepro import artefacts
+from fedrepro import artefacts, records
 from fedrepro.checks import check
+from fedrepro.errors import FedreproError
 from fedrepro.plan import load_plan, papers
 from fedrepro.plots import FIGURES
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables import TABLES
+from fedrepro.why import why
 
 WRITERS = {
     "cadis": cadis_records.write_all,
@@ -36,7 +39,9 @@ Smoke = Callable[[str], RunSet]
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
     """The runs of a paper's smoke scale."""
-    return functools.cache(lambda paper: WRITERS[paper](tmp_path_factory.mktemp(paper), "smoke"))
+    return functools.cache(
+        lambda paper: WRITERS[paper](tmp_path_factory.mktemp(paper) / records.FOLDER, "smoke")
+    )
 
 
 def test_every_paper_is_here() -> None:
@@ -77,6 +82,28 @@ def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
     for kind in ("svg", "png", "csv"):
         first, second = ((tmp_path / f"{copy}.{kind}").read_bytes() for copy in ("a", "b"))
         assert first == second
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"),
+    [(paper, name) for paper in WRITERS for name in (*TABLES[paper], *FIGURES[paper])],
+)
+def test_every_cell_can_be_traced(
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, paper: str, name: str
+) -> None:
+    monkeypatch.chdir(smoke(paper)._folder.parents[1])
+    title, *lines = why(paper, name, None, "smoke").splitlines()
+    assert title.startswith(f"{paper} {name}: ")
+    assert lines
+    for line in lines:
+        assert re.search(r" (no number of ours|ours \S+).*; (no run|runs [0-9a-f]{12}.*)$", line)
+
+
+@pytest.mark.parametrize(("write", "name"), [("write_table", "fig1a"), ("write_figure", "table2")])
+def test_a_figure_is_no_table(smoke: Smoke, tmp_path: Path, write: str, name: str) -> None:
+    with pytest.raises(FedreproError, match=rf"paper 'emd' has no (table|figure) '{name}'"):
+        getattr(artefacts, write)(smoke("emd"), name, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @EVERY_PAPER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -49,6 +50,24 @@ def pinned(python: str) -> dict[str, str]:
         for r, _ in lock_entries()
         if r.marker is None or r.marker.evaluate(environment)
     }
+
+
+COMMAND = re.compile(r"(?:^|[`\s])(snakemake (?:-|all)[^\n`#]*)")
+
+
+def test_documented_snakemake_commands_are_understood() -> None:
+    from snakemake.cli import get_argument_parser
+
+    parser = get_argument_parser()
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "config").rglob("*.*ml")]
+    files += [*(ROOT / "config").rglob("*.md"), *(ROOT / "profiles").rglob("*.*")]
+    commands = [found for file in files for found in COMMAND.findall(file.read_text())]
+    assert len(commands) > 10
+    for command in commands:
+        arguments, _ = parser.parse_known_args(shlex.split(command)[1:])
+        for option in ("config", "resources"):  # they take all that follows, up to ` -- `
+            values = getattr(arguments, option) or []
+            assert all("=" in value for value in values), command
 
 
 def test_every_locked_requirement_has_one_version_and_hashes() -> None:

@@ -83,6 +83,11 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         assert text in str(error.value)
 
 
+def test_a_run_is_trained_again_with_the_backend_of_its_record() -> None:
+    text = why("emd", "table2", f"MNIST/{AT_036[0].coordinates['emd']}", "smoke")
+    assert f"fedrepro train {AT_036[0].id} --backend loop" in text
+
+
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "emd", "table2", "--scale", "smoke"]) == 0
     assert AT_036[0].id in capsys.readouterr().out

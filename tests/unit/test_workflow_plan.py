@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -16,12 +18,12 @@ import pytest
 
 from fedrepro import records
 from fedrepro import workflow as workflow_module
-from fedrepro.artefacts import entry
 from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun, expand, load_plan, papers, unique
 from fedrepro.spec import partition_id
 from fedrepro.workflow import Workflow
 
+SOURCES = Path(workflow_module.__file__).parent
 CONFIG: dict[str, Any] = {
     "papers": ["selective", "emd"],
     "scale": "smoke",
@@ -54,7 +56,8 @@ def test_without_records_everything_is_to_be_trained() -> None:
         assert {by_id[run] for run in batch.runs} == {batch.dataset}
     assert len({batch.name for batch in workflow.batches}) == len(workflow.batches)
     assert re.fullmatch(
-        rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} to train \(about .* on one core\)",
+        rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} to train \(about .* on one core\); "
+        rf"there is no folder results/runs in {Path.cwd()}",
         workflow.summary,
     )
 
@@ -75,14 +78,25 @@ def test_recorded_runs_belong_to_no_batch(write_record: Any) -> None:
 def test_never_lists_what_is_missing(write_record: Any) -> None:
     for run in RUNS[2:]:
         write_record(run, records.FOLDER)
+    workflow = Workflow(CONFIG | {"train": "never"})
     with pytest.raises(FedreproError) as error:
-        Workflow(CONFIG | {"train": "never"})
+        workflow.data_of(workflow.batches[0])
     text = str(error.value)
     assert text.startswith("2 runs of scale smoke have no record")
     for run in RUNS[:2]:
         assert re.search(rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about [\d.]+ min", text)
     assert RUNS[2].id not in text
     assert "fedrepro train --pending --scale smoke" in text
+
+
+def test_never_lists_no_more_than_can_be_read() -> None:
+    workflow = Workflow(CONFIG | {"train": "never"})
+    with pytest.raises(FedreproError) as error:
+        workflow.data_of(workflow.batches[0])
+    text = str(error.value)
+    assert text.startswith(f"{len(RUNS)} runs of scale smoke have no record")
+    assert f"and {len(RUNS) - 20} more: `fedrepro status --list --scale smoke`" in text
+    assert len(text.splitlines()) == 23
 
 
 def test_a_damaged_record_stops(write_record: Any) -> None:
@@ -149,7 +163,8 @@ def test_the_snakefile_waits_for_no_heavy_import(write_record: Any, recorded: bo
 def test_targets() -> None:
     workflow = Workflow(CONFIG)
     assert "results/smoke/tables/emd/table2.csv" in workflow.tables(["emd"])
-    assert "results/smoke/figures/selective/fig3.svg" in workflow.figures(workflow.papers)
+    for ending in ("svg", "png", "csv"):
+        assert f"results/smoke/figures/selective/fig3.{ending}" in workflow.figures(workflow.papers)
     assert workflow.checks(["emd"]) == ["results/smoke/checks/emd.json"]
     everything = workflow.everything(workflow.papers)
     assert len(everything) == len(set(everything))
@@ -177,21 +192,47 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
         wanted = {
             str(records.path_of(run.id))
             for run in expand(paper, "smoke")
-            if run.group in entry(paper, name).runs
+            if run.group in plan.artefact(name).runs
         }
         assert set(files["records"]) == wanted
         assert len(files["records"]) == len(wanted)
 
 
 def imports(code: str) -> set[str]:
-    """Return the files of this package that some code imports."""
-    package = Path(workflow_module.__file__).parent
-    names = set()
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro"):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    paths = {package / f"{name.replace('.', '/').removeprefix('fedrepro/')}.py" for name in names}
-    return {str(path) for path in paths if path.is_file()}
+    """Return the files of this package that define what some code imports."""
+    files = {
+        defined_in(node.module, alias.name)
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro")
+        for alias in node.names
+        if node.module
+    }
+    return {str(file) for file in files if file.is_relative_to(SOURCES)}
+
+
+def defined_in(module: str, name: str) -> Path:
+    """Return the file of a submodule, function or class; of other things the importing module's."""
+    try:
+        return source(importlib.import_module(f"{module}.{name}"))
+    except ModuleNotFoundError:
+        pass
+    value = inspect.unwrap(getattr(importlib.import_module(module), name))
+    try:
+        return source(value)
+    except TypeError:
+        return source(importlib.import_module(module))
+
+
+def source(thing: Any) -> Path:
+    file = inspect.getsourcefile(thing)
+    assert file is not None
+    return Path(file)
+
+
+def test_names_are_followed_to_where_they_are_defined() -> None:
+    code = "from fedrepro import models\nfrom fedrepro.data import describe\nimport fedrepro"
+    names = [str(Path(file).relative_to(SOURCES)) for file in sorted(imports(code))]
+    assert names == ["data/registry.py", "models/__init__.py"]
 
 
 PLUMBING = {"errors", "files", "paths", "strict", "versions"}

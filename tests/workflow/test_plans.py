@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from clones import PAPERS, REPOSITORY, SMOKE, Clone
 
-from fedrepro.plan import expand
+from fedrepro.plan import expand, load_plan
 
 pytestmark = pytest.mark.slow
 TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks")
@@ -109,7 +109,7 @@ def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> N
     assert set(plan.trained) <= set(smoke_ids(lambda run: run.paper == "emd"))
 
 
-def test_gpu_jobs_take_turns(clone: Clone) -> None:
+def test_training_jobs_ask_for_a_gpu(clone: Clone) -> None:
     on_gpu = clone.plan("--config", "scale=smoke", "device=cuda", "--", "all_tables").text
     assert "gpu=1" in on_gpu
     assert "gpu=1" not in clone.plan(*SMOKE, "all_tables").text
@@ -122,12 +122,23 @@ def test_jobs_are_told_where_packed_data_are(clone: Clone) -> None:
     assert any("fedrepro.cli data prepare synthetic" in line for line in named)
 
 
+def without(runs: list[str]) -> list[str]:
+    """Return a table that is made without these runs."""
+    for paper in PAPERS:
+        needed = {run.id: run.group for run in expand(paper, "smoke")}
+        for name, table in load_plan(paper).tables.items():
+            if not any(needed.get(run) in table.runs for run in runs) and table.runs:
+                return [f"results/smoke/tables/{paper}/{name}.csv"]
+    raise AssertionError
+
+
 def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> None:
     gone = smoke_ids()[:2]
     for run_id in gone:
         (recorded.records / f"{run_id}.json").unlink()
-    text = recorded.fails("-n", "--config", "scale=smoke", "train=never", "--", "all")
-    assert "WorkflowError" in text
+    never = ("--config", "scale=smoke", "train=never", "--")
+    assert recorded.plan(*never, *without(gone)).jobs == {"table": 1}
+    text = recorded.fails("-n", *never, "all")
     assert "2 runs of scale smoke have no record" in text
     assert all(run_id in text for run_id in gone)
     assert " min" in text
@@ -152,6 +163,22 @@ def test_mistakes(clone: Clone, arguments: tuple[str, ...], texts: list[str]) ->
     said = clone.fails("-n", *arguments)
     for text in texts:
         assert text in said
+
+
+def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
+    environment = {"PYTHONPATH": str(REPOSITORY / "src")}
+    done = clone.run(
+        "env",
+        f"PYTHONPATH={environment['PYTHONPATH']}",
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-n",
+        *SMOKE,
+        "all",
+    )
+    assert done.returncode != 0
+    assert f"This Snakefile is in {clone.root}" in done.stdout + done.stderr
 
 
 def test_a_typo_in_a_plan(clone: Clone) -> None:

@@ -88,8 +88,8 @@ def test_a_deleted_record_comes_back_the_same(recorded: Clone, smoke_ids: Any) -
         assert after[part] == before[part]
 
 
-def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke, tmp_path: Path) -> None:
-    """A changed table function rebuilds tables and what shows them; touching it does nothing."""
+def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke) -> None:
+    """A changed plot function remakes figures and what shows them; touching it does nothing."""
     clone, folder, _ = smoke
     code = clone.root / "src/fedrepro/plots/emd.py"
     original = code.read_text()

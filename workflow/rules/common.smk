@@ -7,14 +7,21 @@ import os
 import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 
+import fedrepro
 from fedrepro.errors import FedreproError
 from fedrepro.workflow import Workflow
 
-# Jobs read the same clone as this Snakefile, wherever the package is installed and they run.
+# The package is that of this clone, or records would name a commit that did not make them.
+if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
+    raise WorkflowError(
+        f"This Snakefile is in {ROOT}, but its Python has fedrepro from {fedrepro.__file__}: call "
+        f"Snakemake from {ROOT}/.venv/bin, which `make figures` installs."
+    )
+
+# Jobs read the same clone as this Snakefile, wherever they run.
 os.environ.update(FEDREPRO_ROOT=str(ROOT))
 
 
@@ -33,6 +40,10 @@ if workflow.is_main_process:
 # The Python that runs Snakemake has the package; with --sdm conda, that of the environment has.
 WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 PYTHON = "python" if WITH_CONDA else sys.executable
+
+
+def training_input(batch):
+    return lambda wildcards: PLAN.data_of(batch)
 
 
 def table_input(wildcards):

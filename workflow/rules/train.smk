@@ -10,7 +10,7 @@ for batch in PLAN.batches:
         name:
             f"train_{batch.name}"
         input:
-            f"data/ready/{batch.dataset}.json",
+            training_input(batch),
         output:
             [f"results/runs/{run}.json" for run in batch.runs],
         log:

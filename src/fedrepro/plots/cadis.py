@@ -16,8 +16,8 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedrepro import data
 from fedrepro.algorithms.clustering import true_clusters
+from fedrepro.data import describe, load
 from fedrepro.data.pill_counts import COUNTS as PILL
 from fedrepro.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.plan import PlannedRun
@@ -457,9 +457,9 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
 
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
-    made = data.load("synthetic_pills")
+    made = load("synthetic_pills")
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2))
-    names = data.describe("synthetic_pills").class_names
+    names = describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
         for label in range(len(names))

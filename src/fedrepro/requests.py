@@ -4,6 +4,7 @@ An algorithm is a generator that yields :class:`Train` and :class:`Predict` requ
 lists of :class:`Trained` and :class:`Prediction`, one per lane or model, in the order asked.
 It never loops over batches, never touches a device, and never knows which other runs are in
 flight. Model weights are one flat float32 vector: trainable parameters first, then buffers.
+Weights and moments are on the CPU, in requests and in results, whatever device trains.
 
 This module imports no torch at run time: specs and algorithms are read by the Snakefile.
 """
@@ -108,9 +109,9 @@ class Trained:
     """A lane after training.
 
     Attributes:
-        weights: float32 [parameters + buffers].
+        weights: float32 [parameters + buffers], on the CPU.
         loss: cross entropy, mean over the examples of all steps; 0 if there was no step.
-        optimizer_state: the moments, if they were asked for.
+        optimizer_state: the moments, on the CPU, if they were asked for.
     """
 
     weights: Weights

@@ -248,13 +248,21 @@ class _Trainer:
 def _claim(run_id: str) -> IO[str] | None:
     """Lock a run for this process; None where another process holds it."""
     CHECKPOINTS.mkdir(parents=True, exist_ok=True)
-    lock = (CHECKPOINTS / f"{run_id}.lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    file = CHECKPOINTS / f"{run_id}.lock"
+    while True:
+        lock = file.open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process that held it deletes the file, perhaps between the two lines above: then
+            # the lock is on a file that no other process will find.
+            if os.path.samestat(os.fstat(lock.fileno()), file.stat()):
+                return lock
+        except BlockingIOError:
+            lock.close()
+            return None
+        except FileNotFoundError:
+            pass
         lock.close()
-        return None
-    return lock
 
 
 def _content(

@@ -2,7 +2,7 @@
 
 A version is raised when a component's numbers change; then exactly the runs that use it get new
 ids and train again. A change that leaves the numbers alone (the golden trajectories still match)
-keeps the version: see tests/golden/test_fingerprints.py, which notices every change of code.
+keeps the version: see tests/golden/test_golden.py, which notices every change of code.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ import ast
 import hashlib
 from pathlib import Path
 
+from fedrepro.data import describe
 from fedrepro.versions import VERSIONS
 
 SOURCE = Path(__file__).parents[2] / "src/fedrepro"
@@ -44,6 +45,8 @@ OWN = {
     "data.pill": ["data/pill.py"],
     "data.synthetic_pills": ["data/synthetic_pills.py", "data/synthetic.py"],
     "partition.data_sharing": ["partition/data_sharing.py", "partition/class_aligned.py"],
+    "algorithm.fedavg": ["algorithms/fedavg.py", "algorithms/participants.py"],
+    "algorithm.selective": ["algorithms/selective.py", "algorithms/participants.py"],
     "algorithm.fedprox": ["algorithms/fedprox.py", "algorithms/participants.py"],
     "algorithm.feddyn": ["algorithms/feddyn.py", "algorithms/participants.py"],
     "algorithm.fedfa": ["algorithms/fedfa.py", "algorithms/participants.py"],
@@ -84,7 +87,10 @@ def files(component: str) -> list[str]:
 
 
 def fingerprint(component: str) -> str:
-    """Hash a component's code; comments, docstrings and layout do not count."""
+    """Hash a component's code; comments, docstrings and layout do not count.
+
+    To a data set belong the constants of ``transform: standard`` in config/datasets.yaml.
+    """
     digest = hashlib.sha256()
     for file in files(component):
         tree = ast.parse((SOURCE / file).read_text())
@@ -93,6 +99,10 @@ def fingerprint(component: str) -> str:
             if isinstance(body, list) and body and _is_text(body[0]):
                 node.body = body[1:] or [ast.Pass()]
         digest.update(ast.unparse(tree).encode())
+    kind, _, name = component.partition(".")
+    if kind == "data":
+        info = describe(name)
+        digest.update(repr((info.mean, info.std, info.statistics_axis)).encode())
     return digest.hexdigest()[:16]
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from fedrepro import data
-from fedrepro.engine.driver import drive, use_one_thread
+from fedrepro.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
+from fedrepro.engine.jobs import Backend
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.records import rounded
 from fedrepro.spec import RunSpec
@@ -257,30 +259,31 @@ def spec(name: str) -> RunSpec:
     return RunSpec.model_validate(BASE | CASES[name])
 
 
-def run(name: str) -> dict[str, object]:
-    """Train a case; return its losses, accuracies and partition digest."""
+def run(name: str, backend: Backend | None = None) -> dict[str, Any]:
+    """Train a case; return what its record would hold: metrics, final values, partition digest.
+
+    Args:
+        name: a key of :data:`CASES`.
+        backend: what trains it; None: the loop.
+    """
     use_one_thread()
-    result: dict[str, object] = {}
+    result: dict[str, Any] = {}
 
-    def keep(active):
-        result["train_loss"] = active.progress.metrics["train_loss"]
-        result["loss"] = active.progress.metrics["loss"]
-        result["accuracy"] = active.progress.metrics["accuracy"]
+    def keep(active: ActiveRun) -> None:
+        result["metrics"] = dict(active.progress.metrics)
+        result["final"] = active.progress.final
         result["partition"] = active.fed.partition.sha256
-        groups = active.progress.final.get("groups")
-        if groups:
-            result["groups"] = groups
 
-    def fail(_, failure):
+    def fail(_: str, failure: RunFailure) -> None:
         raise failure
 
     with TemporaryDirectory() as folder:
         drive(
             [spec(name)],
             lambda s: data.load(s.dataset.name),
-            LoopBackend(),
+            backend or LoopBackend(),
             on_done=keep,
             on_failed=fail,
             checkpoints=Path(folder),
         )
-    return rounded(result)
+    return {key: rounded(value) for key, value in result.items()}

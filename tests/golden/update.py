@@ -6,7 +6,6 @@ only if the golden trajectories still match: then the change of code left the nu
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +15,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import components
 import trajectories
 
+from fedrepro import records
 from fedrepro.spec import run_id
 
 FOLDER = Path(__file__).parent
 
 
 def write(name: str, content: object) -> None:
-    """Write one golden file."""
-    (FOLDER / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+    """Write one golden file, lists of numbers on one line as in a record."""
+    (FOLDER / name).write_text(records._dump(content))
 
 
 def main() -> None:

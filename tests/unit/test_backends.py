@@ -17,7 +17,7 @@ from small_runs import (
 )
 
 from fedrepro import data
-from fedrepro.engine import backends, dense, driver, lane, memory, vmapped
+from fedrepro.engine import backends, dense, driver, lane, memory, network, vmapped
 from fedrepro.engine.jobs import LaneError, LaneJob
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.engine.pool import PoolBackend
@@ -216,6 +216,24 @@ def test_kept_moments_go_on_where_they_were():
         assert torch.equal(reset[2].weights, loop[2].weights)
 
 
+def test_no_epoch_is_rounding_alone(two_workers, monkeypatch):
+    """FedCD quantises a clone without training it; beside it others may train."""
+    spec = make_spec(optimizer=sgd(momentum=0.9))
+    lanes = make_lanes(federation(spec), (17, 9))
+    objective = Objective(quantise_bits=4)
+    still = Train(lanes, 0, keep_optimizer_state=True, epochs=0, objective=objective)
+    moving = dataclasses.replace(still, epochs=None)
+    expected = [answer(LoopBackend(), spec, request) for request in (still, moving)]
+    assert len(expected[0][0].weights.unique()) < len(lanes[0].weights.unique())
+    assert expected[0][0].loss == 0
+    for backend in five_backends(two_workers, monkeypatch):
+        assert_equal(answer(backend, spec, still), expected[0])
+        for found, wanted in zip(
+            answers(backend, [(spec, moving), (spec, still)]), expected[::-1], strict=True
+        ):
+            assert_close(found, wanted)
+
+
 @pytest.mark.usefixtures("vmap_everything")
 @pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
 def test_lanes_of_several_runs_make_one_stack(model, monkeypatch):
@@ -256,6 +274,23 @@ def test_predictions_agree(two_workers):
                 assert np.array_equal(ours.classes, theirs.classes)
                 assert np.array_equal(ours.correct, theirs.correct)
                 assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(("precision", "sizes"), [("float32", [2]), ("bf16", [1, 1])])
+def test_predictions_of_one_precision_are_fused(monkeypatch, precision, sizes):
+    specs = [make_spec(seed=1), make_spec(seed=2, precision=precision)]
+    found = []
+    predict = StackedBackend._predict
+    monkeypatch.setattr(
+        StackedBackend,
+        "_predict",
+        lambda self, asked: found.append(len(asked)) or predict(self, asked),
+    )
+    answers(
+        StackedBackend(),
+        [(spec, Predict([federation(spec).initial_weights()], "test")) for spec in specs],
+    )
+    assert found == sizes
 
 
 # Dense stacks
@@ -390,6 +425,51 @@ def cnn_lanes():
     return spec, Train(make_lanes(federation(spec), (20, 9, 16, 8, 8, 30, 12)), round=0)
 
 
+def as_on_a_gpu():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def as_on_a_cpu():
+    torch.empty(1 << 52)  # more than any machine has
+
+
+@pytest.mark.parametrize("stack", [False, True])
+@pytest.mark.parametrize("raise_it", [as_on_a_gpu, as_on_a_cpu])
+def test_a_lane_of_the_pool_that_does_not_fit_fails_by_name(monkeypatch, stack, raise_it):
+    """A dense stack that does not fit is trained lane by lane."""
+    spec = make_spec()
+    good = Train(make_lanes(federation(spec), (20, 9)), 0)
+    bad = dataclasses.replace(good, round=1)
+    expected = answer(LoopBackend(), spec, good)
+    train = lane.train_lane
+
+    def limited(net, teacher, examples, job, deadline):
+        if job.request.round == 1 and job.lane.stream == ("client", 1):
+            raise_it()
+        return train(net, teacher, examples, job, deadline)
+
+    monkeypatch.setattr(lane, "train_lane", limited)
+    monkeypatch.setattr(dense, "train_stack", lambda *_: raise_it())
+    fine, refused = answers(PoolBackend(1, stack=stack), [(spec, good), (spec, bad)])
+    assert_equal(fine, expected)
+    assert isinstance(refused, LaneError)
+    assert "lane 'client 1' in round 1 does not fit into memory" in str(refused)
+
+
+def test_another_error_in_the_pool_is_not_taken_for_lack_of_memory(cnn_lanes, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(lane, "train_lane", broken)
+    monkeypatch.setattr(dense, "train_stack", broken)
+    spec = make_spec()
+    dense_lanes = spec, Train(make_lanes(federation(spec), (20, 9)), 0)
+    for backend in (PoolBackend(1), PoolBackend(1, stack=True)):
+        for ask in (cnn_lanes, dense_lanes):
+            with pytest.raises(RuntimeError, match="mat1"):
+                answer(backend, *ask)
+
+
 def out_of_memory_above(most, monkeypatch, raise_it):
     """Let stacks of more lanes run out of memory; return the sizes tried."""
     tried = []
@@ -403,14 +483,6 @@ def out_of_memory_above(most, monkeypatch, raise_it):
 
     monkeypatch.setattr(vmapped.Stack, "train", limited)
     return tried
-
-
-def as_on_a_gpu():
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-
-def as_on_a_cpu():
-    torch.empty(1 << 52)  # more than any machine has
 
 
 @pytest.mark.parametrize("raise_it", [as_on_a_gpu, as_on_a_cpu])
@@ -640,6 +712,29 @@ def test_auto_takes_the_cores_of_a_cpu():
 # On a GPU
 
 
+@pytest.mark.usefixtures("vmap_everything")
+def test_results_are_brought_to_the_cpu(monkeypatch):
+    """Whatever trains; here that is seen by what went through ``Tensor.cpu``."""
+    brought = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: brought.append(self) or self)
+    spec = make_spec(optimizer=ADAM)
+    request = request_for(federation(spec), Objective())
+    for backend, moments in ((LoopBackend(), 2 * 4), (StackedBackend(), 2)):
+        brought.clear()
+        results = answer(backend, spec, request)
+        places = {tensor.data_ptr() for tensor in brought}
+        assert {one.weights.data_ptr() for one in results} <= places
+        assert len([x for x in brought if x.shape[-1:] == results[0].weights.shape]) == 4 + moments
+
+
+def test_vectors_go_where_the_network_is():
+    spec = make_spec()
+    net = network.build(spec.model, (1, 28, 28), 10, torch.device("meta"))
+    vector = torch.zeros(net.layout.size)
+    assert net.inward(vector).device == net.flat.device
+    assert net.outward(net.flat).device == net.flat.device
+
+
 GPU_CASES = {
     "liu1": {"model": {"name": "liu1"}, "optimizer": ADAM},
     "mnist_cnn": {"model": {"name": "mnist_cnn", "width": 0.3}, "optimizer": sgd(momentum=0.9)},
@@ -660,7 +755,7 @@ def test_a_stack_on_a_gpu_equals_the_loop_on_the_cpu(case):
     for _ in range(2):  # the second time the graph is there
         found = answer(backend, spec, request_for(fed, ALL_AT_ONCE, linear=True))
         for ours, theirs in zip(found, expected, strict=True):
-            torch.testing.assert_close(ours.weights.cpu(), theirs.weights, rtol=5e-3, atol=5e-4)
+            torch.testing.assert_close(ours.weights, theirs.weights, rtol=5e-3, atol=5e-4)
             assert ours.loss == pytest.approx(theirs.loss, rel=1e-3)
 
 

@@ -309,11 +309,17 @@ def test_cadis_threshold_grows_by_growing_powers_up_to_the_cap():
     ("start", "rounds"), [(0.975, 6), (0.95, 12), (0.9, 19), (0.8, 29), (0.5, 52)]
 )
 def test_the_authors_schedule_reaches_its_cap_early(start, rounds):
+    params = cadis.Params(name="cadis", threshold=start, threshold_growth=1.0005)
     tau = start
     for t in range(rounds + 1):
         assert tau < 0.985
-        tau = min(tau * 1.0005**t, 0.985)
+        tau = cadis.next_threshold(params, tau, t)
     assert tau == 0.985
+
+
+def test_a_threshold_that_stays_has_no_cap():
+    params = cadis.Params(name="cadis", threshold=0.99)
+    assert cadis.next_threshold(params, 0.99, 3) == 0.99
 
 
 def test_cadis_cluster_size_of_the_round_or_of_all_seen():

@@ -7,11 +7,12 @@ import torch
 from torch.nn import functional
 
 from fedrepro import data, models, streams
+from fedrepro.algorithms import ALGORITHMS
 from fedrepro.engine import checkpoint, optim
 from fedrepro.engine.data import DeviceData, tensors_of
 from fedrepro.engine.driver import ActiveRun, drive, use_one_thread
 from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask, LaneError
+from fedrepro.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Predict, Train
@@ -46,7 +47,7 @@ def answer(fed, dataset, request):
     return only.result
 
 
-def collect(specs, tmp_path, **options):
+def collect(specs, tmp_path, backend=None, **options):
     """Train specs and return progress and weights by run id, and failures."""
     done, failures = {}, {}
 
@@ -56,7 +57,7 @@ def collect(specs, tmp_path, **options):
     drive(
         specs,
         lambda spec: data.load(spec.dataset.name),
-        LoopBackend(),
+        backend or LoopBackend(),
         on_done=keep,
         on_failed=lambda run, failure: failures.setdefault(run, failure),
         checkpoints=tmp_path,
@@ -199,10 +200,17 @@ class Interrupt(Exception):
             "optimizer_state": "keep",
             "initial": "own",
         },
+        {"name": "fedopt", "server_momentum": 0.5},
+        {"name": "feddyn", "alpha": 0.1, "participants": 2},
+        {"name": "fedfa", "participants": 2},
+        {"name": "cadis", "participants": 2},
+        {"name": "probe", "warm_up": 3},
+        {"name": "divergence_bound"},
     ],
     ids=lambda algorithm: algorithm["name"],
 )
 def test_a_run_that_is_cut_off_resumes_to_the_same_bits(tmp_path, algorithm):
+    descent = algorithm["name"] == "divergence_bound"  # knows no other
     spec = make_spec(
         algorithm=algorithm,
         partition={
@@ -211,7 +219,7 @@ def test_a_run_that_is_cut_off_resumes_to_the_same_bits(tmp_path, algorithm):
             "percent": 50,
             "validation": 400,
         },
-        optimizer={"name": "adam", "lr": 0.01},
+        optimizer={"name": "sgd" if descent else "adam", "lr": 0.01},
         batch=128,
         local_epochs=1,
         rounds=4,
@@ -247,6 +255,92 @@ def test_a_diverging_run_fails_by_name_and_the_others_go_on(tmp_path):
     assert run_id(bad) in message
     assert "client 0" in message
     assert "round 0" in message
+
+
+def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
+    """One step leaves finite weights, and logits that are not."""
+    one_step = {"batch": 100, "local_epochs": 1, "rounds": 1}
+    bad = make_spec(optimizer={"name": "sgd", "lr": 1e22}, seed=8, **one_step)
+    good = make_spec(seed=9)
+    done, failures = collect([bad, good], tmp_path, in_flight=2)
+    assert list(done) == [run_id(good)]
+    assert f"run {run_id(bad)} failed: round 0: loss is not a finite number" in str(
+        failures[run_id(bad)]
+    )
+
+
+@pytest.mark.parametrize("values", [{"a": 1.0, "b": [0.0, [float("nan")]]}, {"b": float("inf")}])
+@pytest.mark.parametrize("source", ["round", "summary"])
+def test_whatever_is_not_finite_is_named(tmp_path, monkeypatch, source, values):
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        return values
+
+    changed = a_round if source == "round" else lambda fed, state: values
+    monkeypatch.setattr(ALGORITHMS["sgd"], source, changed)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    [message] = map(str, failures.values())
+    assert f"round {0 if source == 'round' else 1}: b is not a finite number" in message
+
+
+def test_an_error_of_the_program_saves_the_runs_in_flight(tmp_path, monkeypatch):
+    """Even if that is not the first error: a full disk must not hide another one."""
+
+    def stop(active):
+        if active[0].progress.round == 2:
+            raise Interrupt
+
+    spec, other = make_spec(), make_spec(seed=6)
+    with pytest.raises(Interrupt):
+        collect([spec, other], tmp_path, on_progress=stop, in_flight=2)
+    for one in (spec, other):  # at the end of round 0, as round 1 was not evaluated yet
+        saved = checkpoint.load(tmp_path / f"{run_id(one)}.pt", run_id(one))
+        assert saved["progress"]["round"] == 1
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.torch, "save", full)
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path, on_progress=stop)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"name": "fedfa"},
+        {"name": "selective", "local_rounds": 0},
+        {"name": "fedavg"},
+    ],
+    ids=lambda algorithm: algorithm["name"],
+)
+def test_the_loop_has_one_run_open_whatever_a_run_asks_for_first(tmp_path, algorithm):
+    counts = []
+
+    class Counting(LoopBackend):
+        def submit(self, ticket, ask):
+            self.tickets = {*getattr(self, "tickets", ()), ticket}
+            super().submit(ticket, ask)
+
+        def collect(self, deadline):
+            counts.append(len(self.tickets))
+            raise OutOfTime
+
+    specs = [
+        make_spec(
+            algorithm=algorithm,
+            seed=seed,
+            partition={
+                "scheme": "balanced_percent",
+                "clients": 3,
+                "percent": 50,
+                "validation": 400,
+            },
+        )
+        for seed in range(5)
+    ]
+    collect(specs, tmp_path, backend=Counting())
+    assert counts == [1]
 
 
 def test_a_lane_without_examples_is_refused():

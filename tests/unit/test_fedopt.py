@@ -12,6 +12,7 @@ from fedrepro import data
 from fedrepro.algorithms import fedavg, fedopt
 from fedrepro.engine.driver import drive, use_one_thread
 from fedrepro.engine.loop import LoopBackend
+from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
 use_one_thread()
@@ -32,6 +33,7 @@ class FakeFederation:
         self.partition = SimpleNamespace(
             server=np.arange(4, 4 + server), validation=np.arange(0), node_sets={}
         )
+        self.test_size = 4
         self.updates = updates
         self._params = fedopt.Params(name="fedopt", **params)
         self.requests = []
@@ -277,6 +279,11 @@ def test_conflicts_are_inputs_on_which_two_models_differ():
     without = FakeFederation()
     state, _ = without.run()
     assert without.drive(fedopt.evaluate(without, state)) == {"accuracy": 0.5, "loss": 0.5}
+
+
+def test_conflicts_need_as_many_test_images():
+    with pytest.raises(FedreproError, match="conflict_examples = 5, but the test split has 4"):
+        fedopt.init(FakeFederation(conflict_examples=5))
 
 
 def test_only_participants_are_asked_and_averaged():

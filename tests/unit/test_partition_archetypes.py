@@ -228,6 +228,13 @@ def test_infeasible_hypergeometric_partitions(changes, text):
         build(hyper(**changes))
 
 
+def test_a_device_must_not_end_up_without_images():
+    labels = np.tile(np.arange(4), 50)
+    draws = hypergeometric(2, 10, [0, 6], 6, "drop")  # the second device mostly draws 4 or more
+    with pytest.raises(FedreproError, match=r"device 1 .* its test set.*raise partition\.test"):
+        draw_devices(labels, labels, 4, draws, Sizes(50, 50, 1), None, np.random.default_rng(3))
+
+
 def test_biases_are_checked():
     with pytest.raises(ValueError, match="bias_low must be at most bias_high"):
         published(bias_low=0.7, bias_high=0.6)

@@ -1,10 +1,12 @@
 """What `fedrepro train` leaves behind: records, and failures by name."""
 
 import fcntl
+import os
 
 import pytest
 
 from fedrepro import records, training
+from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
 from fedrepro.spec import RunSpec, run_id
@@ -71,6 +73,30 @@ def test_a_run_that_another_process_trains_is_left_to_it(capsys):
     assert f"{held.id} is being trained by another process" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("claimed_anew", [False, True])
+def test_a_lock_on_a_deleted_file_is_none(monkeypatch, claimed_anew):
+    """The other process gives the run up after we opened its lock and before we lock it."""
+    run, file = planned(6), training.CHECKPOINTS / f"{planned(6).id}.lock"
+    flock, others = fcntl.flock, []
+
+    def late(lock, how):
+        if not others:
+            file.unlink()
+            others.append(file.open("w") if claimed_anew else None)
+            if claimed_anew:
+                flock(others[0], how)
+        flock(lock, how)
+
+    monkeypatch.setattr(training.fcntl, "flock", late)
+    lock = training._claim(run.id)
+    if claimed_anew:
+        assert lock is None
+        others[0].close()
+    else:
+        assert os.path.samestat(os.fstat(lock.fileno()), file.stat())
+        lock.close()
+
+
 def test_a_full_disk_is_a_clear_error(monkeypatch):
     run = planned(5)
 
@@ -82,3 +108,6 @@ def test_a_full_disk_is_a_clear_error(monkeypatch):
         with pytest.raises(FedreproError, match=rf"{run.id}\.json.*No space left"):
             training.train([run])
     assert list(records.FOLDER.glob("*")) == []
+    monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained again"))
+    assert training.train([run], backend="loop") == 1
+    assert len(records.read(run.id).metrics["train_loss"]) == 2

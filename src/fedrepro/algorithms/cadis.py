@@ -23,6 +23,7 @@ from fedrepro import streams
 from fedrepro.algorithms import classifier, clustering, participants
 from fedrepro.algorithms.averaging import weighted_mean
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.algorithms.participants import Weighting
 from fedrepro.requests import Objective
 from fedrepro.strict import Strict
 
@@ -74,9 +75,11 @@ class Params(Strict):
     )
     eps: float = Field(default=0.02, gt=0, description="bound on an estimate's deviation")
     cluster_size: Literal["all", "round"] = Field(
-        default="all", description="c_i counts all clients seen so far, or the round's"
+        default="all",
+        description="c_i counts all clients seen so far (with clusters: oracle all N), or the "
+        "round's",
     )
-    weighting: Literal["examples", "uniform"] = Field(
+    weighting: Weighting = Field(
         default="examples", description="n_i / n / c_i (eq. 1), or 1 / c_i (as run)"
     )
     server: Literal["average", "scaled"] = Field(
@@ -98,7 +101,8 @@ class State:
         weights: the global model.
         similarity: mean cosine of each pair, float64 [N, N], 0 where they never met.
         together: rounds in which each pair met, int64 [N, N].
-        estimate: transitive estimates of pairs that never met, float64 [N, N]; NaN: none.
+        estimate: transitive estimates, float64 [N, N]; NaN: none. Those of pairs that have met
+            since are kept, and count no more.
         seen: clients that have taken part.
         threshold: tau of the next round.
     """
@@ -135,10 +139,8 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     """Train the participants, update the clusters, and average by them."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
-    start, log = state.weights, {}
-    if params.local_accuracy:
-        received = yield from participants.accuracies(fed, start, clients)
-        log = participants.log_of(received)
+    start = state.weights
+    log = yield from participants.log_received(fed, start, clients, wanted=params.local_accuracy)
     objective = Objective(distillation=params.distillation)
     trained = yield from participants.train(fed, start, clients, t, objective)
     models = [result.weights for result in trained]
@@ -151,14 +153,12 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     truth = clustering.true_clusters(fed.partition.counts)
     relation = truth if params.clusters == "oracle" else _clusters(params, state)
     tau = state.threshold
-    grown = tau * params.threshold_growth**t
-    state.threshold = grown if params.threshold_growth == 1 else min(grown, params.threshold_cap)
+    state.threshold = next_threshold(params, tau, t)
 
     everyone = list(range(len(fed.clients))) if params.clusters == "oracle" else state.seen
     among = clients if params.cluster_size == "round" else everyone
     of_cluster = clustering.sizes(relation, among)[clients]
-    by_size = params.weighting == "examples"
-    held = participants.sizes(fed, clients) if by_size else [1] * len(clients)
+    held = participants.shares(fed, clients, params.weighting)
     mean = weighted_mean(models, [n / c for n, c in zip(held, of_cluster, strict=True)])
     if params.server == "scaled":
         present = clustering.number_of_clusters(relation, clients)
@@ -177,6 +177,13 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         "pairs_met": float((state.together.numpy()[pairs] > 0).mean()),
         "pairs_known": float(known[pairs].mean()),
     }
+
+
+def next_threshold(params: Params, tau: float, t: int) -> float:
+    """Return tau of round t + 1, given that of round t (from 0); a tau that stays has no cap."""
+    if params.threshold_growth == 1:
+        return tau
+    return min(tau * params.threshold_growth**t, params.threshold_cap)
 
 
 def _update(

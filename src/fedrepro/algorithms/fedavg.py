@@ -18,6 +18,7 @@ from pydantic import Field
 from fedrepro.algorithms import participants
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.algorithms.participants import Weighting
 from fedrepro.requests import Lane, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
 
@@ -41,7 +42,7 @@ class Params(Strict):
     participants: int | None = Field(
         default=None, ge=1, description="clients drawn each round; null: all"
     )
-    weighting: Literal["examples", "uniform"] = Field(
+    weighting: Weighting = Field(
         default="examples", description="n_k / n (McMahan et al.) or 1 / K"
     )
     optimizer_state: Literal["reset", "keep"] = Field(
@@ -113,10 +114,9 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     lanes = [
         Lane(_held(state, k), fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
     ]
-    log: dict[str, float] = {}
-    if params.local_accuracy:
-        received = yield from participants.accuracies(fed, state.weights, clients)
-        log = participants.log_of(received)
+    log = yield from participants.log_received(
+        fed, state.weights, clients, wanted=params.local_accuracy
+    )
     reference = _reference_lanes(fed, state) if params.sgd_reference and t == 0 else []
     trained: list[Trained] = yield Train(lanes + reference, t, keep_optimizer_state=keep)
     local, sgd = trained[: len(lanes)], trained[len(lanes) :]
@@ -124,11 +124,8 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         state.moments.update(
             {k: r.optimizer_state for k, r in zip(clients, local, strict=True) if r.optimizer_state}
         )
-    by_size = params.weighting == "examples"
-    mean = weighted_mean(
-        [result.weights for result in local],
-        [len(lane.examples) if by_size else 1 for lane in lanes],
-    )
+    shares = participants.shares(fed, clients, params.weighting)
+    mean = weighted_mean([result.weights for result in local], shares)
     if params.bn_statistics == "local":
         size = fed.layout.parameters
         for k, result in zip(clients, local, strict=True):

@@ -25,6 +25,7 @@ from pydantic import Field
 
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
 
@@ -109,7 +110,17 @@ class State:
 
 
 def init(fed: Federation) -> State:
-    """Start from the common initialisation."""
+    """Start from the common initialisation.
+
+    Raises:
+        FedreproError: the clients are to be compared on more test images than there are.
+    """
+    asked = fed.params(Params).conflict_examples
+    if asked > fed.test_size:
+        raise FedreproError(
+            f"algorithm.conflict_examples = {asked}, but the test split has {fed.test_size} "
+            "examples; lower it"
+        )
     return State(fed.initial_weights())
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from fedrepro.algorithms import participants
 from fedrepro.algorithms.averaging import weighted_mean
 from fedrepro.algorithms.evaluation import evaluate_models
-from fedrepro.algorithms.participants import Order
+from fedrepro.algorithms.participants import Order, Weighting
 from fedrepro.requests import Objective
 from fedrepro.strict import Strict
 
@@ -32,7 +32,7 @@ class Params(Strict):
     participants: int | None = Field(
         default=None, ge=1, description="clients drawn each round; null: all"
     )
-    weighting: Literal["examples", "uniform"] = Field(
+    weighting: Weighting = Field(
         default="examples", description="n_k / n, or 1 / K (Nguyen et al. 2023, footnote 1)"
     )
     order: Order = Field(
@@ -66,15 +66,13 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     """Train the participants near the global weights, and average."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
-    log: dict[str, float] = {}
-    if params.local_accuracy:
-        received = yield from participants.accuracies(fed, state.weights, clients)
-        log = participants.log_of(received)
+    log = yield from participants.log_received(
+        fed, state.weights, clients, wanted=params.local_accuracy
+    )
     trained = yield from participants.train(
         fed, state.weights, clients, t, Objective(proximal=params.mu), order=params.order
     )
-    by_size = params.weighting == "examples"
-    shares = participants.sizes(fed, clients) if by_size else [1] * len(clients)
+    shares = participants.shares(fed, clients, params.weighting)
     state.weights = weighted_mean([result.weights for result in trained], shares)
     return log | {"train_loss": participants.mean_loss(trained)}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedrepro.requests import Steps, Weights
 
 Order = Literal["fresh", "repeated"]
+Weighting = Literal["examples", "uniform"]
 
 
 def train(
@@ -73,9 +74,9 @@ def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Ste
     return [float(part.mean()) for part in np.split(answer[0].correct, ends)]
 
 
-def sizes(fed: Federation, clients: Sequence[int]) -> list[int]:
-    """Return how many examples each of some clients holds."""
-    return [len(fed.clients[k]) for k in clients]
+def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:
+    """Return some clients' weights in an average: how many examples each holds, or 1 each."""
+    return [len(fed.clients[k]) if weighting == "examples" else 1 for k in clients]
 
 
 def mean_loss(trained: Sequence[Trained]) -> float:
@@ -83,8 +84,17 @@ def mean_loss(trained: Sequence[Trained]) -> float:
     return float(np.mean([result.loss for result in trained]))
 
 
-def log_of(received: Sequence[float]) -> dict[str, float]:
-    """Return what to log of the received model's accuracies on the participants' examples."""
+def log_received(
+    fed: Federation, weights: Weights, clients: Sequence[int], *, wanted: bool
+) -> Steps:
+    """Return what to log of the received model's accuracy on the participants' own examples.
+
+    Returns:
+        Mean and standard deviation of the accuracies, fractions; nothing unless wanted.
+    """
+    if not wanted:
+        return {}
+    received: list[float] = yield from accuracies(fed, weights, clients)
     return {
         "local_accuracy": float(np.mean(received)),
         "local_accuracy_sd": float(np.std(received)),

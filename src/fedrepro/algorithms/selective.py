@@ -26,8 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from fedrepro.algorithms import participants
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.algorithms.participants import Weighting
 from fedrepro.requests import Lane, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
 
@@ -62,7 +64,7 @@ class Params(Strict):
     aggregation: Literal["average", "alias"] = Field(
         default="average", description="true averaging, or shared storage (as run)"
     )
-    weighting: Literal["examples", "uniform"] = Field(
+    weighting: Weighting = Field(
         default="examples", description="n_k / n (as written) or 1 / K (as run)"
     )
     optimizer_state: Literal["reset", "keep"] = Field(
@@ -209,8 +211,7 @@ def group_nodes(
 
 
 def _group_mean(fed: Federation, group: list[int], models: Sequence[Weights]) -> Weights:
-    by_size = fed.params(Params).weighting == "examples"
-    return weighted_mean(models, [len(fed.clients[node]) if by_size else 1 for node in group])
+    return weighted_mean(models, participants.shares(fed, group, fed.params(Params).weighting))
 
 
 def _average_round(fed: Federation, state: State, t: int) -> Steps:

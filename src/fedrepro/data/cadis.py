@@ -24,8 +24,9 @@ def cadis_partition(name: str, data_root: Path | None = None) -> tuple[IntArray,
     """Read one of the partitions behind CADIS Tables I and III.
 
     Args:
-        name: ``<data set>_<kind>``: mnist, cifar10 or cifar100; mc (main cluster), bc (balanced
-            clusters), uc (unbalanced clusters) or pa (Pareto), e.g. "cifar10_mc".
+        name: ``<data set>_<kind>``: mnist, cifar10 or cifar100; mc (sample-unbalanced
+            multi-cluster), bc or uc (sample-balanced or sample-unbalanced single cluster) or pa
+            (Pareto), e.g. "cifar10_mc", which is sample-balanced, contrary to the paper.
         data_root: as in `fedrepro.data.load`.
 
     Returns:

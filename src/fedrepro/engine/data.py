@@ -70,7 +70,7 @@ class DeviceData:
         self._mean = self._std = None
         if spec.transform == "standard":
             constants = describe(spec.name)
-            shape = (1, -1, 1, 1) if constants.statistics_axis == "channel" else (1, 1, -1, 1)
+            shape = constants.statistics_shape
             self._mean = torch.tensor(constants.mean, device=device).view(shape)
             self._std = torch.tensor(constants.std, device=device).view(shape)
 

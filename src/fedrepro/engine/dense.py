@@ -205,7 +205,7 @@ class Stack:
         for job in self.jobs:
             used = sum(job.sizes)
             epochs = [epoch_order(job, epoch)[:used] for epoch in range(job.epochs)]
-            rows.append(torch.from_numpy(np.concatenate(epochs)))
+            rows.append(torch.from_numpy(np.concatenate([job.lane.examples[:0], *epochs])))
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     @torch.no_grad()

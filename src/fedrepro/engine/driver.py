@@ -6,6 +6,7 @@ as soon as they are there, and admits the next run when the backend has room for
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import defaultdict
@@ -23,7 +24,7 @@ from fedrepro.engine.federation import Federation
 from fedrepro.engine.jobs import Ask, Backend, LaneError, OutOfTime
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Prediction, Request, Steps, Train, Trained
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.spec import RunSpec, canonical_json, run_id
 
 MOST_IN_FLIGHT = 256
 
@@ -124,18 +125,22 @@ class ActiveRun:
         progress = self.progress
         while progress.round < self.rounds:
             log = yield from self.algorithm.round(self.fed, self.state, progress.round)
+            _check_finite(log, progress.round)
             for name, value in log.items():
                 progress.metrics[name].append(value)
             progress.round += 1
             last = progress.round == self.rounds
             if last or progress.round % self.spec.evaluate_every == 0:
                 progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
+                _check_finite(progress.final, progress.round - 1)
                 progress.metrics["evaluated_rounds"].append(progress.round)
                 for name, value in progress.final.items():
                     if not isinstance(value, list):
                         progress.metrics[name].append(value)
             self._round_done()
-        progress.final |= self.algorithm.summary(self.fed, self.state)
+        summary = self.algorithm.summary(self.fed, self.state)
+        _check_finite(summary, self.rounds - 1)
+        progress.final |= summary
 
     def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
         try:
@@ -163,6 +168,26 @@ class ActiveRun:
     def lanes(self) -> int:
         """Models that the open request trains; 1 while it is predicting."""
         return len(self.request.lanes) if isinstance(self.request, Train) else 1
+
+
+def _check_finite(values: dict[str, Any], round: int) -> None:
+    """Refuse what no record can hold, while the run can still be named.
+
+    Args:
+        values: numbers by name, or lists and dicts of them.
+        round: round from 0 that they belong to.
+
+    Raises:
+        FedreproError: one of them is not finite.
+    """
+    for name, value in values.items():
+        try:
+            canonical_json(value)
+        except ValueError as error:
+            raise FedreproError(
+                f"round {round}: {name} is not a finite number; lower the step size "
+                "(optimizer.lr, algorithm.server_lr) or check the data and the partition"
+            ) from error
 
 
 def _copy(value: Any) -> Any:
@@ -217,13 +242,15 @@ def drive(
 
     def submit(ticket: int, run: ActiveRun) -> None:
         if run.done:
-            del active[ticket]
-            loads.pop(ticket, None)
             on_done(run)
             run.forget_checkpoint()
+            del active[ticket]
+            loads.pop(ticket, None)
             return
-        if isinstance(run.request, Train):  # predictions are short
+        if isinstance(run.request, Train):
             loads[ticket] = backend.load(run.ask)
+        else:  # predictions are short: what the last training took, a full load before the first
+            loads.setdefault(ticket, 1.0)
         backend.submit(ticket, run.ask)
 
     def has_room() -> bool:
@@ -262,12 +289,15 @@ def drive(
                     continue
                 submit(answer.ticket, run)
             on_progress(list(active.values()))
-    except (OutOfTime, KeyboardInterrupt) as reason:
+    except OutOfTime:
         for run in active.values():
             run.save()
-        if isinstance(reason, KeyboardInterrupt):
-            raise
         return list(active.values())
+    except BaseException:
+        for run in active.values():
+            with contextlib.suppress(FedreproError):  # what ended the training is said, not this
+                run.save()
+        raise
 
 
 def use_one_thread() -> None:

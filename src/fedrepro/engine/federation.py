@@ -27,6 +27,7 @@ class Federation:
         partition: who holds which examples.
         clients: positions in the training split, int64 [n_k] for each client.
         train_size: examples in the official training split.
+        test_size: examples in the official test split.
         labels: their classes, int64 [train_size].
         layout: where each parameter lies in a flat weight vector.
     """
@@ -38,6 +39,7 @@ class Federation:
         )
         self.clients = self.partition.clients
         self.train_size = len(dataset.train_y)
+        self.test_size = len(dataset.test_y)
         self.labels = dataset.train_y
         self._shape = input_shape(spec.dataset, dataset.train_x.shape[1:])
         self._classes = dataset.classes

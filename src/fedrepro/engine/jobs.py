@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import torch
 
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Prediction, Request, Train, Trained
@@ -138,7 +140,25 @@ def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
         )
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Return whether PyTorch could not allocate, on a GPU or on the CPU."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def too_large(job: LaneJob) -> LaneError:
+    """Return the error of a lane that memory does not suffice for, with nothing beside it."""
+    return LaneError(
+        f"{job.name} does not fit into memory even alone; lower batch, or take a device with more "
+        "memory"
+    )
+
+
 Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
+
+
+def result_of(results: Sequence[Any]) -> Result:
+    """Return a request's result, given those of its lanes or models: one failed lane fails it."""
+    return next((one for one in results if isinstance(one, LaneError)), list(results))
 
 
 @dataclass(frozen=True)
@@ -154,8 +174,8 @@ class Ask:
         """Work in forward passes of one example; a training step counts as three."""
         request = self.request
         if isinstance(request, Train):
-            epochs = self.spec.local_epochs if request.epochs is None else request.epochs
-            return 3.0 * epochs * sum(len(lane.examples) for lane in request.lanes)
+            jobs = [LaneJob(self.spec, request, lane) for lane in request.lanes]
+            return sum(3.0 * job.epochs * len(job.lane.examples) for job in jobs)
         split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
         size = len(split) if request.examples is None else len(request.examples)
         return float(len(request.models) * size)

@@ -136,10 +136,10 @@ def train_lane(
     kept = None
     if job.request.keep_optimizer_state:
         kept = {
-            key: net.outward(value) if isinstance(value, torch.Tensor) else value
+            key: net.outward(value).cpu() if isinstance(value, torch.Tensor) else value
             for key, value in state.items()
         }
-    return Trained(weights, mean_loss, kept)
+    return Trained(weights.cpu(), mean_loss, kept)
 
 
 @torch.no_grad()

@@ -73,8 +73,9 @@ class FlatModule:
         return self.outward(self.flat)
 
     def inward(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a vector of parameters or weights in this module's order."""
-        return self._reorder(vector, torch.empty_like(vector), outward=False)
+        """Return a copy of a vector of parameters or weights in this module's order and place."""
+        ours = torch.empty_like(vector, device=self.flat.device)
+        return self._reorder(vector, ours, outward=False)
 
     def outward(self, vector: torch.Tensor) -> torch.Tensor:
         """Return a copy of a vector of parameters or weights in the layout's order."""

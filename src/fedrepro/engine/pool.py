@@ -27,7 +27,15 @@ import torch
 from fedrepro.data import Dataset
 from fedrepro.engine import dense
 from fedrepro.engine.data import tensors_of
-from fedrepro.engine.jobs import Answer, Ask, LaneError, LaneJob, OutOfTime, check_precision
+from fedrepro.engine.jobs import (
+    Answer,
+    Ask,
+    LaneError,
+    LaneJob,
+    OutOfTime,
+    check_precision,
+    result_of,
+)
 from fedrepro.engine.resources import Resources
 from fedrepro.engine.worker import (
     DataMessage,
@@ -176,9 +184,7 @@ class PoolBackend:
         answers = []
         for ticket in [t for t, entry in self._open.items() if entry.missing == 0]:
             entry = self._open.pop(ticket)
-            failed = [result for result in entry.results if isinstance(result, LaneError)]
-            result = failed[0] if failed else entry.results
-            answers.append(Answer(ticket, result, entry.seconds))
+            answers.append(Answer(ticket, result_of(entry.results), entry.seconds))
         return answers
 
     def _perform_here(self, resources: Resources, deadline: float) -> None:

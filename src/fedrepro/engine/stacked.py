@@ -20,7 +20,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -32,10 +31,12 @@ from fedrepro.engine.jobs import (
     Ask,
     LaneError,
     LaneJob,
-    Result,
     check_precision,
     data_key,
+    is_out_of_memory,
+    result_of,
     share,
+    too_large,
 )
 from fedrepro.engine.network import FlatModule
 from fedrepro.engine.resources import Resources, precision
@@ -93,7 +94,8 @@ class StackedBackend:
                     job = LaneJob(ask.spec, request, one)
                     lanes[job.key].append((a, i, job))
             else:
-                key = (data_key(ask.spec), ask.spec.model, request.split, _content(request))
+                spec, examples = ask.spec, _content(request)
+                key = (data_key(spec), spec.model, spec.precision, request.split, examples)
                 models[key] += [(a, i, ask) for i in range(len(request.models))]
         for members in lanes.values():
             trained = self._train([job for _, _, job in members], deadline)
@@ -105,7 +107,7 @@ class StackedBackend:
                 found[a][i] = prediction
         seconds = share(time.perf_counter() - started, asks)
         return [
-            Answer(ticket, _result(results, ask), spent)
+            Answer(ticket, result_of([results[i] for i in range(ask.lanes)]), spent)
             for (ticket, ask), results, spent in zip(opened, found, seconds, strict=True)
         ]
 
@@ -127,13 +129,13 @@ class StackedBackend:
                 try:
                     trained = self._train_stack(net, data, [jobs[i] for i in chosen], deadline)
                 except RuntimeError as error:
-                    if not _is_out_of_memory(error):
+                    if not is_out_of_memory(error):
                         raise
                     self._free()
                     if len(chosen) > 1:
                         most = self._most[jobs[0].key] = len(chosen) // 2
                         continue
-                    trained = [_too_large(jobs[chosen[0]])]
+                    trained = [too_large(jobs[chosen[0]])]
                 results |= zip(chosen, trained, strict=True)
                 order = order[len(chosen) :]
         return [results[i] for i in range(len(jobs))]
@@ -219,24 +221,7 @@ def _content(request: Predict) -> bytes | None:
     return None if request.examples is None else request.examples.tobytes()
 
 
-def _result(results: dict[int, Trained | Prediction | LaneError], ask: Ask) -> Result:
-    """Put a request's results in order; one failed lane fails it."""
-    ordered: list[Any] = [results[i] for i in range(ask.lanes)]
-    return next((result for result in ordered if isinstance(result, LaneError)), ordered)
-
-
 def _rounded_up(count: int) -> int:
     """Return the next of 1, 2, 3, 4, 6, 8, 12, 16, ..."""
     power = 1 << (count - 1).bit_length()
     return power * 3 // 4 if power >= 4 and count <= power * 3 // 4 else power
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _too_large(job: LaneJob) -> LaneError:
-    return LaneError(
-        f"{job.name} does not fit into memory even alone; lower batch, or take a device with more "
-        "memory"
-    )

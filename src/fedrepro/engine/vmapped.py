@@ -26,7 +26,7 @@ from fedrepro.engine.jobs import LaneError, LaneJob, check_finite, check_lane, c
 from fedrepro.engine.lane import epoch_order, half_precision, stream_key
 from fedrepro.engine.network import FlatModule
 from fedrepro.models import layers
-from fedrepro.requests import Trained
+from fedrepro.requests import OptimizerState, Trained
 
 _PURPOSES = ("augment", "dropout", "noise")
 _STEPS_BETWEEN_LOOKS_AT_THE_CLOCK = 50
@@ -254,6 +254,9 @@ class Stack:
         count = len(jobs)
         finite = torch.isfinite(self.weights[:count]).all(dim=1).tolist()
         losses = self.losses[:count].tolist()
+        moments: OptimizerState = {}
+        if any(job.request.keep_optimizer_state for job in jobs):
+            moments = {name: torch.as_tensor(v).cpu() for name, v in self.state.items()}
         results: list[Trained | LaneError] = []
         bits = self.objective.quantise_bits
         named = objectives.quantised_layers(self.net.module)
@@ -272,8 +275,8 @@ class Stack:
                 key = torch.tensor(stream_key(job, "quantise"), device=self.device)
                 objectives.quantise(weights, bits, self.net.layout, named, key)
             kept = job.request.keep_optimizer_state
-            state = optim.lane_state(self.state, i) if kept else None
-            results.append(Trained(weights, loss, state))
+            state = optim.lane_state(moments, i) if kept else None
+            results.append(Trained(weights.cpu(), loss, state))
         return results
 
 

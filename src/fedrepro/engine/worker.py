@@ -18,7 +18,7 @@ import torch
 import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
 
 from fedrepro.engine import dense, lane
-from fedrepro.engine.jobs import LaneError, LaneJob
+from fedrepro.engine.jobs import LaneError, LaneJob, is_out_of_memory, too_large
 from fedrepro.engine.resources import Resources
 from fedrepro.requests import OptimizerState, Predict, Prediction, Trained
 from fedrepro.spec import RunSpec
@@ -110,7 +110,11 @@ def perform(
     spec = task.jobs[0].spec
     net, data = resources.network(spec), resources.data(spec)
     if task.stacked:
-        return dense.train_stack(net, data, task.jobs, deadline)
+        try:
+            return dense.train_stack(net, data, task.jobs, deadline)
+        except RuntimeError as error:  # lane by lane, with the same bits, takes less memory
+            if not is_out_of_memory(error):
+                raise
     distils = task.jobs[0].request.objective.distillation
     teacher = resources.network(spec, copy=1) if distils else None
     results: list[Trained | LaneError] = []
@@ -119,6 +123,10 @@ def perform(
             results.append(lane.train_lane(net, teacher, data, job, deadline))
         except LaneError as error:
             results.append(error)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            results.append(too_large(job))
     return results
 
 

@@ -70,7 +70,8 @@ def draw_devices(
         rng: draws the pool, class by class, then device by device its three sets.
 
     Raises:
-        FedreproError: there are too few images of a label, or the pool does not divide evenly.
+        FedreproError: there are too few images of a label, the pool does not divide evenly, or a
+            device ends up without images in one of its sets.
     """
     check_labels(train_labels)
     check_labels(test_labels)
@@ -87,6 +88,13 @@ def draw_devices(
         )
         for draw in devices
     ]
+    for device, parts in enumerate(drawn):
+        for name, part in zip(("train", "validation", "test"), parts, strict=True):
+            if not part.size:
+                raise FedreproError(
+                    f"device {device} draws no image for its {name} set, as all labels it draws "
+                    f"are beyond the last; raise partition.{name}"
+                )
     return Devices(*zip(*drawn, strict=True))
 
 

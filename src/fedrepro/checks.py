@@ -137,7 +137,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     if made.cells is None:
         return content
     cell = _find(made, number, runs)
-    if cell is None and not made.whole and not number.sparse:
+    if cell is None and not (made.whole or (number.sparse and _has_row(made, number))):
         return content
     if cell is None:
         return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
@@ -185,6 +185,12 @@ def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
         f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "
         f"cell {list(number.cell)}; its first cells are {keys[:3]}"
     )
+
+
+def _has_row(made: _Frame, number: Number) -> bool:
+    """Return whether the records give any cell of the number's row or series."""
+    assert made.cells is not None
+    return cell_key(*number.cell)[0] in {key[0] for key in keys_of(made.cells)}
 
 
 def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:

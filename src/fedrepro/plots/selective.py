@@ -47,6 +47,7 @@ from fedrepro.tables.selective import (
     by_percent,
     group_counts,
     models_with,
+    recorded,
     threshold_means,
     thresholds,
 )
@@ -93,7 +94,7 @@ def curves(runs: RunSet, *, model: Model, test: Test) -> pd.DataFrame:
     published accuracy as ``mean``.
     """
     statistics = [curve for curve in model.variants if curve is LOCAL_STATISTICS]
-    shown = [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED]
+    shown = recorded(runs, model, [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED])
     figure = f"fig{3 + MODELS.index(model) + (3 if test == 'noniid' else 0)}"
     return pd.concat(
         [

@@ -131,6 +131,19 @@ def models_with(runs: RunSet, curves: Iterable[Curve]) -> list[Model]:
     return found
 
 
+def recorded(runs: RunSet, model: Model, curves: Iterable[Curve]) -> list[Curve]:
+    """Return the curves of which a network has the records of all runs.
+
+    Raises:
+        MissingRunsError: there is none.
+    """
+    curves = list(curves)
+    found = [curve for curve in curves if not runs.missing([model(curve).group])]
+    if not found:
+        runs.require([model(curve).group for curve in curves], f"the curves of {model.name}")
+    return found
+
+
 def by_percent(runs: RunSet, curve: Curve, metric: str) -> pd.DataFrame:
     """Return a final metric of a curve's runs, summarised over the seeds at every N.
 
@@ -200,7 +213,7 @@ def table2(runs: RunSet) -> pd.DataFrame:
 def noniid_cost(runs: RunSet, *, model: Model) -> pd.DataFrame:
     """Show what each reading of "federated" gives at N = 0, beside centralised and local."""
     cells = []
-    for curve in (CENTRALISED, *FEDERATED, *model.variants, LOCAL):
+    for curve in recorded(runs, model, (CENTRALISED, *FEDERATED, *model.variants, LOCAL)):
         for test, title in TEST_TITLES.items():
             summary = by_percent(runs, model(curve), curve.metric(test))
             if curve is not CENTRALISED:
@@ -215,17 +228,13 @@ def validation(runs: RunSet, *, model: Model) -> pd.DataFrame:
     The authors trained the federated network twice, once for each test; we train it once and hold
     it against both, so its values stand in two rows.
     """
-    federated = [
-        (f"{curve.name} ({title}-test run)", curve)
-        for curve in FEDERATED
-        for title in ("IID", "non-IID")
-    ]
-    selective = [(curve.name, curve) for curve in SELECTIVE]
     cells = []
-    for name, curve in [*federated, *selective]:
+    for curve in recorded(runs, model, (*FEDERATED, *SELECTIVE)):
+        twice = [f"{curve.name} ({title}-test run)" for title in ("IID", "non-IID")]
         summary = by_percent(runs, model(curve), curve.validation)
         cells += [
             _row(name, summary[summary["percent"] == percent], str(percent))
+            for name in (twice if curve in FEDERATED else [curve.name])
             for percent in VALIDATION_PERCENTS
             if percent in set(summary["percent"])
         ]

@@ -45,10 +45,20 @@ def distinct(run: PlannedRun) -> dict[str, Any]:
     return final
 
 
+def metrics(run: PlannedRun) -> dict[str, list[float]]:
+    """Give each metric a curve of its own over the evaluated rounds."""
+    last, every = run.spec.rounds, run.spec.evaluate_every
+    evaluated = [float(t) for t in range(every, last + 1, every)] or [float(last)]
+    return {"evaluated_rounds": evaluated} | {
+        name: [position / 10 + t / 1000 for t in evaluated]
+        for position, name in enumerate(ACCURACIES)
+    }
+
+
 def write_all(folder: Path, scale: Scale, final: Final = distinct) -> RunSet:
     """Write a record for every run of a scale; return the run set."""
     for run in unique(expand("selective", scale)).values():
-        records.write(content(run, final=final(run)), folder)
+        records.write(content(run, final=final(run), metrics=metrics(run)), folder)
     return RunSet("selective", scale, folder)
 
 

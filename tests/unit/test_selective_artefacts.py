@@ -229,6 +229,15 @@ def test_aliasing_holds_small_n_only(runs):
     assert not frame.duplicated(["series", "x"]).any()
 
 
+def test_rounds_of_both_tests_end_beside_the_published_accuracies(runs):
+    frame = artefacts.frame(runs, "m2_rounds")
+    assert list(frame["series"].unique())[:2] == ["N = 0; IID test", "N = 2; IID test"]
+    assert cell(frame, "N = 0; IID test", 2)["mean"] == pytest.approx(0.102)
+    assert cell(frame, "N = 2; non-IID test", 1)["mean"] == pytest.approx(0.201)
+    assert cell(frame, "N = 2; IID test, published", 2)["mean"] == 0.8208
+    assert cell(frame, "N = 2; non-IID test, published", 2)["mean"] == 0.8609
+
+
 def test_every_seed_is_drawn(runs):
     cells = artefacts.frame(runs, "fig3")
     figure = FIGURES_OF_PAPER["fig3"].draw(cells)

@@ -23,6 +23,7 @@ from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
 from fedrepro.stats import summarise
 from fedrepro.tables.selective import (
+    AS_RUN_EVERY_ROUND,
     AS_RUN_RESET,
     CENTRALISED,
     FEDERATED,
@@ -238,6 +239,45 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
     ]
     dots = Line2D([], [], color="black", linestyle="", marker=".", label="every seed")
     figure.legend(handles=[*handles, dots], loc="outside lower center", ncols=2)
+    return figure
+
+
+def rounds(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracy of Model 2 with shared storage after every round, on both tests.
+
+    The published accuracies stand at the last round, as series ``..., published``. Further columns:
+    ``percent`` (N) and ``test``.
+    """
+    curve = MODEL_2(AS_RUN_EVERY_ROUND)
+    parts = []
+    for (test, title), figure in zip(TEST_TITLES.items(), ("fig4", "fig7"), strict=True):
+        values = runs.curves([curve.group], curve.metric(test)).rename(columns={"round": "x"})
+        values["series"] = [f"N = {percent}; {title}" for percent in values["percent"]]
+        parts.append(summarise(values, "value", ["series", "x", "percent"]).assign(test=title))
+        known = _published(figure, "federated").rename(columns={"x": "percent"})
+        known = known[known["percent"].isin(values["percent"])].assign(test=title)
+        known["x"] = values["x"].max()
+        known["series"] = [f"N = {percent:g}; {title}, published" for percent in known["percent"]]
+        parts.append(known)
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw_rounds(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a test, a line an N, and the published accuracy as a square at the end."""
+    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    colours = dict(zip(sorted(set(cells["percent"])), ("red", "blue"), strict=True))
+    for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
+        for percent, colour in colours.items():
+            shown = cells[(cells["percent"] == percent) & (cells["test"] == title)]
+            ours, known = shown[shown["n"] > 0], shown[shown["n"] == 0]
+            axis.plot(ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=f"N = {percent}")
+            square = _PUBLISHED | {"markersize": 5}
+            axis.plot(known["x"], 100 * known["mean"], color=PALETTE[colour], **square)
+        axis.set(title=title, xlabel="round")
+    axes[0].set(ylabel=Y_LABEL, ylim=(0, 100))
+    published = Line2D([], [], color="black", label="published", **_PUBLISHED)
+    lines = axes[0].get_legend_handles_labels()[0]
+    figure.legend(handles=[*lines, published], loc="outside lower center", ncols=3)
     return figure
 
 
@@ -460,6 +500,7 @@ FIGURES: dict[str, Figure] = {
     "fig8": _curves(MODEL_3, "noniid", lowest=95),
     "complexity": Figure(complexity, draw_complexity),
     "aliasing": Figure(aliasing, draw_aliasing),
+    "m2_rounds": Figure(rounds, draw_rounds),
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
     "theorem": Figure(theorem, draw_theorem),

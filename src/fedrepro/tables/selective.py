@@ -59,6 +59,7 @@ class Curve:
 CENTRALISED = Curve("centralised", "centralised")
 LOCAL = Curve("local", "local", iid="accuracy_iid_dealt")
 FEDERATED_AS_RUN = Curve("federated, as run", "federated_as_run", iid="accuracy_iid_dealt")
+AS_RUN_EVERY_ROUND = Curve("federated, as run", "federated_as_run_rounds", iid="accuracy_iid_dealt")
 FEDERATED_AS_WRITTEN = Curve("federated, as written", "federated_as_written")
 KEPT_MOMENTS = Curve("federated, as written, moments kept", "federated_kept_moments")
 OWN_INITIAL = Curve(

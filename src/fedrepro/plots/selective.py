@@ -266,16 +266,18 @@ def draw_rounds(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test, a line an N, and the published accuracy as a square at the end."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
     colours = dict(zip(sorted(set(cells["percent"])), ("red", "blue"), strict=True))
+    square = _PUBLISHED | {"markersize": 5, "linestyle": ""}
     for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
         for percent, colour in colours.items():
             shown = cells[(cells["percent"] == percent) & (cells["test"] == title)]
             ours, known = shown[shown["n"] > 0], shown[shown["n"] == 0]
-            axis.plot(ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=f"N = {percent}")
-            square = _PUBLISHED | {"markersize": 5}
+            axis.plot(
+                ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=f"N = {percent:g}"
+            )
             axis.plot(known["x"], 100 * known["mean"], color=PALETTE[colour], **square)
         axis.set(title=title, xlabel="round")
     axes[0].set(ylabel=Y_LABEL, ylim=(0, 100))
-    published = Line2D([], [], color="black", label="published", **_PUBLISHED)
+    published = Line2D([], [], color="black", label="published", **square)
     lines = axes[0].get_legend_handles_labels()[0]
     figure.legend(handles=[*lines, published], loc="outside lower center", ncols=3)
     return figure

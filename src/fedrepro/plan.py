@@ -100,9 +100,8 @@ class PaperPlan(Strict):
         Raises:
             FedreproError: there is none of that name; names the nearest.
         """
-        known = {"table": self.tables, "figure": self.figures}.get(
-            kind or "", self.tables | self.figures
-        )
+        every = self.tables | self.figures
+        known = {"table": self.tables, "figure": self.figures, None: every}[kind]
         if name not in known:
             raise FedreproError(
                 f"paper '{self.paper}' has no {kind or 'table or figure'} '{name}' "

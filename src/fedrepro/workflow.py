@@ -19,7 +19,7 @@ from fedrepro.errors import FedreproError
 from fedrepro.paths import root
 from fedrepro.plan import PlannedRun, batches, expand, load_plan
 from fedrepro.spec import partition_id
-from fedrepro.status import describe, duration, status
+from fedrepro.status import Status, describe, duration, status
 
 ANALYSIS = ("artefacts", "configfile", "expected", "plan", "records", "runs", "spec", "stats")
 """Modules that every table, figure, check and notebook is made with."""
@@ -73,8 +73,7 @@ class Workflow:
             self.summary += f", {len(state.pending)} to train (about {minutes} on one core)"
         if not records.FOLDER.is_dir():
             self.summary += f"; there is no folder {records.FOLDER} in {Path.cwd()}"
-        self._missing = [run for run in state.runs if run.id in state.seconds]
-        self._seconds = state.seconds
+        self._status = state
         self.batches = [
             Batch(name, members[0].spec.dataset.name, ids)
             for name, members in batches(state.runs, self.config.runs_per_batch)
@@ -88,7 +87,7 @@ class Workflow:
             FedreproError: training is switched off; lists what has no record.
         """
         if self.config.train == "never":
-            raise FedreproError(_refusal(self._missing, self._seconds, self.scale))
+            raise FedreproError(_refusal(self._status, self.scale))
         return f"data/ready/{batch.dataset}.json"
 
     def tables(self, papers: Iterable[str]) -> list[str]:
@@ -282,7 +281,9 @@ def _drawing(paper: str) -> tuple[str, ...]:
 _MOST_LISTED = 20
 
 
-def _refusal(missing: Sequence[PlannedRun], seconds: Mapping[str, float], scale: str) -> str:
+def _refusal(state: Status, scale: str) -> str:
+    seconds = state.seconds
+    missing = [run for run in state.runs if run.id in seconds]
     lines = [
         f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min"
         for run in missing[:_MOST_LISTED]
@@ -290,7 +291,7 @@ def _refusal(missing: Sequence[PlannedRun], seconds: Mapping[str, float], scale:
     if len(missing) > _MOST_LISTED:
         more = len(missing) - _MOST_LISTED
         lines.append(f"  and {more} more: `fedrepro status --list --scale {scale}`")
-    total = sum(seconds[run.id] for run in missing) / 60
+    total = state.pending_seconds / 60
     return "\n".join(
         [
             f"{len(missing)} runs of scale {scale} have no record, and training is switched off "

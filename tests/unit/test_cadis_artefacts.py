@@ -304,7 +304,14 @@ def test_moving_average():
 @pytest.mark.parametrize("name", sorted(FIGURES["cadis"]))
 def test_figures_are_drawn_at_the_published_scale(paper, tmp_path, name):
     artefacts.write_figure(paper, name, tmp_path / name)
-    frame = artefacts.frame(paper, name)
+    assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES["cadis"]))
+@pytest.mark.parametrize("scale", ["paper", "smoke"])
+def test_figures_have_a_mean_everywhere(request, scale, name):
+    frame = artefacts.frame(request.getfixturevalue(scale), name)
+    assert frame.columns[0] == "series"
     assert frame["mean"].map(math.isfinite).all()
 
 

@@ -13,9 +13,7 @@ from pydantic import ValidationError
 
 from fedrepro import artefacts, checks, models
 from fedrepro.expected import Series, load_expected
-from fedrepro.plan import load_plan
 from fedrepro.plots.fedcd import FIGURES, LOG_OF_18, LOG_OF_30
-from fedrepro.runs import RunSet
 from fedrepro.tables import fedcd as tables
 from fedrepro.tables.fedcd import Log, converged, late, model_bytes
 
@@ -28,11 +26,6 @@ SERIES = {series.id: series for series in load_expected("fedcd").series}
 @pytest.fixture(scope="module")
 def paper() -> MadeUpRuns:
     return MadeUpRuns("paper")
-
-
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("records"), "smoke")
 
 
 def log(**changes):
@@ -402,6 +395,3 @@ def test_points_that_are_only_drawn_must_be_points_of_the_curve():
     series = SERIES["nine.accuracy"].model_dump()
     with pytest.raises(ValidationError, match=r"drawn_only: no published points at x = \[46"):
         Series(**series | {"drawn_only": [46]})
-
-
-PLAN = load_plan("fedcd")

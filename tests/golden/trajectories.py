@@ -171,7 +171,7 @@ CASES = {
             "name": "fedcd",
             "participants": 3,
             "milestones": [0],
-            "normalise_over": "all",
+            "scoring": "code",
             "final_rule": "gap",
             "clone_lr": "legacy",
             "momentum_kick": True,

@@ -2,7 +2,8 @@
 
 Fingerprints of components whose version was raised are taken over, and those of unchanged versions
 only if the golden trajectories still match: then the change of code left the numbers alone.
-``--trajectories`` also takes over new trajectories; do that only together with a raised version.
+``--trajectories`` also takes over new trajectories; do that only together with a raised version, or
+where a case was changed itself.
 """
 
 import argparse

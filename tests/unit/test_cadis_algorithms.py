@@ -185,6 +185,26 @@ def test_fedfa_asks_for_accuracies_and_counts_participation():
     assert log == {"train_loss": 0.5, "finite": 1.0}
 
 
+def test_fedfa_as_written_asks_the_trained_models_about_their_own_examples():
+    """Client k's model is k + 1; that of client 0 is right on both of its examples."""
+    params = fedfa.Params(name="fedfa", alpha=1.0, participants=2, accuracy_of="trained")
+    fed = Federation(params, sizes=(2, 4, 1))
+    state = fedfa.init(fed)
+    hits = {1.0: [1, 1], 2.0: [1, 0, 0, 0]}
+
+    def answer(request):
+        if isinstance(request, Train):
+            return add_client(request)
+        return right_on(hits[request.models[0].item()])(request)
+
+    requests, _ = drive(fedfa.round(fed, state, 0), answer)
+    assert [type(request) for request in requests] == [Train, Predict, Predict]
+    assert [request.examples.tolist() for request in requests[1:]] == [[0, 1], [2, 3, 4, 5]]
+    first, second = fedfa.shares([1.0, 0.25], [1, 1], 1.0, guard=True)
+    assert state.weights.item() == pytest.approx(first * 1 + second * 2)
+    assert first < second  # the less accurate counts for more
+
+
 def test_fedfa_server_step_goes_back():
     fed = Federation(fedfa.Params(name="fedfa", alpha=0.0, server_lr=0.1))
     state = fedfa.init(fed)

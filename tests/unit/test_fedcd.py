@@ -279,14 +279,49 @@ def test_as_run_the_worse_of_two_goes_by_the_gap():
         assert sorted(state.scores[0]) == left  # gaps of 0.45 and 0.6
 
 
-def test_as_run_scores_share_with_deleted_models():
-    fed = FakeFederation(devices=1, normalise_over="all", final_round=None)
-    state = set_up(fed, [{0: 0.5, 1: 0.5}], weights=[0, 0], history={0: [], 1: []})
-    state.models.append(None)
-    state.averaged.append(0)
-    state.history[0][2] = [0.3]
-    drive(fedcd.round(fed, state, 0), Answers(lambda *_: 0.6))
-    assert state.scores[0] == pytest.approx({0: 0.4, 1: 0.4})
+def test_as_run_deleted_models_keep_noise():
+    """With one dead model, its noise stays in the sum where it is positive."""
+    sums = []
+    for seed in range(20):
+        fed = FakeFederation(devices=1, scoring="code", final_round=None, score_noise_sd=0.1)
+        fed.spec.seed = seed
+        state = set_up(fed, [{0: 0.5, 1: 0.5}], weights=[0, 0], history={0: [], 1: []})
+        state.models.append(None)
+        state.averaged.append(0)
+        state.history[0][2] = [0.3]
+        drive(fedcd.round(fed, state, 0), Answers(lambda *_: 0.6))
+        sums.append(sum(state.scores[0].values()))
+    assert max(sums) == pytest.approx(1)
+    assert min(sums) < 0.98
+    assert 5 <= sum(total > 1 - 1e-9 for total in sums) <= 15  # where the noise was positive
+
+
+CODE = {"scoring": "code", "milestones": (15,), "final_round": 15, "final_rule": "gap"}
+"""The public code's scores, and its rule for the last two models with a gap of 0.5."""
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "final_round", "left"), [(0.9, 15, [0]), (0.7, 15, [0, 1]), (0.9, 16, [0, 1])]
+)
+def test_as_run_a_clone_far_below_its_parent_goes_at_once(accuracy, final_round, left):
+    """Gaps of 0.8 and 0.4; the round that counts is the milestone, not the one that opens."""
+    fed = FakeFederation(devices=1, **CODE | {"final_round": final_round, "final_threshold": 0.5})
+    state = set_up(fed, [{0: 1.0}], history={0: [accuracy]})
+    drive(fedcd._clone_all(fed, state, 16), Answers())
+    assert sorted(state.scores[0]) == left
+    assert [model is not None for model in state.models] == [True, len(left) == 2]
+    assert state.history[0][1] == pytest.approx([1 - accuracy])
+
+
+def test_as_run_a_lost_parent_deletes_during_cloning():
+    """Model 2 is below a tenth of model 1; as written it is cloned, and deleted a round later."""
+    for scoring, left in (("code", [1, 5]), ("paper", [1, 2, 5, 6])):
+        fed = FakeFederation(devices=1, scoring=scoring, milestones=(2,), final_round=None)
+        histories = {0: [0.4], 1: [0.8], 2: [0.05], 3: [0.4]}
+        state = set_up(fed, [{1: 0.9, 2: 0.1, 3: 0.0}], history=histories)
+        fedcd._forget(state, 0, [3])
+        drive(fedcd._clone_all(fed, state, 3), Answers())
+        assert sorted(state.scores[0]) == left
 
 
 def test_moments_are_kept_by_device_and_model_and_fresh_for_clones():
@@ -477,6 +512,11 @@ def test_until_the_first_milestone_it_is_federated_averaging(tmp_path):
     assert clones["train_loss"][2:] != plain["train_loss"][2:]
 
 
+def test_scores_of_the_code_need_its_clones():
+    with pytest.raises(ValueError, match="scoring: code needs clone_score: accuracy"):
+        fedcd.Params(name="fedcd", scoring="code", clone_score="score")
+
+
 @pytest.mark.parametrize(
     "switches",
     [
@@ -487,7 +527,7 @@ def test_until_the_first_milestone_it_is_federated_averaging(tmp_path):
             "clone_lr": "legacy",
             "momentum_kick": True,
             "first_device_double": True,
-            "normalise_over": "all",
+            "scoring": "code",
             "final_round": 2,
             "final_rule": "gap",
             "final_threshold": 0.05,

@@ -12,6 +12,7 @@ from fedrepro.algorithms.fedcd_scores import (
     dropped,
     loser_of_two,
     noisy,
+    noisy_as_run,
     normalised,
     raw_score,
 )
@@ -40,16 +41,18 @@ def test_a_window_of_one_is_the_last_accuracy():
 
 def test_scores_sum_to_one_over_the_active_models():
     histories = {0: [0.6], 1: [0.3], 2: [0.9]}
-    assert normalised(histories, [0, 1], 3, "active") == pytest.approx({0: 2 / 3, 1: 1 / 3})
+    assert normalised(histories, [0, 1], 3) == pytest.approx({0: 2 / 3, 1: 1 / 3})
 
 
 def test_as_run_inactive_models_stay_in_the_sum():
     histories = {0: [0.6], 1: [0.3], 2: [0.9]}
-    assert normalised(histories, [0, 1], 3, "all") == pytest.approx({0: 1 / 3, 1: 1 / 6})
+    assert normalised(histories, [0, 1], 3, 3) == pytest.approx({0: 1 / 3, 1: 1 / 6})
+    never = normalised(histories, [0, 1], 3, 5)  # two more that the device never had, at 1e-5 each
+    assert never == pytest.approx({0: 0.6 / 1.80002, 1: 0.3 / 1.80002}, rel=1e-9)
 
 
 def test_first_split_is_accuracy_against_the_rest():
-    assert normalised({0: [0.6], 1: [0.4]}, [0, 1], 3, "active") == pytest.approx({0: 0.6, 1: 0.4})
+    assert normalised({0: [0.6], 1: [0.4]}, [0, 1], 3) == pytest.approx({0: 0.6, 1: 0.4})
 
 
 @given(SCORES, SCORES, st.sampled_from([2, 3]), st.sampled_from(["code", "paper"]))
@@ -100,17 +103,23 @@ def test_a_tenth_of_the_best_goes_once_more_than_three_models_were_created():
     assert dropped({0: 0.9, 5: 0.1}, "code", 4) == []
 
 
+class Draws:
+    """A generator that draws a given place and a given noise of standard deviation 0.01."""
+
+    def __init__(self, models, place, noise):
+        self.models, self.place, self.noise = models, place, noise
+
+    def integers(self, n):
+        assert n == self.models
+        return self.place
+
+    def normal(self, mean, sd):
+        assert (mean, sd) == (0, 0.01)
+        return self.noise
+
+
 def test_noise_by_hand():
-    class Draws:
-        def integers(self, n):
-            assert n == 3
-            return 1
-
-        def normal(self, mean, sd):
-            assert (mean, sd) == (0, 0.01)
-            return 0.02
-
-    noise = noisy({0: 0.5, 3: 0.3, 4: 0.2}, 0.01, Draws())
+    noise = noisy({0: 0.5, 3: 0.3, 4: 0.2}, 0.01, Draws(3, 1, 0.02))
     assert noise == pytest.approx({0: 0.49, 3: 0.32, 4: 0.19})
 
 
@@ -123,16 +132,41 @@ def test_noise_cancels(values, seed):
 
 
 def test_noise_stops_at_zero_and_spares_a_single_model():
-    class Draws:
-        def integers(self, n):
-            return 0
+    draws = Draws(2, 0, -0.2)
+    assert noisy({0: 0.1, 1: 0.9}, 0.01, draws) == pytest.approx({0: 0.0, 1: 1.1})
+    assert noisy({2: 1.0}, 0.01, draws) == {2: 1.0}
+    assert noisy({0: 0.4, 1: 0.6}, 0.0, draws) == {0: 0.4, 1: 0.6}
 
-        def normal(self, mean, sd):
-            return -0.2
 
-    assert noisy({0: 0.1, 1: 0.9}, 0.01, Draws()) == pytest.approx({0: 0.0, 1: 1.1})
-    assert noisy({2: 1.0}, 0.01, Draws()) == {2: 1.0}
-    assert noisy({0: 0.4, 1: 0.6}, 0.0, Draws()) == {0: 0.4, 1: 0.6}
+@pytest.mark.parametrize(
+    ("scores", "gone", "noise", "expected"),
+    [
+        # without dead models it is the noise above, and the sum is 1 again
+        ({0: 0.5, 1: 0.3, 2: 0.2}, [], 0.02, {0: 0.52, 1: 0.29, 2: 0.19}),
+        # 0.02 less for the dead models 2 and 3, too: 0.02 more for all four, of 0.84 in sum
+        ({0: 0.4, 1: 0.4}, [], 0.02, {0: 0.44 / 0.84, 1: 0.4 / 0.84}),
+        # 0.02 more for them: they keep 0.04 of 0.84
+        ({0: 0.4, 1: 0.4}, [], -0.02, {0: 0.38 / 0.84, 1: 0.42 / 0.84}),
+        # the noise goes to a model that was just deleted; the others lose or win half of it
+        ({0: 0.05, 1: 0.5, 3: 0.4}, [0], 0.02, {1: 0.5 / 0.93, 3: 0.4 / 0.93}),
+        # a single model: the noise is its own, and cancels
+        ({1: 0.3}, [], 0.02, {1: 1.0}),
+    ],
+)
+def test_noise_as_run_by_hand(scores, gone, noise, expected):
+    created = max(4 if len(scores) == 2 else 0, max(scores) + 1)
+    draws = Draws(len(scores), 0, noise)
+    assert noisy_as_run(scores, gone, created, 0.01, draws) == pytest.approx(expected)
+
+
+@given(st.dictionaries(st.integers(0, 7), st.floats(0.05, 1), min_size=1), st.integers(0, 99))
+def test_noise_as_run_leaves_no_negative_score_and_a_sum_of_at_most_one(values, seed):
+    share = sum(values.values()) + 0.3
+    scores = {m: value / share for m, value in values.items()}
+    noise = noisy_as_run(scores, [], 8, 0.01, np.random.default_rng(seed))
+    assert noise.keys() == scores.keys()
+    assert min(noise.values()) >= 0
+    assert sum(noise.values()) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(

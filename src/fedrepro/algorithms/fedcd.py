@@ -62,10 +62,11 @@ class Params(Strict):
         description="devices scored in a round without milestone: those drawn (as run), or all (as "
         "written)",
     )
-    normalise_over: Literal["active", "all"] = Field(
-        default="active",
-        description="models whose scores sum to 1: a device's active ones (as written), or all it "
-        "ever had (as run)",
+    scoring: Literal["paper", "code"] = Field(
+        default="paper",
+        description="scores sum to 1 over a device's models, and none is deleted while models are "
+        "cloned (as written); or the sum is over all models ever created, whose noise remains, and "
+        "a device is scored anew after each clone (as run)",
     )
     clone_score: Literal["accuracy", "score"] = Field(
         default="accuracy",
@@ -107,6 +108,12 @@ class Params(Strict):
         ascending = list(self.milestones) == sorted(set(self.milestones))
         if not ascending or min(self.milestones, default=0) < 0:
             raise ValueError("milestones must be rounds from 0, in ascending order")
+        return self
+
+    @model_validator(mode="after")
+    def _code_clones_by_accuracy(self) -> Params:
+        if self.scoring == "code" and self.clone_score != "accuracy":
+            raise ValueError("scoring: code needs clone_score: accuracy")
         return self
 
 
@@ -298,11 +305,7 @@ def _score(fed: Federation, state: State, t: int, devices: Iterable[int]) -> Ste
         return  # a single model keeps the score 1
     for i in devices:
         _refresh(fed, state, i, (t, i), delete=True)
-        if params.final_round is not None and t >= params.final_round:
-            loser = scoring.loser_of_two(state.scores[i], params.final_rule, params.final_threshold)
-            if loser is not None:
-                _forget(state, i, [loser])
-                state.scores[i] = dict.fromkeys(state.scores[i], 1.0)
+        _finalise(params, state, i, t)
     _bury(state)
 
 
@@ -311,19 +314,32 @@ def _refresh(
 ) -> None:
     """Compute a device's scores from its history; delete, then add noise, as the code does."""
     params = fed.params(Params)
+    active, created = sorted(state.scores[device]), len(state.models)
+    over_all = params.scoring == "code"
     scores = scoring.normalised(
-        state.history[device], sorted(state.scores[device]), params.window, params.normalise_over
+        state.history[device], active, params.window, created if over_all else None
     )
-    if delete:
-        gone = scoring.dropped(scores, params.delete_rule, len(state.models))
-        _forget(state, device, gone)
-        scores = {m: c for m, c in scores.items() if m not in gone}
+    gone = scoring.dropped(scores, params.delete_rule, created) if delete else []
+    _forget(state, device, gone)
     rng = streams.generator(fed.spec.seed, "score", *stream)
-    scores = scoring.noisy(scores, params.score_noise_sd, rng)
-    if params.normalise_over == "active":
+    if over_all:
+        scores = scoring.noisy_as_run(scores, gone, created, params.score_noise_sd, rng)
+    else:
+        scores = {m: c for m, c in scores.items() if m not in gone}
+        scores = scoring.noisy(scores, params.score_noise_sd, rng)
         total = sum(scores.values())
         scores = {m: c / total for m, c in scores.items()}
     state.scores[device] = scores
+
+
+def _finalise(params: Params, state: State, device: int, t: int) -> None:
+    """From the final round on, leave a device the better of its last two models."""
+    if params.final_round is None or t < params.final_round:
+        return
+    loser = scoring.loser_of_two(state.scores[device], params.final_rule, params.final_threshold)
+    if loser is not None:
+        _forget(state, device, [loser])
+        state.scores[device] = dict.fromkeys(state.scores[device], 1.0)
 
 
 def _forget(state: State, device: int, models: Iterable[int]) -> None:
@@ -347,25 +363,53 @@ def _clone_all(fed: Federation, state: State, t: int) -> Steps:
     for m in range(count):
         state.models.append(state.models[m])
         state.averaged.append(0)
-    for i, scores in enumerate(state.scores):
-        if params.clone_score == "score":
-            born = {count + m: 1 - c for m, c in scores.items() if 0 < c < 1}
-            total = sum(scores.values()) + sum(born.values())
-            grown = {m: c / total for m, c in (scores | born).items()}
-            histories: dict[int, list[float]] = {m: [] for m in born}
-        else:
-            histories = {count + m: [1 - state.history[i][m][-1]] for m in scores}
-            grown = scores | dict.fromkeys(histories, 0.0)
-        for m, history in histories.items():
-            state.history[i][m] = history
-            state.epochs[i][m] = 0
-            state.offsets[i][m] = state.epochs[i][m - count]
-        state.scores[i] = grown
-        if params.clone_score == "accuracy":
-            _refresh(fed, state, i, (t, i, "clone"), delete=False)
+        if params.scoring == "code":
+            for i in range(len(state.scores)):
+                _clone_as_run(fed, state, t, i, m, m + count)
+    if params.scoring == "paper":
+        for i in range(len(state.scores)):
+            _clone_as_written(fed, state, t, i, count)
     _bury(state)
     if params.quantise_clones and params.quantise_bits is not None:
         yield from _quantise(fed, state, t, range(count, 2 * count))
+
+
+def _clone_as_written(fed: Federation, state: State, t: int, device: int, count: int) -> None:
+    """Give a device a clone of each of its models, then score all anew."""
+    params, scores = fed.params(Params), state.scores[device]
+    if params.clone_score == "score":
+        born = {count + m: 1 - c for m, c in scores.items() if 0 < c < 1}
+        total = sum(scores.values()) + sum(born.values())
+        for m in born:
+            _bear(state, device, m, m - count, [])
+        state.scores[device] = {m: c / total for m, c in (scores | born).items()}
+        return
+    for m in list(scores):
+        _bear(state, device, count + m, m, [1 - state.history[device][m][-1]])
+    _refresh(fed, state, device, (t, device, "clone"), delete=False)
+
+
+def _clone_as_run(
+    fed: Federation, state: State, t: int, device: int, parent: int, clone: int
+) -> None:
+    """Give a device the clone if it has the parent, and score it anew.
+
+    Where it has lost the parent, it also deletes; and the last round's rule for the last two models
+    holds after each clone.
+    """
+    has_parent = parent in state.scores[device]
+    if has_parent:
+        _bear(state, device, clone, parent, [1 - state.history[device][parent][-1]])
+    _refresh(fed, state, device, (t, device, "clone", clone), delete=not has_parent)
+    _finalise(fed.params(Params), state, device, t - 1)
+
+
+def _bear(state: State, device: int, clone: int, parent: int, history: list[float]) -> None:
+    """Give a device a clone of one of its models, with score 0 until it is scored."""
+    state.scores[device][clone] = 0.0
+    state.history[device][clone] = history
+    state.epochs[device][clone] = 0
+    state.offsets[device][clone] = state.epochs[device][parent]
 
 
 def _quantise(fed: Federation, state: State, t: int, models: Iterable[int]) -> Steps:

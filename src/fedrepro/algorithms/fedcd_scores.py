@@ -39,7 +39,7 @@ def normalised(
     histories: Mapping[int, Sequence[float]],
     active: Sequence[int],
     window: int,
-    over: Literal["active", "all"],
+    created: int | None = None,
 ) -> dict[int, float]:
     """Return the active models' raw scores, divided by their sum (equation 3).
 
@@ -47,13 +47,16 @@ def normalised(
         histories: validation accuracies of every model that the device ever had.
         active: models it still has.
         window: accuracies averaged.
-        over: divide by the sum over its active models, or over all it ever had with their last
-            accuracies (as run): the scores then sum to less than 1.
+        created: models ever created, dead ones included: divide by the sum over all of them (as
+            run), those that the device has lost by their last accuracies, those it never had as
+            accuracies of 0. None: by the sum over the active ones.
     """
     raw = {m: raw_score(histories[m], window) for m in active}
-    total = sum(
-        raw.values() if over == "active" else (raw_score(h, window) for h in histories.values())
-    )
+    if created is None:
+        total = sum(raw.values())
+    else:
+        never = created - len(histories)
+        total = sum(raw_score(history, window) for history in histories.values()) + never * LOWEST
     return {m: value / total for m, value in raw.items()}
 
 
@@ -99,6 +102,35 @@ def noisy(scores: Scores, sd: float, rng: np.random.Generator) -> dict[int, floa
     noise = float(rng.normal(0, sd))
     shift = -noise / (len(models) - 1)
     return {m: max(c + (noise if m == chosen else shift), 0.0) for m, c in scores.items()}
+
+
+def noisy_as_run(
+    scores: Scores, gone: Sequence[int], created: int, sd: float, rng: np.random.Generator
+) -> dict[int, float]:
+    """Return the scores of the models that stay, with the noise of the public code.
+
+    The model that gets more may be one that was just deleted, and every other model ever created
+    gets less, dead ones, too. If a score is then below 0, the smallest is subtracted from all. The
+    sum over all models is 1, so the device's own scores sum to less where dead models hold noise.
+
+    Args:
+        scores: of the device's models before the deletion.
+        gone: those that it has just deleted.
+        created: models ever created, dead ones included.
+        sd: standard deviation of the noise on one score.
+        rng: draws the model and the noise.
+    """
+    values = np.zeros(created)
+    for m, c in scores.items():
+        values[m] = 0 if m in gone else c
+    chosen = list(scores)[int(rng.integers(len(scores)))]
+    noise = float(rng.normal(0, sd))
+    if len(scores) > 1:
+        values[np.arange(created) != chosen] -= noise / (len(scores) - 1)
+    values[chosen] += noise
+    values -= min(values.min(), 0)
+    values /= values.sum()
+    return {m: float(values[m]) for m in scores if m not in gone}
 
 
 def loser_of_two(scores: Scores, rule: Literal["score", "gap"], threshold: float) -> int | None:

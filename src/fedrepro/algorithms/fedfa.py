@@ -1,7 +1,8 @@
-"""FedFA (Huang et al. 2022), as its paper means it and as Nguyen et al. 2023 ran it.
+"""FedFA (Huang et al. 2022), as Nguyen et al. 2023 describe it (section VI) and as they ran it.
 
-Before a round, every participant reports the accuracy of the received model on its own examples.
-Its weight is ``alpha * A_i + (1 - alpha) * B_i``, both normalised over the participants:
+Every participant reports an accuracy on its own examples: of its local model, after training, as
+they describe it; of the received model, as they ran it. Its weight is
+``alpha * A_i + (1 - alpha) * B_i``, both normalised over the participants:
 ``A_i = -log2(accuracy_i / sum accuracy + 1e-6)``, ``B_i = -log2(1 - F_i / sum F + 1e-5)``, where
 F_i counts how often i has taken part, this round included.
 
@@ -40,6 +41,11 @@ class Params(Strict):
     participants: int | None = Field(
         default=None, ge=1, description="clients drawn each round; null: all"
     )
+    accuracy_of: Literal["received", "trained"] = Field(
+        default="received",
+        description="whose accuracy counts: the received model's (as run) or the local one's (as "
+        "written)",
+    )
     server_lr: float = Field(
         default=0.0,
         ge=0,
@@ -75,7 +81,7 @@ def shares(
     """Return the participants' weights, float64 [K], with sum 1.
 
     Args:
-        accuracies: of the received model on each participant's examples, 0..1.
+        accuracies: one for each participant, 0..1.
         taken_part: rounds each has taken part in, this one included.
         alpha: weight of the accuracies against the frequencies.
         guard: uniform A where all accuracies are 0; without it all weights are NaN there.
@@ -92,15 +98,18 @@ def shares(
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
-    """Ask for the accuracies, train the participants, and average by both."""
+    """Train the participants, and average by their accuracies and how often they took part."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
     for k in clients:
         state.taken_part[k] = state.taken_part.get(k, 0) + 1
     if not bool(state.weights.isfinite().all()):
         return {"train_loss": 0.0, "finite": 0.0}
-    accuracies = yield from participants.accuracies(fed, state.weights, clients)
+    if params.accuracy_of == "received":
+        accuracies = yield from participants.accuracies(fed, state.weights, clients)
     trained = yield from participants.train(fed, state.weights, clients, t, Objective())
+    if params.accuracy_of == "trained":
+        accuracies = yield from participants.own_accuracies(fed, trained, clients)
     weights = shares(
         accuracies, [state.taken_part[k] for k in clients], params.alpha, guard=params.guard
     )

@@ -74,6 +74,15 @@ def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Ste
     return [float(part.mean()) for part in np.split(answer[0].correct, ends)]
 
 
+def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequence[int]) -> Steps:
+    """Return the accuracy of each of some clients' trained model on its own examples, fractions."""
+    own = []
+    for result, k in zip(trained, clients, strict=True):
+        answer: list[Prediction] = yield Predict([result.weights], "train", fed.clients[k])
+        own.append(float(answer[0].correct.mean()))
+    return own
+
+
 def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:
     """Return some clients' weights in an average: how many examples each holds, or 1 each."""
     return [len(fed.clients[k]) if weighting == "examples" else 1 for k in clients]

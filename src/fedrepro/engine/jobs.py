@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 
+from fedrepro.engine import optim
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Prediction, Request, Train, Trained
 
@@ -48,8 +49,6 @@ class LaneJob:
     @property
     def lr(self) -> float:
         """Step size."""
-        from fedrepro.engine import optim
-
         if self.lane.lr is not None:
             return self.lane.lr
         return optim.step_size(self.spec.optimizer, self.request.round)

@@ -74,7 +74,7 @@ class Objective:
             ``w - w_0`` by ``radius`` (Ozdayi et al. 2020, section 3.2).
         radius: the bound, > 0.
         quantise_bits: after training, round the weights stochastically to so many bits
-            (Kopparapu et al. 2020, section 3.4); None leaves them.
+            (Kopparapu et al. 2020, as in their code); None leaves them.
     """
 
     proximal: float = 0.0

@@ -53,8 +53,8 @@ class RunSet:
         missing = self.missing(groups)
         if missing:
             raise MissingRunsError(
-                f"{self.paper} {what} ({self.scale}) needs {len(missing)} runs that have no "
-                f"record, such as {missing[0].id} ({missing[0].group}); train them with "
+                f"{self.paper}, scale {self.scale}: {len(missing)} runs for {what} have no record, "
+                f"such as {missing[0].id} ({missing[0].group}); train them with "
                 f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
             )
 

@@ -146,7 +146,7 @@ def test_equal_shares_do_not_diverge_and_are_bounded_by_nothing():
 
 
 def test_one_local_step_is_a_step_of_sgd():
-    """With T = 1 the sum of eq. 3 is empty, and the average of the clients' steps is SGD's."""
+    """With T = 1 the sum of eq. 2 is empty, and the average of the clients' steps is SGD's."""
     fed = federation([[4, 0], [0, 4]])
     fed.spec.local_epochs = 1
     state = divergence_bound.init(fed)

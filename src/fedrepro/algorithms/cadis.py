@@ -231,8 +231,8 @@ def evaluate(fed: Federation, state: State) -> Steps:
 def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return each client's cluster, and the mean cosines of the pairs that met.
 
-    ``cluster_of`` names a cluster by its first client; ``cosines`` holds, for pairs of the same
-    labels and of others, lowest, mean and highest.
+    ``cluster_of`` names a cluster by its first client, at the threshold that one more round would
+    have; ``cosines`` holds, for pairs of the same labels and of others, lowest, mean and highest.
     """
     params = fed.params(Params)
     truth = clustering.true_clusters(fed.partition.counts)

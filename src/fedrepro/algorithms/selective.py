@@ -59,7 +59,7 @@ class Params(Strict):
         default="all", description="agree with all members of a group, or with its first (as run)"
     )
     several_groups: bool = Field(
-        default=False, description="a node joins every group it agrees with (as run)"
+        default=False, description="a node joins every group it agrees with (as run), or the first"
     )
     aggregation: Literal["average", "alias"] = Field(
         default="average", description="true averaging, or shared storage (as run)"

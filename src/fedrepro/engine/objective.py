@@ -98,9 +98,9 @@ def quantise(
     """Round convolution and linear weights stochastically to ``2**bits`` levels, in place.
 
     With ``a = max|w|`` of a tensor and u uniform on [-1/2, 1/2): ``x = w / (2 a) + 1/2 +
-    u / (2**bits - 1)`` is rounded to the nearest level and mapped back (Kopparapu et al. 2020,
-    section 3.4, after DoReFa-Net). A linear layer's bias uses the scale of its weights. Other
-    parameters and all buffers stay as they are.
+    u / (2**bits - 1)`` is rounded to the nearest level and mapped back (after DoReFa-Net, as the
+    public code of Kopparapu et al. 2020; the paper has no formula). A linear layer's bias uses the
+    scale of its weights. Other parameters and all buffers stay as they are.
 
     Args:
         weights: float32 [size], in the layout's order.

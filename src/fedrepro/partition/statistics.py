@@ -41,7 +41,7 @@ def emd(
     """Return every client's distance from the population, as the papers define EMD.
 
     ``sum over classes of |client share - population share|``: 0 for the same class distribution,
-    2 for no common class (Zhao et al. 2018, section 3.2.1).
+    2 for no common class (Zhao et al. 2018, Remark 3.4).
 
     Args:
         counts: int64 [clients, classes], examples of each class.

@@ -553,7 +553,7 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
     ]
     handles += [
         Line2D([], [], color="black", label="measured"),
-        Line2D([], [], color="black", linestyle="--", label="bound (eq. 3)"),
+        Line2D([], [], color="black", linestyle="--", label="bound (eq. 2)"),
     ]
     axis.set(yscale="log", xlabel="synchronisation m")
     axis.set_ylabel(r"$\|w^{\mathrm{FedAvg}} - w^{\mathrm{SGD}}\|$")

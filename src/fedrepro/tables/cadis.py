@@ -99,7 +99,7 @@ def recorded(runs: RunSet, groups: Iterable[str]) -> list[PlannedRun]:
     missing = {run.id for run in runs.missing(groups)}
     found = [run for run in runs.members(groups) if run.id not in missing]
     if not found:
-        runs.require(groups, "what is asked for")
+        runs.require(groups, "this")
         raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
-from fedrepro.plan import load_plan
+from fedrepro.plan import expand, load_plan
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
@@ -57,14 +58,13 @@ def write_table(runs: RunSet, name: str, stem: Path) -> None:
     """
     runs.plan.artefact(name, "table")
     cells = frame(runs, name)
-    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))
+    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
     write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
 
 
 def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``."""
     artefact = runs.plan.artefact(name)
-    scale = runs.plan.scales[runs.scale]
     grid = pd.DataFrame(
         {
             "row": cells["row"].astype(str),
@@ -75,29 +75,69 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
-    note = f" ({scale.note})" if scale.note else ""
+    scale, note = _scale(runs, name), runs.plan.scales[runs.scale].note
+    if scale == _PLAIN.format(runs.scale) and note:
+        scale = f"{scale} ({note})"
     return (
-        f"**{artefact.title}** ({artefact.source}). Scale: {runs.scale}{note}. "
-        "Cells: our mean ± sample standard deviation over n seeds; in brackets the published "
-        "value.\n\n" + str(grid.to_markdown()) + "\n"
+        f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
+        f"Cells: {artefact.cells}; in brackets the published value.\n\n{grid.to_markdown()}\n"
     )
 
 
+_PLAIN = "scale: {}"
+
+
+def _scale(runs: RunSet, name: str) -> str:
+    """Say at which scale an artefact is, and whether that makes a difference to it."""
+    groups = runs.plan.artefact(name).runs
+    if not groups:
+        return "the same at every scale"
+    scale = _PLAIN.format(runs.scale)
+    if runs.scale != "paper":
+        published = {run.id for run in expand(runs.paper, "paper")}
+        if all(run.id in published for run in runs.members(groups)):
+            return f"{scale}, with these runs as published"
+    return scale
+
+
 def _cell_text(cell: pd.Series) -> str:
+    """Return ``mean ± sd (n) [published]``; what there is none of is left out."""
     unit = cell.get("unit", "fraction")
-    factor, digits, sign = (100, 2, " %") if unit == "fraction" else (1, 3, "")
-    if not cell["n"]:  # published only
-        return f"[{cell['published'] * factor:.{digits if unit == 'fraction' else 0}f}{sign}]"
-    seeds = seed_values(cell["values"])
-    if unit == "count" and all(v.is_integer() and v == cell["mean"] for v in seeds):
-        digits = 0
-    text = f"{cell['mean'] * factor:.{digits}f}"
-    if cell["n"] > 1 and not np.isnan(cell["sd"]):
-        text += f" ± {cell['sd'] * factor:.{digits}f}"
-    text += f"{sign} (n={cell['n']})"
-    if not np.isnan(cell["published"]):
-        text += f" [{cell['published'] * factor:.{digits}f}{sign}]"
-    return text
+    factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))
+    published = factor * cell["published"]
+    bracket = "" if np.isnan(published) else f"[{_published(published, factor)}{sign}]"
+    if not cell["n"]:
+        return bracket
+    mean, sd = factor * cell["mean"], factor * cell["sd"]
+    digits = 2 if factor == 100 else _digits(mean, seed_values(cell["values"]))
+    text = f"{mean:.{digits}f}" if digits is not None else f"{mean:.1e}"
+    if cell["n"] > 1 and not np.isnan(sd):
+        text += f" ± {sd:.{digits}f}" if digits is not None else f" ± {sd:.1e}"
+    return f"{text}{sign} (n={cell['n']}) {bracket}".rstrip()
+
+
+def _digits(mean: float, values: Sequence[float]) -> int | None:
+    """Return how many decimals show four digits, at most three; None: too small for that."""
+    if all(value.is_integer() and value == mean for value in values):
+        return 0
+    if 0 < abs(mean) < 1e-3:
+        return None
+    return int(np.clip(3 - np.floor(np.log10(abs(mean) or 1)), 0, 3))
+
+
+def _published(value: float, factor: int) -> str:
+    """Return a published number with the digits it was published with, at most four."""
+    text = f"{value:.{2 if factor == 100 else 0}f}"
+    return text if abs(float(text) - value) < 1e-9 * abs(value) else f"{value:.4g}"
+
+
+def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Return a figure's scale, and over how many runs its points are means."""
+    scale = _scale(runs, name)
+    if "n" not in cells or not runs.plan.artefact(name).runs:
+        return scale
+    counts = sorted(set(cells["n"]) - {0})
+    return f"{scale}; n = " + " to ".join(str(n) for n in sorted({counts[0], counts[-1]}))
 
 
 def write_figure(runs: RunSet, name: str, stem: Path) -> None:
@@ -112,6 +152,6 @@ def write_figure(runs: RunSet, name: str, stem: Path) -> None:
     style.use()
     cells = frame(runs, name)
     figure = FIGURES[runs.paper][name].draw(cells)
-    figure.suptitle(f"{artefact.title} ({artefact.source}); scale: {runs.scale}", fontsize=10)
+    figure.suptitle(f"{artefact.title} ({artefact.source})\n{_under_title(runs, name, cells)}")
     style.save(figure, stem)
-    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False))
+    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))

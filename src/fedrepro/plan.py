@@ -72,6 +72,10 @@ class Artefact(Strict):
     part_of: str = Field(
         default="", description="the table whose published values stand in it; empty: its own"
     )
+    cells: str = Field(
+        default="our mean ± sample standard deviation over n seeds",
+        description="what a table's cells hold",
+    )
 
 
 class PaperPlan(Strict):

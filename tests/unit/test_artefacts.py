@@ -12,15 +12,18 @@ from pathlib import Path
 import cadis_records
 import emd_records
 import fedcd_records
+import numpy as np
+import pandas as pd
 import pytest
 import selective_records
 import tricks_records
+from matplotlib.textpath import TextPath
 
 from fedrepro import artefacts, records
 from fedrepro.checks import check
 from fedrepro.errors import FedreproError
 from fedrepro.plan import load_plan, papers
-from fedrepro.plots import FIGURES
+from fedrepro.plots import FIGURES, style
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables import TABLES
 from fedrepro.why import why
@@ -54,6 +57,13 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
 
 def test_every_paper_is_here() -> None:
     assert set(WRITERS) == set(papers())
+
+
+@EVERY_PAPER
+def test_titles_fit_their_figures(paper: str) -> None:
+    for name, figure in load_plan(paper).figures.items():
+        text = TextPath((0, 0), f"{figure.title} ({figure.source})", size=10)
+        assert text.get_extents().width < 0.98 * 72 * style.WIDTH, name
 
 
 @EVERY_PAPER
@@ -141,3 +151,41 @@ def test_artefacts_do_not_wait_for_scipy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def cell(unit: str, values: list[float], published: float = float("nan")) -> pd.Series:
+    """A table's cell of these seeds' values."""
+    summary = {"mean": np.mean(values), "sd": np.std(values, ddof=1)} if values else {}
+    blank = {"mean": float("nan"), "sd": float("nan")}
+    text = " ".join(map(str, values))
+    return pd.Series(
+        blank | summary | {"unit": unit, "n": len(values), "values": text, "published": published}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (cell("fraction", [0.5, 0.6], 0.9804), "55.00 ± 7.07 % (n=2) [98.04 %]"),
+        (cell("fraction", [0.5, 0.5], 0.00086), "50.00 ± 0.00 % (n=2) [0.086 %]"),
+        (cell("points", [0.021, 0.019], 0.019), "2.00 ± 0.14 points (n=2) [1.90 points]"),
+        (cell("count", [5.0, 5.0], 5), "5 ± 0 (n=2) [5]"),
+        (cell("count", [81.0, 64.0], 94), "72.50 ± 12.02 (n=2) [94]"),
+        (cell("number", [105.173, 104.173], 39.2), "104.7 ± 0.7 (n=2) [39.2]"),
+        (cell("number", [3.8e-7, 3.6e-7]), "3.7e-07 ± 1.4e-08 (n=2)"),
+        (cell("number", [0.0, 0.002]), "0.001 ± 0.001 (n=2)"),
+        (cell("count", [], 1001), "[1001]"),
+        (cell("fraction", []), ""),
+    ],
+)
+def test_text_of_a_cell(cell: pd.Series, text: str) -> None:
+    assert artefacts._cell_text(cell) == text
+
+
+def test_artefacts_say_whether_their_scale_matters(smoke: Smoke) -> None:
+    assert artefacts._scale(smoke("selective"), "fig3") == "scale: smoke"
+    assert artefacts._scale(smoke("selective"), "theorem") == "the same at every scale"
+    lite = RunSet("selective", "lite")
+    assert artefacts._scale(lite, "fig3") == "scale: lite, with these runs as published"
+    assert artefacts._scale(lite, "fig4") == "scale: lite"
+    assert artefacts._scale(RunSet("selective", "paper"), "fig3") == "scale: paper"

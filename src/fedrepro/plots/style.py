@@ -35,6 +35,7 @@ RC: dict[Any, Any] = {
     "axes.labelsize": 9,
     "figure.constrained_layout.use": True,
     "figure.dpi": 110,
+    "figure.titlesize": 10,
     "font.size": 9,
     "grid.alpha": 0.3,
     "grid.linewidth": 0.5,

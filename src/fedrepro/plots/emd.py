@@ -417,8 +417,8 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
             for _, models in here.groupby(level="x")
         )
         axis.set_title(
-            f"EMD {emd_label(emd)} ({100 * kept:.0f} % of the variance);\n"
-            f"clients, FedAvg and SGD at most {apart:.1g} apart",
+            f"EMD {emd_label(emd)} ({100 * kept:.0f} % of the variance in the plane);\n"
+            f"clients, FedAvg, SGD at most {apart:.2g} apart in it",
             fontsize=8,
         )
         axis.set_xlabel("first component")

@@ -282,7 +282,8 @@ def variation(runs: RunSet) -> pd.DataFrame:
     levels = sorted(table["emd"].unique(), key=lambda emd: abs(emd - _BOXED_EMD))
     table = table[table["emd"] == levels[0]]
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
-    return summarise(table, "value", [*_KEYS, "dataset", "layer"]).assign(emd=levels[0])
+    names = table.groupby(_KEYS)[["dataset", "layer"]].first()
+    return summarise(table, "value", _KEYS).assign(emd=levels[0]).join(names, on=_KEYS)
 
 
 def draw_variation(cells: pd.DataFrame) -> MplFigure:

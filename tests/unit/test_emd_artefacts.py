@@ -6,6 +6,8 @@ import json
 import math
 
 import matplotlib as mpl
+import matplotlib.figure
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
@@ -13,11 +15,29 @@ from frames import cell
 
 from fedrepro import artefacts, records
 from fedrepro.expected import load_expected
+from fedrepro.plots import FIGURES
 from fedrepro.plots.emd import plane
 from fedrepro.runs import RunSet
 from fedrepro.tables.emd import LAYERS, reported
 
 mpl.use("Agg")
+
+
+def drawn(runs: RunSet, name: str) -> mpl.figure.Figure:
+    """Return a figure as it is drawn; the caller closes it."""
+    return FIGURES["emd"][name].draw(artefacts.frame(runs, name))
+
+
+def legend(figure: mpl.figure.Figure) -> list[str]:
+    """Return the texts of a figure's legend."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Close what a test has drawn."""
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -271,3 +291,68 @@ def test_bound_figure(paper):
     frame = artefacts.frame(paper, "bound_rounds")
     assert cell(frame, "EMD 1.44, distance", 2)["mean"] == pytest.approx(0.288, rel=1e-4)
     assert cell(frame, "EMD 1.44, bound", 2)["mean"] == pytest.approx(0.72)
+    assert cell(frame, "EMD 1.44, bound", 2)["rounding"] == pytest.approx(1.01e-4)
+
+
+def test_the_bound_figure_shades_rounding(paper):
+    """The made-up norms of the weights are 10, 10.1 and 10.2."""
+    (axis,) = drawn(paper, "bound_rounds").axes
+    (shade,) = axis.collections
+    heights = {x: y for x, y in shade.get_paths()[0].vertices if y > axis.get_ylim()[0]}
+    assert heights == pytest.approx({1: 1.00e-4, 2: 1.01e-4, 3: 1.02e-4})
+    assert "below 0.001 %" in axis.texts[0].get_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "several", "one"),
+    [
+        ("fig1b", "every seed", "one run each"),
+        ("fig8b", "every seed", "one run each"),
+        ("fig5a", "ours (paper scale), 95 % Student t intervals", None),
+        ("fig7a", None, "accuracy, one run each"),
+        ("fig7b", None, "ours: one run each"),
+    ],
+)
+def test_intervals_and_seeds_are_named_where_there_are_several(paper, smoke, name, several, one):
+    """At smoke CIFAR-10 has one run of each training; data sharing has one at any scale."""
+    if several:
+        assert several in legend(drawn(paper, name))
+    if one:
+        texts = legend(drawn(smoke, name))
+        assert one in texts
+        assert not any("Student" in text or "every seed" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"), [("fig7a", "published accuracy"), ("fig7b", "published")]
+)
+def test_published_points_have_one_entry(paper, name, entry):
+    assert [text for text in legend(drawn(paper, name)) if "published" in text] == [entry]
+
+
+def test_the_enlarged_panel_of_figure_1_shows_every_seed(paper):
+    _, late = drawn(paper, "fig1b").axes
+    frame = artefacts.frame(paper, "fig1b")
+    rows = frame.loc[frame["x"] >= frame["x"].max() / 2, "values"]
+    values = [100 * float(value) for text in rows for value in text.split()]
+    low, high = late.get_ylim()
+    assert low < min(values)
+    assert max(values) < high
+
+
+def test_figure_3_says_what_it_shows(paper):
+    figure = drawn(paper, "fig3")
+    assert figure.legends[0].get_title().get_text() == "MNIST, full batches, 2 synchronisations"
+    assert all("at most" in axis.get_title() for axis in figure.axes)
+
+
+def test_figure_6_names_every_class(paper):
+    texts = legend(drawn(paper, "fig6"))
+    assert texts == ["own examples", "share of G", *(f"class {label}" for label in range(10))]
+
+
+def test_figure_5b_has_a_panel_for_each_data_sets_layers(paper):
+    first, *others = drawn(paper, "fig5b").axes
+    assert [text.get_text() for text in first.get_xticklabels()] == ["MNIST", "CIFAR-10", "KWS"]
+    shown = [[text.get_text() for text in axis.get_xticklabels()] for axis in others]
+    assert shown == [[name.replace("_", " ") for name in names] for names in LAYERS.values()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from frames import cell
 from tricks_records import PRODUCTS, World, kind, write_all
@@ -16,7 +18,8 @@ from fedrepro.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypothe
 from fedrepro.errors import FedreproError
 from fedrepro.expected import load_expected
 from fedrepro.plan import expand, load_plan, unique
-from fedrepro.plots.tricks import in_plane
+from fedrepro.plots import FIGURES
+from fedrepro.plots.tricks import coinciding, in_plane
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables.tricks import GRID, ROWS, cell_name, chosen, late, searched, welch
 
@@ -231,8 +234,6 @@ def test_diagnostics_are_of_the_second_half(smoke, paper):
 
 
 def test_late_leaves_the_first_half_out():
-    import pandas as pd
-
     rounds = pd.DataFrame({"round": [1, 2, 3, 4], "value": [9.0, 9.0, 1.0, 3.0]})
     keys = dict.fromkeys(("group", "title", "run", "quantity"), "a")
     assert late(rounds.assign(seed=0, **keys))["value"].tolist() == [2.0]
@@ -314,3 +315,55 @@ def test_marks_of_the_grid_search(paper):
         "best on test images, best on held-out images, the paper's best"
     )
     assert sum(mark != "" for mark in marks.values()) == 2
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Close what a test has drawn."""
+    yield
+    plt.close("all")
+
+
+def test_configurations_that_coincide_share_a_line(paper):
+    """Made-up conflicts differ for server-side training alone; made-up agreements for IID alone."""
+    alike = coinciding(artefacts.frame(paper, "conflicts"))
+    assert len(alike) == 1
+    assert len(alike[0]) == 7
+    assert "server_training" not in alike[0]
+    figure = FIGURES["tricks"]["conflicts"].draw(artefacts.frame(paper, "conflicts"))
+    alone, together = (text.get_text() for text in figure.legends[0].get_texts())
+    assert alone == "server-side training"
+    assert together.startswith("7 coincide: FL - IID, FL - NIID(5), ")
+    assert figure.axes[0].get_ylim()[0] == 0
+
+
+def test_one_round_or_run_apart_does_not_coincide():
+    frame = pd.DataFrame(
+        {
+            "group": ["a", "a", "b", "b", "c", "c"],
+            "x": [1, 2] * 3,
+            "values": ["1 1", "1 1", "1 1", "1 1", "1 1", "1 0.9"],
+        }
+    )
+    assert coinciding(frame) == [["a", "b"]]
+
+
+def test_the_grid_search_has_a_panel_for_each_projection(paper):
+    figure = FIGURES["tricks"]["grid_search"].draw(artefacts.frame(paper, "grid_search"))
+    markers = [sum(len(line.get_xdata()) == 1 for line in axis.lines) for axis in figure.axes]
+    assert markers == [12, 12, 12]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
+    assert figure.legends[0].get_title().get_text() == (
+        "1: baseline; 2: best on test images, best on held-out images, the paper's best"
+    )
+
+
+def test_figure_2_draws_the_average_over_sgd(paper):
+    frame = artefacts.frame(paper, "fig2")
+    panel = FIGURES["tricks"]["fig2"].draw(frame).axes[0]
+    first = frame[(frame["title"] == "FL - NIID(5)") & (frame["round"] == 1)].set_index("series")
+    ends = [tuple(text.xy) for text in panel.texts]
+    assert ends[0] == pytest.approx((1, 0))
+    assert ends[-1] == (first.loc["average", "x"], first.loc["average", "y"])
+    shown = first.loc[["agent 1", "agent 2"], "in_plane"].min()
+    assert panel.get_title() == f"round 1: {100 * shown:.0f} %"

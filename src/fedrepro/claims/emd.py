@@ -33,6 +33,7 @@ from fedrepro.tables.emd import (
     ONE_CLASS_E5,
     ONE_CLASS_SMALL,
     PRETRAINED,
+    ROUNDING,
     SCRATCH,
     SGD,
     SGD_SMALL,
@@ -47,9 +48,6 @@ from fedrepro.tables.emd import (
     reported,
     shared_label,
 )
-
-ROUNDING = 1e-5
-"""Distances below this share of the weights' norm are those of single-precision arithmetic."""
 
 NAMES = {
     SGD: "SGD",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,6 +32,7 @@ from fedrepro.tables.emd import (
     LARGE,
     LAYERS,
     ONE_CLASS,
+    ROUNDING,
     SCRATCH,
     SMALL,
     SWEEP,
@@ -52,12 +53,19 @@ X_EMD = "earth mover's distance (EMD)"
 Y_ACCURACY = "test accuracy (%)"
 Y_DIVERGENCE = r"$\|w^{\mathrm{FedAvg}} - w^{\mathrm{SGD}}\| \; / \; \|w^{\mathrm{SGD}}\|$"
 
-_SIX = ("blue", "orange", "green", "red", "purple", "brown")
-_DASHES: tuple[Literal["-", "--"], ...] = ("-", "--", "-", "-", "--", "-")
+_SIX = ("blue", "orange", "green", "purple", "sky", "red")
+_DASHES: tuple[Literal["-", "--", "-."], ...] = ("-", "--", "-", "-", "--", "-.")
 """Dashed where a curve may lie on the one before it: IID on SGD, E = 5 on E = 1."""
 _SPREAD = 0.17
 """Distance of neighbouring series in figure 2, in units of the distance of layers."""
 _BOXED_EMD = 1.44
+_ONE_RUN = "one run each"
+_PUBLISHED: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "*",
+    "markersize": 9,
+    "markerfacecolor": "white",
+}
 _KEYS = ["series", "x"]
 
 
@@ -83,28 +91,43 @@ def accuracy_curves(runs: RunSet, dataset: str, trainings: Sequence[str]) -> pd.
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw the mean of every series as a line and every seed as a thin one.
 
-    The right panel enlarges what the means cover in the second half of the rounds.
+    A dot marks where a pre-trained run begins. The right panel enlarges the second half of the
+    rounds.
     """
-    figure, (whole, top) = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
+    figure, (whole, late) = plt.subplots(1, 2, figsize=(WIDTH, 3.6))
     handles = []
+    repeated = bool((cells["n"] > 1).any())
     for series, name, style in zip(cells["series"].unique(), _SIX, _DASHES, strict=False):
         points = cells[cells["series"] == series]
         seeds = [[100 * value for value in seed_values(values)] for values in points["values"]]
-        for axis in (whole, top):
-            axis.plot(points["x"], seeds, color=PALETTE[name], linewidth=0.5, alpha=0.5)
+        for axis in (whole, late):
+            if repeated:
+                axis.plot(points["x"], seeds, color=PALETTE[name], linewidth=0.5, alpha=0.5)
             axis.plot(points["x"], 100 * points["mean"], color=PALETTE[name], linestyle=style)
         handles.append(Line2D([], [], color=PALETTE[name], linestyle=style, label=str(series)))
-    handles.append(Line2D([], [], color="black", linewidth=0.5, label="every seed"))
+        start = points[points["x"] == 0]
+        if len(start):
+            dot: dict[str, Any] = {"color": PALETTE[name], "marker": "o", "linestyle": ""}
+            whole.plot([0], 100 * start["mean"], **dot, clip_on=False, zorder=5)
+            handles.append(Line2D([], [], **dot, label="where pre-training ended"))
+    if repeated:
+        handles.append(Line2D([], [], color="black", linewidth=0.5, label="every seed"))
+    else:
+        handles.append(Line2D([], [], linestyle="", label=_ONE_RUN))
     end = cells["x"].max()
-    late = 100 * cells.loc[cells["x"] >= end / 2, "mean"]
-    margin = max(0.05 * (late.max() - late.min()), 0.1)
+    shown = [
+        100 * value
+        for values in cells.loc[cells["x"] >= end / 2, "values"]
+        for value in seed_values(values)
+    ]
+    margin = max(0.05 * (max(shown) - min(shown)), 0.1)
     dataset = cells["dataset"].iloc[0]
     whole.set(title=f"{dataset}: all rounds", ylabel=Y_ACCURACY, xlim=(0, end), ylim=(0, 100))
-    top.set(title="second half, enlarged", xlim=(end / 2, end))
-    top.set_ylim(late.min() - margin, late.max() + margin)
-    for axis in (whole, top):
+    late.set(title="second half, enlarged", xlim=(end / 2, end))
+    late.set_ylim(min(shown) - margin, max(shown) + margin)
+    for axis in (whole, late):
         axis.set_xlabel("communication round")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
@@ -170,7 +193,7 @@ def divergence_by_emd(runs: RunSet, dataset: str) -> pd.DataFrame:
 
 
 def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
-    """Draw a curve a layer: mean, 95 % Student t interval, every distribution as a dot."""
+    """Draw a curve a layer: mean, its interval, every distribution as a dot."""
     figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
     for series, name, marker in zip(cells["series"].unique(), _SIX, "osD^v", strict=False):
         points = cells[cells["series"] == series]
@@ -181,9 +204,7 @@ def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
     axis.set_ylim(bottom=0)
     _emd_ticks(axis, cells)
     dataset = cells["dataset"].iloc[0]
-    axis.set_title(
-        f"{dataset}; bars: 95 % Student t intervals; dots: the distributions", fontsize=8
-    )
+    axis.set_title(f"{dataset}; {_spread(cells)}; dots: the distributions", fontsize=8)
     figure.legend(loc="outside lower center", ncols=5)
     return figure
 
@@ -210,7 +231,7 @@ def accuracy_by_emd(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_accuracy_by_emd(cells: pd.DataFrame) -> MplFigure:
-    """Draw our mean with its 95 % Student t interval and every distribution; published beside."""
+    """Draw our mean with its interval and every distribution; published values beside."""
     figure, axis = plt.subplots(figsize=(WIDTH, 3.9))
     for series, name, marker in zip(cells["series"].unique(), _SIX, "osD", strict=False):
         colour = PALETTE[name]
@@ -235,7 +256,7 @@ def draw_accuracy_by_emd(cells: pd.DataFrame) -> MplFigure:
     published_too = Line2D(
         [], [], color="black", linestyle=":", marker="o", mfc="white", label="published, ± sd"
     )
-    label = f"ours ({cells['scale'].iloc[0]} scale), 95 % Student t interval"
+    label = f"ours ({cells['scale'].iloc[0]} scale), {_spread(cells)}"
     ours = Line2D([], [], color="black", label=label)
     figure.legend(handles=[*handles, ours, published_too], loc="outside lower center", ncols=3)
     return figure
@@ -245,42 +266,61 @@ def variation(runs: RunSet) -> pd.DataFrame:
     """Return figure 5b: what the five distributions of EMD 1.44 do to accuracy and divergence.
 
     Values are relative to their mean. Series ``accuracy`` by data set, which the text speaks of;
-    series ``weight divergence`` by data set and layer, which the caption names.
+    series ``weight divergence`` by data set and layer, which the caption names. Further columns:
+    ``dataset`` and ``layer``, which together are ``x`` (no layer: accuracy), and ``emd``.
     At a scale without that EMD, the nearest is taken.
     """
     parts = []
     for dataset, title in titles(runs).items():
         name, layers = group(dataset, SWEEP), LAYERS[dataset]
         accuracy = reported(runs, [name]).rename(columns={"accuracy": "value"})
-        parts.append(accuracy.assign(series="accuracy", x=title))
+        parts.append(accuracy.assign(series="accuracy", x=title, dataset=title, layer=""))
         divergence = divergences(runs, [name], layers)
-        parts.append(
-            divergence.assign(series="weight divergence", x=title + " " + divergence["layer"])
-        )
+        x = title + " " + divergence["layer"]
+        parts.append(divergence.assign(series="weight divergence", x=x, dataset=title))
     table = pd.concat(parts, ignore_index=True)
     levels = sorted(table["emd"].unique(), key=lambda emd: abs(emd - _BOXED_EMD))
     table = table[table["emd"] == levels[0]]
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
-    return summarise(table, "value", _KEYS).assign(emd=levels[0])
+    names = table.groupby(_KEYS)[["dataset", "layer"]].first()
+    return summarise(table, "value", _KEYS).assign(emd=levels[0]).join(names, on=_KEYS)
 
 
 def draw_variation(cells: pd.DataFrame) -> MplFigure:
-    """Draw a box over the distributions, each a dot, in per cent of their mean."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), gridspec_kw={"width_ratios": (4, 10)})
-    for axis, series in zip(axes, ("accuracy", "weight divergence"), strict=True):
-        points = cells[cells["series"] == series]
-        boxes = [
-            [100 * value - 100 for value in seed_values(values)] for values in points["values"]
-        ]
-        axis.boxplot(boxes, showfliers=False, medianprops={"color": PALETTE["red"]})
-        for place, values in enumerate(boxes, start=1):
-            axis.plot([place] * len(values), values, ".", color=PALETTE["blue"], alpha=0.7)
-        axis.set_title(f"{series}, EMD {emd_label(cells['emd'].iloc[0])}")
-        labels = [str(x).replace("_", " ") for x in points["x"]]
-        axis.set_xticklabels(labels, rotation=50, ha="right", fontsize=7)
-        axis.grid(visible=False, axis="x")
-    axes[0].set_ylabel("distance from the mean (%)")
+    """Draw a box over the distributions, each a dot, in per cent of their mean.
+
+    One panel for the accuracies, and one a data set for the divergences of its layers.
+    """
+    accuracy = cells[cells["series"] == "accuracy"]
+    divergence = cells[cells["series"] == "weight divergence"]
+    datasets = list(accuracy["dataset"])
+    sizes = [len(accuracy), *(int((divergence["dataset"] == name).sum()) for name in datasets)]
+    figure, (first, *others) = plt.subplots(
+        1, len(sizes), figsize=(WIDTH, 3.4), gridspec_kw={"width_ratios": sizes}
+    )
+    _boxes(first, accuracy, [name.partition(",")[0] for name in datasets])
+    first.set_title("accuracy", fontsize=8)
+    for axis, dataset in zip(others, datasets, strict=True):
+        points = divergence[divergence["dataset"] == dataset]
+        _boxes(axis, points, [layer.replace("_", " ") for layer in points["layer"]])
+        axis.set_title(f"divergence,\n{dataset}", fontsize=8)
+        axis.sharey(others[0])
+    for axis in others[1:]:
+        axis.tick_params(labelleft=False)
+    first.set_ylabel("distance from the mean (%)")
+    emd = emd_label(cells["emd"].iloc[0])
+    what = f"EMD {emd}; dots: the distributions; box: their quartiles, line: their median"
+    figure.supxlabel(what, fontsize=8)
     return figure
+
+
+def _boxes(axis: Axes, points: pd.DataFrame, labels: list[str]) -> None:
+    boxes = [[100 * value - 100 for value in seed_values(values)] for values in points["values"]]
+    axis.boxplot(boxes, showfliers=False, medianprops={"color": PALETTE["red"]})
+    for place, values in enumerate(boxes, start=1):
+        axis.plot([place] * len(values), values, ".", color=PALETTE["blue"], alpha=0.7)
+    axis.set_xticklabels(labels, rotation=40, ha="right", fontsize=7)
+    axis.grid(visible=False, axis="x")
 
 
 # Figures 3 and 6, redrawn from runs
@@ -296,7 +336,7 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
     Returns:
         One row a model: ``series`` (``EMD 1.8: client 3``), ``x`` (synchronisation, 0 is the
         start), ``mean`` (along the first component), ``up`` (along the second), ``kept`` (share of
-        the squared distances that the plane keeps), ``emd``, ``model``, ``runs``.
+        the squared distances that the plane keeps), ``emd``, ``model``, ``dataset``, ``runs``.
     """
     rows = []
     runs_of = runs.members([BOUND])
@@ -306,6 +346,7 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
         models = [f"client {k}" for k in range(clients)] + ["FedAvg", "SGD"]
         place, kept = plane(products)
         emd = float(run.coordinates["emd"])
+        dataset = run.spec.dataset.name
         for number, (x, up) in enumerate(place):
             synchronisation, model = divmod(number - 1, len(models))
             name = "start" if number == 0 else models[model]
@@ -318,6 +359,7 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
                     "kept": kept,
                     "emd": emd,
                     "model": name,
+                    "dataset": DATASETS.get(dataset, dataset),
                     "runs": run.id,
                 }
             )
@@ -348,7 +390,10 @@ def plane(products: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
-    """Draw the path of SGD, of the average, and of every client between synchronisations."""
+    """Draw the path of SGD, of the average, and of every client between synchronisations.
+
+    Each panel says how far apart, at most, two models of one synchronisation are in it.
+    """
     levels = cells["emd"].unique()
     figure, axes = plt.subplots(1, len(levels), figsize=(WIDTH, 3.8))
     grey, blue, red = PALETTE["grey"], PALETTE["blue"], PALETTE["red"]
@@ -368,7 +413,15 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
         for name, colour, marker in (("SGD", blue, "s"), ("FedAvg", red, "o")):
             axis.plot(*path[name].T, color=colour, marker=marker, markersize=5)
         kept = cells.loc[cells["emd"] == emd, "kept"].iloc[0]
-        axis.set_title(f"EMD {emd_label(emd)} ({100 * kept:.0f} % of the variance)")
+        apart = max(
+            float(np.linalg.norm(models.to_numpy()[:, None] - models.to_numpy(), axis=-1).max())
+            for _, models in here.groupby(level="x")
+        )
+        axis.set_title(
+            f"EMD {emd_label(emd)} ({100 * kept:.0f} % of the variance in the plane);\n"
+            f"clients, FedAvg, SGD at most {apart:.2g} apart in it",
+            fontsize=8,
+        )
         axis.set_xlabel("first component")
         axis.set_aspect("equal", adjustable="datalim")
     axes[0].set_ylabel("second component")
@@ -377,7 +430,10 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
         Line2D([], [], color=red, marker="o", label="FedAvg, after each synchronisation"),
         Line2D([], [], color=grey, marker=".", label="a client"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    what = f"{cells['dataset'].iloc[0]}, full batches, {cells['x'].max()} synchronisations"
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=3, title=what, title_fontsize=8
+    )
     return figure
 
 
@@ -414,14 +470,14 @@ def sharing_partition(runs: RunSet) -> pd.DataFrame:
 
 def draw_sharing_partition(cells: pd.DataFrame) -> MplFigure:
     """Draw a bar a client: its own class, and the share of G on top; a colour a class."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
+    figure, axis = plt.subplots(figsize=(WIDTH, 4))
     colours = plt.get_cmap("tab10")
     top = np.zeros(int(cells["x"].max()) + 1)
     for held, hatch in (("own", ""), ("shared", "///")):
         part = cells[cells["held"] == held]
         for series in part["series"].unique():
             points = part[part["series"] == series]
-            label = int("".join(filter(str.isdigit, str(series))))
+            label = _class_of(series)
             clients = points["x"].to_numpy()
             counts = points["mean"].to_numpy()
             axis.bar(
@@ -437,12 +493,22 @@ def draw_sharing_partition(cells: pd.DataFrame) -> MplFigure:
     axis.set(xlabel="client", ylabel="training examples", xticks=range(len(top)))
     axis.set_title(f"{cells['what'].iloc[0]}: EMD {cells['emd'].iloc[0]:.4g} instead of 1.8")
     axis.grid(visible=False, axis="x")
+    axis.set_axisbelow(True)
     handles = [
-        Patch(facecolor=PALETTE["grey"], label="the client's own examples (a colour a class)"),
-        Patch(facecolor=PALETTE["grey"], hatch="///", edgecolor="white", label="its share of G"),
+        Patch(facecolor="white", edgecolor="black", label="own examples"),
+        Patch(facecolor="white", edgecolor="black", hatch="///", label="share of G"),
+        *(
+            Patch(facecolor=colours(label % 10), label=f"class {label}")
+            for label in sorted({_class_of(series) for series in cells["series"]})
+        ),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=6)
     return figure
+
+
+def _class_of(series: object) -> int:
+    """Return the number in the name of a series of figure 6."""
+    return int("".join(filter(str.isdigit, str(series))))
 
 
 # Figure 7: data sharing
@@ -467,9 +533,10 @@ def draw_accuracy_by_beta(cells: pd.DataFrame) -> MplFigure:
     figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
     blue, orange = PALETTE["blue"], PALETTE["orange"]
     percent = cells.assign(low=100 * cells["low"], high=100 * cells["high"])
-    _errorbar(axis, percent, 100 * cells["mean"], blue, "accuracy, 95 % Student t interval", "o")
+    _errorbar(axis, percent, 100 * cells["mean"], blue, f"accuracy, {_spread(cells)}", "o")
     _dots(axis, cells, blue, factor=100)
     _published_points(axis, cells[cells["x"] > 0], blue)
+    axis.plot([], [], color=blue, **_PUBLISHED, label="published accuracy")
     axis.set(xlabel=r"size of G, $\beta$ (% of D)", ylabel=Y_ACCURACY)
     right = axis.twinx()
     right.plot(cells["x"], cells["emd"], color=orange, linestyle="--", marker="s", label="EMD")
@@ -496,29 +563,26 @@ def draw_accuracy_by_alpha(cells: pd.DataFrame) -> MplFigure:
         _errorbar(axis, percent, 100 * points["mean"], PALETTE[name], str(series), marker)
         _dots(axis, points, PALETTE[name], factor=100)
         _published_points(axis, points, PALETTE[name])
+    axis.plot([], [], linestyle="", label=f"ours: {_spread(cells)}")
+    axis.plot([], [], color="black", **_PUBLISHED, label="published")
     axis.set(xlabel=r"share of G that a client receives, $\alpha$ (%)", ylabel=Y_ACCURACY)
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
 def _published_points(axis: Axes, points: pd.DataFrame, colour: str) -> None:
-    axis.plot(
-        points["x"],
-        100 * points["published"],
-        linestyle="",
-        marker="*",
-        markersize=9,
-        markerfacecolor="white",
-        color=colour,
-        label="published" if points["published"].notna().any() else None,
-    )
+    axis.plot(points["x"], 100 * points["published"], color=colour, **_PUBLISHED)
 
 
 # Proposition 3.1
 
 
 def bound_by_synchronisation(runs: RunSet) -> pd.DataFrame:
-    """Return the distance of FedAvg from SGD and the bound on it, by synchronisation m."""
+    """Return the distance of FedAvg from SGD and the bound on it, by synchronisation m.
+
+    A further column, ``rounding``, is the distance below which single-precision arithmetic alone
+    may be seen. All in units of the weights.
+    """
     parts = []
     for run in runs.members([BOUND]):
         final = runs.record(run).final
@@ -528,19 +592,23 @@ def bound_by_synchronisation(runs: RunSet) -> pd.DataFrame:
                 "series": f"EMD {emd_label(emd)}, {side}",
                 "x": range(1, len(final[side]) + 1),
                 "value": final[side],
+                "rounding": ROUNDING * np.array(final["norm"]),
                 "emd": emd,
                 "side": side,
                 "seed": run.seed,
                 "run": run.id,
             }
             parts.append(pd.DataFrame(content))
-    return summarise(pd.concat(parts, ignore_index=True), "value", [*_KEYS, "emd", "side"])
+    table = pd.concat(parts, ignore_index=True)
+    cells = summarise(table, "value", [*_KEYS, "emd", "side"])
+    return cells.assign(rounding=summarise(table, "rounding", _KEYS)["mean"])
 
 
 def draw_bound(cells: pd.DataFrame) -> MplFigure:
     """Draw measured distances as lines and bounds dashed, on a logarithmic scale.
 
-    A bound of zero (EMD 0, first synchronisation) has no place on it and is left out.
+    Shaded: where distances are rounding and may exceed their bound. A bound of zero (EMD 0, first
+    synchronisation) has no place on the scale and is left out.
     """
     figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
     for emd, name in zip(cells["emd"].unique(), _SIX, strict=False):
@@ -556,6 +624,13 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
         Line2D([], [], color="black", linestyle="--", label="bound (eq. 2)"),
     ]
     axis.set(yscale="log", xlabel="synchronisation m")
+    floor = axis.get_ylim()[0]
+    rounding = cells.groupby("x")["rounding"].min()
+    axis.fill_between(rounding.index, floor, rounding, color=PALETTE["grey"], alpha=0.25, lw=0)
+    axis.set_ylim(bottom=floor)
+    what = f"below {100 * ROUNDING:g} % of the weights' norm: rounding, which may exceed the bound"
+    middle = float(cells["x"].median())
+    axis.text(middle, 0.7 * rounding.min(), what, ha="center", va="top", fontsize=8)
     axis.set_ylabel(r"$\|w^{\mathrm{FedAvg}} - w^{\mathrm{SGD}}\|$")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
@@ -569,10 +644,17 @@ def _errorbar(
     axis: Axes, points: pd.DataFrame, mean: pd.Series, colour: str, label: str, marker: str
 ) -> None:
     """Draw means and their intervals; no bar where there is one value only."""
-    reach = (points["high"] - points["low"]) / 2
-    axis.errorbar(
-        points["x"], mean, yerr=reach, color=colour, marker=marker, capsize=3, label=label
-    )
+    style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
+    if (points["n"] > 1).any():
+        reach = (points["high"] - points["low"]) / 2
+        axis.errorbar(points["x"], mean, yerr=reach, capsize=3, **style)
+    else:
+        axis.plot(points["x"], mean, **style)
+
+
+def _spread(cells: pd.DataFrame) -> str:
+    """Return what the bars of :func:`_errorbar` are called."""
+    return "95 % Student t intervals" if (cells["n"] > 1).any() else _ONE_RUN
 
 
 def _dots(axis: Axes, points: pd.DataFrame, colour: str, factor: float = 1) -> None:

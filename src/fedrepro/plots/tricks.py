@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
+import textwrap
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -59,17 +60,17 @@ _PANELS = {
     "Table 5: sign agreement": (SIGN_AGREEMENT,),
     "best combination": (BEST,),
 }
-_LINES: dict[str, tuple[str, Literal["-", "--"]]] = {
+_LINES: dict[str, tuple[str, Literal["-", "--", "-."]]] = {
     CENTRALISED: ("grey", "-"),
     IID: ("sky", "-"),
     BASELINE: ("blue", "-"),
     SERVER_TRAINING: ("orange", "-"),
     PROJECTED: ("green", "-"),
-    PROJECTED_NOISE: ("green", "--"),
+    PROJECTED_NOISE: ("brown", "--"),
     MOMENTUM_5: ("purple", "-"),
     MOMENTUM_9: ("purple", "--"),
-    SIGN_AGREEMENT: ("brown", "-"),
-    BEST: ("red", "-"),
+    SIGN_AGREEMENT: ("brown", "-."),
+    BEST: ("red", "--"),
 }
 """Colour and dashes of the reported configurations."""
 _WATCHED = (IID, BASELINE, SERVER_TRAINING, PROJECTED, MOMENTUM_5, MOMENTUM_9, SIGN_AGREEMENT, BEST)
@@ -187,35 +188,43 @@ def draw_updates(cells: pd.DataFrame) -> MplFigure:
     """Draw arrows from the global weights: a row a run, a column a round.
 
     The percentage is the part of the agents' arrows that lies in the two directions, the lesser.
+    The average lies on SGD's arrow, which is wider.
     """
     titles, rounds = cells["title"].unique(), sorted(cells["round"].unique())
     figure, axes = plt.subplots(
         len(titles), len(rounds), figsize=(WIDTH, 2.3 * len(titles)), squeeze=False
     )
-    colours = dict(zip((*AGENTS, AVERAGE, SGD), ("orange", "purple", "blue", "grey"), strict=True))
+    colours = {SGD: "grey", AGENTS[0]: "orange", AGENTS[1]: "purple", AVERAGE: "blue"}
+    widths = {SGD: 5.0} | dict.fromkeys((*AGENTS, AVERAGE), 1.6)
     for row, title in zip(axes, titles, strict=True):
         for axis, number in zip(row, rounds, strict=True):
             ends = cells[(cells["title"] == title) & (cells["round"] == number)]
-            for series, x, y in zip(ends["series"], ends["x"], ends["y"], strict=True):
-                arrow = {"color": PALETTE[colours[series]], "arrowstyle": "-|>", "linewidth": 1.6}
-                axis.annotate("", (x, y), (0, 0), arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
-                axis.plot([0, x], [0, y], alpha=0)
-            shown = ends.loc[ends["series"].isin(AGENTS), "in_plane"].min()
-            axis.text(
-                0.02, 0.02, f"agents: {100 * shown:.0f} %", transform=axis.transAxes, fontsize=7
-            )
+            ends = ends.set_index("series")
+            for series, colour in colours.items():
+                end = (ends.loc[series, "x"], ends.loc[series, "y"])
+                arrow: dict[str, Any] = {"color": PALETTE[colour], "linewidth": widths[series]}
+                arrow |= {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0}
+                axis.annotate("", end, (0, 0), arrowprops=arrow)
+                axis.plot(*zip((0, 0), end, strict=True), alpha=0)
+            shown = ends.loc[list(AGENTS), "in_plane"].min()
+            axis.set_title(f"round {number}: {100 * shown:.0f} %", fontsize=9)
             axis.set_aspect("equal", adjustable="datalim")
             axis.margins(0.12)
-    for axis, number in zip(axes[0], rounds, strict=True):
-        axis.set_title(f"round {number}", fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("along SGD's update", fontsize=8)
     for axis, title in zip(axes[:, 0], titles, strict=True):
         axis.set_ylabel(f"{title}\nalong the agents' difference", fontsize=8)
     handles = [
-        Line2D([], [], color=PALETTE[colour], label=series) for series, colour in colours.items()
+        Line2D([], [], color=PALETTE[colour], linewidth=widths[series], label=series)
+        for series, colour in colours.items()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    what = (
+        "Unit: the length of SGD's update. Percentage: how much of the agents' updates, by length,"
+        "\nlies in the two directions drawn; the lesser of the two agents"
+    )
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=4, title=what, title_fontsize=8
+    )
     return figure
 
 
@@ -288,15 +297,42 @@ def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     return summarise(table, "value", ["series", "x", "group"])
 
 
-def draw_disagreement(cells: pd.DataFrame, *, label: str) -> MplFigure:
-    """Draw the mean of every configuration and every seed as a thin line."""
+def draw_disagreement(cells: pd.DataFrame, *, label: str, bottom: float | None = None) -> MplFigure:
+    """Draw the mean of every configuration and every seed as a thin line.
+
+    Configurations that are equal in every round and run are one black line.
+
+    Args:
+        cells: as of :func:`disagreement`.
+        label: of the vertical axis.
+        bottom: where that axis begins; by default below the data.
+    """
     figure, axis = plt.subplots(figsize=(WIDTH, 3.8))
-    for group in cells["group"].unique():
-        _line(axis, cells[cells["group"] == group], str(group))
+    alike = coinciding(cells)
+    single = cells[~cells["group"].isin([group for groups in alike for group in groups])]
+    for group in single["group"].unique():
+        _line(axis, single[single["group"] == group], str(group))
+    handles = _legend(single)
+    for groups in alike:
+        points = cells[cells["group"] == groups[0]]
+        axis.plot(points["x"], 100 * points["mean"], color="black")
+        names = ", ".join(cells.loc[cells["group"].isin(groups), "series"].unique())
+        text = textwrap.fill(f"{len(groups)} coincide: {names}", 75)
+        handles.append(Line2D([], [], color="black", label=text))
     axis.set(xlabel="communication round", ylabel=label)
+    axis.set_ylim(bottom=bottom)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.legend(handles=_legend(cells), loc="outside lower center", ncols=3)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
+
+
+def coinciding(cells: pd.DataFrame) -> list[list[str]]:
+    """Return the groups that have the same values in every round and run, where two or more do."""
+    alike: dict[tuple[tuple[int, str], ...], list[str]] = {}
+    for group, points in cells.groupby("group", sort=False):
+        curve = tuple(zip(points["x"], points["values"], strict=True))
+        alike.setdefault(curve, []).append(str(group))
+    return [groups for groups in alike.values() if len(groups) > 1]
 
 
 # Our own: the grid search
@@ -324,56 +360,45 @@ def selection(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_selection(cells: pd.DataFrame) -> MplFigure:
-    """Draw a dot a cell: colour for server-side training, shape for the momentum, marks named."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 4.4))
-    shapes = {"": "o", "momentum 0.5": "^", "momentum 0.9": "s"}
-    for series, x, mean in zip(cells["series"], cells["x"], cells["mean"], strict=True):
-        parts = str(series).split(", ")
-        shape = next((s for name, s in shapes.items() if name in parts), "o")
+    """Draw a panel a kind of projection, a marker a cell; a number beside a marked one.
+
+    Colour: server-side training. Shape: momentum. Filled: sign agreement.
+    """
+    panels = ("no projection", "projection", "projection and noise")
+    shapes = {"no momentum": "o", "momentum 0.5": "^", "momentum 0.9": "s"}
+    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 4), sharex=True, sharey=True)
+    marks: list[str] = []
+    for _, cell in cells.iterrows():
+        parts = str(cell["series"]).split(", ")
+        axis = axes[("projection" in parts) + ("noise" in parts)]
         colour = PALETTE["orange" if "server data" in parts else "blue"]
-        face = colour if "agreement" in parts else "white"
-        edge = 1.6 if "projection" in parts else 0.8
-        axis.plot(
-            100 * x, 100 * mean, shape, color=colour, markerfacecolor=face, markeredgewidth=edge
-        )
-    marked = cells[cells["marked"] != ""]
-    middle = float(cells["x"].median())
-    for place, (_, cell) in enumerate(marked.iterrows()):
-        right = cell["x"] > middle
-        text = axis.annotate(
-            str(cell["marked"]),
-            (100 * cell["x"], 100 * cell["mean"]),
-            xytext=(-12 if right else 12, (-16, 12)[place % 2]),
-            textcoords="offset points",
-            horizontalalignment="right" if right else "left",
-            fontsize=7,
-            arrowprops={"arrowstyle": "-", "linewidth": 0.5},
-        )
-        text.set_in_layout(False)
-    axis.margins(0.12)
-    axis.set(xlabel="accuracy on held-out images (%)", ylabel="accuracy on test images (%)")
+        shape = next((s for name, s in shapes.items() if name in parts), shapes["no momentum"])
+        face = colour if "agreement" in parts else "none"
+        place = (100 * cell["x"], 100 * cell["mean"])
+        axis.plot(*place, shape, color=colour, markerfacecolor=face, markersize=5)
+        if cell["marked"]:
+            marks.append(cell["marked"])
+            beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points"}
+            axis.annotate(str(len(marks)), place, va="center", fontsize=8, **beside)
     centre = 100 * float(cells["x"].mean())
-    axis.axline((centre, centre), slope=1, color=PALETTE["grey"], linewidth=0.8, linestyle=":")
+    for axis, title in zip(axes, panels, strict=True):
+        axis.axline((centre, centre), slope=1, color=PALETTE["grey"], linewidth=0.8, linestyle=":")
+        axis.set_title(title, fontsize=9)
+        axis.margins(0.12)
+    axes[1].set_xlabel("accuracy on held-out images (%)")
+    axes[0].set_ylabel("accuracy on test images (%)")
+    unfilled: dict[str, Any] = {"color": "black", "linestyle": "", "markerfacecolor": "none"}
     handles = [
-        Line2D([], [], color=PALETTE["orange"], marker="o", linestyle="", label="server data"),
-        Line2D([], [], color=PALETTE["blue"], marker="o", linestyle="", label="no server data"),
-        *(
-            Line2D([], [], color="black", marker=s, linestyle="", label=name or "no momentum")
-            for name, s in shapes.items()
-        ),
-        Line2D([], [], marker="o", linestyle="", label="filled: sign agreement", color="black"),
-        Line2D(
-            [],
-            [],
-            color="black",
-            marker="o",
-            markerfacecolor="white",
-            markeredgewidth=1.6,
-            linestyle="",
-            label="thick edge: projection",
-        ),
+        Patch(color=PALETTE["orange"], label="server data"),
+        Patch(color=PALETTE["blue"], label="no server data"),
+        *(Line2D([], [], marker=s, label=name, **unfilled) for name, s in shapes.items()),
+        Line2D([], [], color="black", linestyle="", marker="o", label="filled: sign agreement"),
+        Line2D([], [], color=PALETTE["grey"], linestyle=":", label="equal on both"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+    named = "; ".join(f"{number}: {mark}" for number, mark in enumerate(marks, start=1))
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=4, title=named, title_fontsize=8
+    )
     return figure
 
 
@@ -383,7 +408,7 @@ FIGURES: dict[str, Figure] = {
     "curves": Figure(accuracy_curves, draw_accuracy_curves),
     "conflicts": Figure(
         functools.partial(disagreement, quantity=CONFLICTS),
-        functools.partial(draw_disagreement, label="in conflict (% of test images)"),
+        functools.partial(draw_disagreement, label="in conflict (% of test images)", bottom=0),
     ),
     "agreement": Figure(
         functools.partial(disagreement, quantity=SAME_SIGN),

@@ -50,6 +50,9 @@ LAYERS = {
 }
 """Layers of the networks, input to output; a layer's divergence is that of its weights alone."""
 
+ROUNDING = 1e-5
+"""Distances below this share of the weights' norm are those of single-precision arithmetic."""
+
 LARGEST_REDUCTION, LARGEST_VARIATION = "largest reduction", "largest relative sd"
 
 

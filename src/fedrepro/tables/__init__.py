@@ -2,7 +2,9 @@
 
 Each paper's module holds a dictionary ``TABLES`` from the table's name in the plan to a function
 ``RunSet -> DataFrame``. The frame has one row a cell: two key columns ``row`` and ``column`` first,
-then what :func:`fedrepro.stats.summarise` returns, and ``unit``. Accuracies are fractions.
+then what :func:`fedrepro.stats.summarise` returns, and ``unit``: ``fraction`` (an accuracy, shown
+in per cent), ``points`` (a difference of fractions, shown in percentage points), or what the number
+is.
 """
 
 from __future__ import annotations

@@ -138,7 +138,8 @@ def table1(runs: RunSet) -> pd.DataFrame:
                     {name: sgd[name] - ours[name] for name in ("accuracy", "final", "best")}
                 ).assign(row=ours["title"], column=title, run=ours["run"] + " " + sgd["run"])
             )
-    return _cells(pd.concat(parts).reset_index().dropna(subset=["accuracy"]))
+    lost = pd.concat(parts).reset_index().dropna(subset=["accuracy"])
+    return _cells(lost).assign(unit="points")
 
 
 def table2(runs: RunSet) -> pd.DataFrame:
@@ -168,7 +169,8 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
         for part in _sweep_text(reported(runs, [group(dataset, SWEEP)]), title)
     ]
     cells = summarise(pd.concat(both, ignore_index=True), "value", ["row", "column"])
-    return cells.assign(unit="fraction")
+    reduction = cells["column"] == LARGEST_REDUCTION
+    return cells.assign(unit=reduction.map({True: "points", False: "fraction"}))
 
 
 def _sweep_text(table: pd.DataFrame, title: str) -> list[pd.DataFrame]:

@@ -122,7 +122,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
             t, p = welch(one, other)
             used = "" if whose == "published" else " ".join(str(ours[g]["runs"]) for g in groups)
             for column, value, unit in (
-                ("gain", one[0] - other[0], "fraction"),
+                ("gain", one[0] - other[0], "points"),
                 ("t", t, "number"),
                 ("p", p, "number"),
             ):

@@ -380,14 +380,15 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
     A further column ``dataset``: the scales differ in it.
     """
+    grid = recorded(runs, ["grid"])
+    dataset = grid[0].spec.dataset.name
     rows = [
         {"series": f"lambda = {run.coordinates['distillation']:g}"}
         | {"x": run.coordinates["threshold"], "value": max(runs.record(run).metrics["accuracy"])}
         | {"seed": run.seed, "run": run.id}
-        | {"dataset": DATASETS.get(run.spec.dataset.name, run.spec.dataset.name)}
-        for run in recorded(runs, ["grid"])
+        for run in grid
     ]
-    return _summary(rows, "dataset")
+    return _summary(rows).assign(dataset=DATASETS.get(dataset, dataset))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from cadis_records import World, write_all
 from frames import cell
@@ -18,6 +20,7 @@ from fedrepro.errors import FedreproError
 from fedrepro.expected import load_expected
 from fedrepro.plan import expand
 from fedrepro.plots import FIGURES
+from fedrepro.plots.cadis import TRUE_CLUSTERS
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables import TABLES
 from fedrepro.tables import cadis as cadis_tables
@@ -122,7 +125,7 @@ def test_table1_repeats_central_training_and_adds_the_gains(paper):
     gain = cell(table, "MNIST 30/100", OVER_FEDAVG)
     assert gain["mean"] == pytest.approx(0.96 / 0.9506 - 1, abs=1e-5)
     assert gain["runs"].split()[0] == best["runs"]
-    # FedDyn, as meant, is made up to reach 92 %: on CIFAR-10 it is the best baseline.
+    # FedDyn, as written, is made up to reach 92 %: on CIFAR-10 it is the best baseline.
     over_best = cell(table, "CIFAR-10 10/100", OVER_BEST)
     assert over_best["mean"] == pytest.approx(0.5009 / 0.92 - 1, abs=1e-5)
     assert cell(table, "CIFAR-10 10/100", "FedFA, as run")["published"] == 0.1
@@ -162,6 +165,15 @@ def test_table2_counts_rounds_to_the_target(paper):
     assert cell(table, "MNIST 90 %", "FedDyn")["published"] == 501
     lost = paper.members(["cifar10_mc_fedfa_as_run"])[0]
     assert rounds_to(paper, lost, 0.48) == 1001
+
+
+@pytest.mark.parametrize("scale", ["lite", "paper"])
+def test_table2_says_which_numbers_stand_for_never(request, scale):
+    plan = request.getfixturevalue(scale).plan
+    shown = [run for run in expand("cadis", scale) if run.group in plan.tables["table2"].runs]
+    never = {run.spec.rounds + 1 for run in shown}
+    assert len(never) == 2
+    assert never <= {int(number) for number in re.findall(r"\d+", plan.tables["table2"].title)}
 
 
 def test_table3_has_all_partitions(paper):
@@ -221,6 +233,11 @@ def test_partition_facts_by_hand():
         "clusters": 2,
         "largest cluster": 2,
     }
+
+
+def test_clusters_are_counted_without_rounding():
+    facts = partition_facts([[1, 0]] * 7 + [[0, 1]])  # in floats, seven times 1/7 is not 1
+    assert facts["clusters"] == 2
 
 
 def test_laws_stand_beside_the_lists(paper):
@@ -329,13 +346,52 @@ def test_fig5_shows_what_the_clients_hold(lite):
 
 def test_fig7_counts_examples(lite):
     frame = artefacts.frame(lite, "fig7")
-    assert frame["panel"].unique().tolist()[:2] == ["MNIST MC", "CIFAR-10 MC"]
+    assert frame["panel"].unique().tolist()[:2] == ["CIFAR-10 MC", "MNIST MC"]
     some = frame[(frame["series"] == "MNIST MC, class 0") & (frame["x"] == 3)]
     assert some["mean"].tolist() == [8]
     pill = frame[frame["panel"] == "PILL (published)"]
     held = pill.pivot(index="x", columns="label", values="mean").to_numpy()
     assert held.tolist() == [list(counts) for counts in COUNTS]
     assert set(pill["run"]) == {""}
+
+
+def test_fig2_marks_what_table1_has(lite):
+    figure = FIGURES["cadis"]["fig2"].draw(artefacts.frame(lite, "fig2"))
+    dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    table = artefacts.frame(lite, "table1_mnist")
+    assert dotted[0] == pytest.approx(100 * cell(table, "MNIST 10/100", "FedAvg")["mean"], abs=1e-3)
+
+
+def test_fig2_takes_each_seeds_own_best():
+    cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55]})
+    cells["values"] = ["0.2 0.8", "0.6 0.5"]
+    other = cells.assign(series=TRUE_CLUSTERS)
+    figure = FIGURES["cadis"]["fig2"].draw(pd.concat([cells, other]))
+    dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert dotted == pytest.approx([70, 70])
+
+
+@pytest.mark.parametrize(("scale", "dataset"), [("lite", "MNIST"), ("paper", "CIFAR-100")])
+def test_fig10_names_its_data_set(request, scale, dataset):
+    frame = artefacts.frame(request.getfixturevalue(scale), "fig10")
+    figure = FIGURES["cadis"]["fig10"].draw(frame)
+    assert figure.axes[0].get_title() == f"{dataset}, n = 1"
+
+
+def test_fig8_says_over_what_it_averages(lite):
+    frame = artefacts.frame(lite, "fig8")
+    long, short = (
+        [axis.get_title().partition("\n")[2] for axis in FIGURES["cadis"]["fig8"].draw(part).axes]
+        for part in (frame, frame[frame["x"] <= 10])
+    )
+    last = "mean of 10 evaluations", "mean of 10 rounds", "mean of 10 rounds"
+    all_ = (
+        "mean of all evaluations so far",
+        "mean of all rounds so far",
+        "mean of all rounds so far",
+    )
+    assert long == ["", *last] * 2
+    assert short == ["", *all_] * 2
 
 
 def test_fig9_carries_the_expectation(lite):

@@ -245,6 +245,12 @@ def test_curves_of_archetypes(paper):
     assert point["mean"] == pytest.approx(0.7)
     assert artefacts.frame(paper, "fig1a")["x"].max() == 44
     assert set(artefacts.frame(paper, "fig4a")["meta"]) == {0}
+    figure = FIGURES["fig1b"].draw(frame)
+    assert [axis.get_title() for axis in figure.axes] == [
+        "FedAvg, rounds 0 to 49",
+        "FedCD, rounds 0 to 49",
+    ]
+    assert [len(axis.lines) for axis in figure.axes] == [10, 10]
 
 
 def test_changes(paper):
@@ -255,6 +261,8 @@ def test_changes(paper):
     assert set(artefacts.frame(paper, "fig5")["series"]) == {"FedCD", "FedAvg"}
     assert cell(frame, "FedAvg", 60)["mean"] == pytest.approx(0.2)
     assert artefacts.frame(paper, "fig5")["x"].max() == 79
+    labels = [text.get_text() for text in FIGURES["fig2"].draw(frame).legends[0].get_texts()]
+    assert labels[:2] == ["FedCD, rounds 1 to 149", "FedAvg, rounds 1 to 149"]
 
 
 def test_label_shares(paper):
@@ -335,7 +343,9 @@ def test_18_and_9_devices_beside_the_course_report(paper):
     assert cell(frame, "FedAvg, 18 devices", 10)["mean"] == pytest.approx(0.65)
     figure = FIGURES["course"].draw(frame)
     assert [len(axis.lines) for axis in figure.axes] == [2, 4, 2]
-    assert not figure.axes[2].texts
+    assert not any(axis.texts for axis in figure.axes)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "FedAvg, ours" in labels
 
 
 def test_runs_that_a_scale_leaves_out_are_not_drawn():
@@ -345,7 +355,12 @@ def test_runs_that_a_scale_leaves_out_are_not_drawn():
     assert "FedCD, 18 devices" in set(frame["series"])
     assert "FedCD, 9 devices" not in set(frame["series"])
     figure = FIGURES["course"].draw(frame)
-    assert [text.get_text() for text in figure.axes[2].texts] == ["no run at this scale"]
+    notes = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+    of = "no run of {} at this scale".format
+    assert notes == [[], [of("FedAvg")], [of("FedCD")]]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[:2] == ["FedCD, active models, ours", "FedCD, ours"]
+    assert "FedAvg, ours" not in labels
 
 
 def test_models_over_the_rounds(paper):

@@ -437,7 +437,7 @@ def feddyn_oscillates(runs: RunSet) -> Finding:
 
 
 def feddyn_fails_as_run(runs: RunSet) -> Finding:
-    """On MNIST MC, FedDyn as run is at least 2 points below FedDyn as meant."""
+    """On MNIST MC, FedDyn as run is at least 2 points below FedDyn as written."""
     ours, used = _row(runs, "MNIST", "MC", "FedDyn", "FedDyn" + AS_RUN)
     loss = ours["FedDyn"] - ours["FedDyn" + AS_RUN]
     return Finding(loss >= 0.02 - SLACK, _listed(ours), used, loss)
@@ -458,7 +458,7 @@ def cadis_as_run_finds_no_clusters(runs: RunSet, *, dataset: str) -> Finding:
 
 
 def cadis_learns_the_clusters(runs: RunSet, *, dataset: str) -> Finding:
-    """CADIS as meant ends with at most 1 % of the pairs of clients wrong."""
+    """CADIS as written ends with at most 1 % of the pairs of clients wrong."""
     group = f"{dataset}_mc_cadis"
     runs.require([group], "the clusters")
     members = recorded(runs, [group])

@@ -6,12 +6,13 @@ The paper prints its curves as images only, so nothing published is drawn beside
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -103,17 +104,19 @@ def case_study(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_case_study(cells: pd.DataFrame) -> MplFigure:
-    """Draw both curves, with a dotted line at the best mean of each."""
+    """Draw both curves, with a dotted line at the mean of the seeds' best accuracies."""
     figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
     colours = {"FedAvg": PALETTE["blue"], TRUE_CLUSTERS: PALETTE["red"]}
     for series, colour in colours.items():
         points = cells[cells["series"] == series]
         _line(axis, points, colour, factor=100)
-        axis.axhline(100 * points["mean"].max(), color=colour, linestyle=":", linewidth=0.8)
+        best = np.array([seed_values(values) for values in points["values"]]).max(axis=0)
+        axis.axhline(100 * best.mean(), color=colour, linestyle=":", linewidth=0.8)
     _round_axis(axis)
     axis.set(ylabel=Y_ACCURACY, ylim=(0, 100))
     handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    handles.append(Line2D([], [], color="black", linestyle=":", label="best mean"))
+    best_label = "best accuracy, as in Table I"
+    handles.append(Line2D([], [], color="black", linestyle=":", label=best_label))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
@@ -156,7 +159,7 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
 def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a client: for each row a bar from its lowest to its highest change."""
     panels = list(dict.fromkeys(cells["series"]))
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 2.9), sharex=True)
+    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0), sharex=True, sharey=True)
     for axis, panel in zip(axes, panels, strict=True):
         points = cells[cells["series"] == panel]
         for held, colour in ((True, PALETTE["red"]), (False, PALETTE["blue"])):
@@ -167,15 +170,15 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
         axis.set_title(panel.replace(", ", "\n"), fontsize=8)
         axis.set_xticks(range(0, 10, 2))
         axis.tick_params(labelsize=6)
-        axis.ticklabel_format(axis="y", scilimits=(-2, 2))
-        axis.yaxis.get_offset_text().set_fontsize(6)
     axes[len(panels) // 2].set_xlabel("row of the final layer (class)")
-    axes[0].set_ylabel("change in local training")
+    axes[0].set_ylabel("change of the row's weights\nin local training")
     handles = [
-        Line2D([], [], color=PALETTE["red"], linewidth=3, label="class of the client"),
-        Line2D([], [], color=PALETTE["blue"], linewidth=3, label="other class"),
+        Line2D([], [], color=PALETTE[colour], linewidth=3, label=f"lowest to highest, {whose}")
+        for colour, whose in (("red", "class of the client"), ("blue", "other class"))
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "mfc": "white", "mec": "grey"}
+    handles.append(Line2D([], [], label="mean of the row", **dot))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -212,7 +215,10 @@ PUBLISHED = "PILL (published)"
 
 
 def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
-    """Draw a class x client map a partition; the colour is the number of examples."""
+    """Draw a class x client map a partition; the colour is the number of examples.
+
+    Its scale is logarithmic where the numbers span more than two decades.
+    """
     panels = list(dict.fromkeys(cells["panel"]))
     figure, axes = plt.subplots(
         len(panels), 1, figsize=(WIDTH, 0.6 + 1.25 * len(panels)), squeeze=False
@@ -220,23 +226,30 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     for axis, panel in zip(axes[:, 0], panels, strict=True):
         counts = cells[cells["panel"] == panel].pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
-        image = axis.imshow(shown, aspect="auto", cmap="viridis_r", interpolation="nearest", vmin=0)
+        least, most = shown.min(), shown.max()
+        scale = LogNorm(least, most) if most > 100 * least else Normalize(0, most)
+        image = axis.imshow(
+            shown, aspect="auto", cmap="viridis_r", interpolation="nearest", norm=scale
+        )
         axis.set_ylabel(f"{panel}\nclass", fontsize=7)
         axis.set_yticks(range(0, len(counts), 3))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
-        figure.colorbar(image, ax=axis, pad=0.01).ax.tick_params(labelsize=6)
-    axes[-1, 0].set_xlabel("client (colour: examples)")
+        bar = figure.colorbar(image, ax=axis, pad=0.01, format="%g")
+        bar.set_label("examples", fontsize=7)
+        bar.ax.tick_params(labelsize=6)
+    axes[-1, 0].set_xlabel("client")
     return figure
 
 
 _PANELS = {
-    "accuracy": ("accuracy", 1, "test accuracy (%)"),
-    "moving average": ("accuracy", WINDOW, f"mean of {WINDOW} evaluations"),
-    "local": ("local_accuracy", WINDOW, "participants' own data"),
-    "spread": ("local_accuracy_sd", WINDOW, "sd over participants"),
+    "accuracy": ("accuracy", 1, "test accuracy (%)", ""),
+    "moving average": ("accuracy", WINDOW, "test accuracy (%)", "evaluations"),
+    "local": ("local_accuracy", WINDOW, "accuracy on participants' data (%)", "rounds"),
+    "spread": ("local_accuracy_sd", WINDOW, "its sd over participants (points)", "rounds"),
 }
+"""Of each column: metric, values of the moving average, what is shown, what is averaged over."""
 
 
 _EIGHT: dict[str, Literal["-", "--"]] = {"FedAvg": "-", "FedProx": "--", "CADIS": "-"}
@@ -249,7 +262,7 @@ def robustness(runs: RunSet) -> pd.DataFrame:
     for run in _members(runs, runs.plan.figures["fig8"].runs):
         where = place(run)
         assert where is not None
-        for panel, (metric, window, _) in _PANELS.items():
+        for panel, (metric, window, *_) in _PANELS.items():
             name = f"{where.dataset}, {where.method}, {panel}"
             rows += [
                 row | {"dataset": where.dataset, "method": where.method, "panel": panel}
@@ -264,13 +277,13 @@ def _members(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
 
 
 def draw_robustness(cells: pd.DataFrame) -> MplFigure:
-    """Draw a row a data set, a column a panel."""
+    """Draw a row a data set, a column a panel; its title says what a value is a mean of."""
     datasets = [name for name in reversed(DATASETS.values()) if name in set(cells["dataset"])]
     figure, axes = plt.subplots(
         len(datasets), 4, figsize=(WIDTH * 1.35, 0.8 + 2.3 * len(datasets)), squeeze=False
     )
     for dataset, line in zip(datasets, axes, strict=True):
-        for (panel, (_, _, title)), axis in zip(_PANELS.items(), line, strict=True):
+        for (panel, (_, window, title, over)), axis in zip(_PANELS.items(), line, strict=True):
             for method in _EIGHT:
                 shown = cells[
                     (cells["dataset"] == dataset)
@@ -279,7 +292,10 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
                 ]
                 style = _EIGHT[method]
                 _line(axis, shown, PALETTE[COLOURS[method]], factor=100, style=style)
-            axis.set_title(title)
+            if over:
+                whole = len(shown) <= window
+                title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
+            axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
             _round_axis(axis)
         line[0].set_ylabel(dataset)
@@ -294,8 +310,8 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
 _ERROR, _KNOWN = "error", "known"
 _NINE: dict[str, tuple[str, Literal["-", "--"]]] = {
     "transitive, eps = 0.02": ("red", "-"),
-    "transitive, eps = 0.1": ("orange", "-"),
-    "transitive, eps = 0.3": ("brown", "-"),
+    "transitive, eps = 0.1": ("green", "-"),
+    "transitive, eps = 0.3": ("purple", "-"),
     "standard": ("blue", "--"),
 }
 
@@ -360,24 +376,30 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
 
 
 def sensitivity(runs: RunSet) -> pd.DataFrame:
-    """Return figure 10: best accuracy (fraction) by threshold, one series a weight."""
+    """Return figure 10: best accuracy (fraction) by threshold, one series a weight.
+
+    A further column ``dataset``: the scales differ in it.
+    """
+    grid = recorded(runs, ["grid"])
+    dataset = grid[0].spec.dataset.name
     rows = [
         {"series": f"lambda = {run.coordinates['distillation']:g}"}
         | {"x": run.coordinates["threshold"], "value": max(runs.record(run).metrics["accuracy"])}
         | {"seed": run.seed, "run": run.id}
-        for run in recorded(runs, ["grid"])
+        for run in grid
     ]
-    return _summary(rows)
+    return _summary(rows).assign(dataset=DATASETS.get(dataset, dataset))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     """Draw a line a weight of the distillation."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.2))
+    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
     for series, name in zip(cells["series"].unique(), ("blue", "orange", "red"), strict=False):
         points = cells[cells["series"] == series]
         label = str(series).replace("lambda", r"$\lambda$")
         axis.plot(points["x"], 100 * points["mean"], "o-", color=PALETTE[name], label=label)
     axis.set(xlabel=r"similarity threshold $\tau$", ylabel="best " + Y_ACCURACY)
+    axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
     axis.set_xticks(sorted(cells["x"].unique()))
     figure.legend(loc="outside lower center", ncols=3)
     return figure
@@ -393,7 +415,7 @@ _AS_RUN: dict[str, tuple[str, Literal["-", ":"]]] = {
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
-    """Return our own figure: what the baselines do as meant and as run; further column panel."""
+    """Return our own figure: what the baselines do as written and as run; further column panel."""
     rows = []
     for run in _members(runs, runs.plan.figures["as_run"].runs):
         where = place(run)
@@ -458,7 +480,7 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
     made = load("synthetic_pills")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), width_ratios=(1, 2))
     names = describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
@@ -479,8 +501,9 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
     _round_axis(right)
+    notes = {SINGLESET: ": rounds of central training"}
     handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method)
+        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method + notes.get(method, ""))
         for method, (colour, style) in _STAND_IN.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)

@@ -30,6 +30,7 @@ from fedrepro.plots.fedcd_curves import (
     Y_ACCURACY,
     Y_CHANGE,
     curve,
+    drawn_rounds,
     public,
     round_axis,
     row,
@@ -101,25 +102,25 @@ def _archetype_colours(cells: pd.DataFrame) -> dict[int, Any]:
 
 
 def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
-    """Draw every archetype's curve; FedCD dotted where FedAvg is drawn too."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 4.0))
+    """Draw a panel an algorithm, with every archetype's curve."""
     colours = _archetype_colours(cells)
-    algorithms = list(cells["algorithm"].unique())
-    styles: dict[str, Literal["-", ":"]] = {"FedAvg": "-", "FedCD": "-"}
-    if "FedAvg" in algorithms:
-        styles["FedCD"] = ":"
-    for _, points in cells.groupby("series", sort=False):
-        style = styles[points["algorithm"].iloc[0]]
-        colour = colours[int(points["archetype"].iloc[0])]
-        axis.plot(points["x"], 100 * points["mean"], color=colour, linestyle=style, linewidth=1.2)
-    axis.set(xlabel=X_ROUND, ylabel=Y_ACCURACY, ylim=(0, 100))
-    round_axis(axis, cells)
+    algorithms = cells["algorithm"].unique()
+    figure, axes = plt.subplots(
+        1, len(algorithms), figsize=(WIDTH, 4.0), sharey=True, squeeze=False
+    )
+    for axis, algorithm in zip(axes[0], algorithms, strict=True):
+        shown = cells[cells["algorithm"] == algorithm]
+        for archetype, points in shown.groupby("archetype"):
+            axis.plot(points["x"], 100 * points["mean"], color=colours[archetype], linewidth=1.2)
+        axis.set(xlabel=X_ROUND, title=f"{algorithm}, {drawn_rounds(shown)}", ylim=(0, 100))
+        round_axis(axis, cells)
+    axes[0, 0].set_ylabel(Y_ACCURACY)
     handles = [
         Line2D([], [], color=colour, label=f"archetype {a}") for a, colour in colours.items()
     ]
-    if len(algorithms) > 1:
-        handles += [Line2D([], [], color="black", linestyle=styles[a], label=a) for a in algorithms]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
+    metas = "blue: meta-archetype 0, orange: meta-archetype 1" if cells["meta"].any() else None
+    columns = len(handles) // 2
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=metas)
     return figure
 
 
@@ -151,12 +152,13 @@ def draw_changes(cells: pd.DataFrame) -> MplFigure:
     figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
     for name, colour in _ALGORITHM_COLOURS.items():
         points = cells[cells["series"] == name]
-        axis.plot(points["x"], 100 * points["mean"], color=colour, label=name, linewidth=1.2)
+        label = f"{name}, {drawn_rounds(points)}"
+        axis.plot(points["x"], 100 * points["mean"], color=colour, label=label, linewidth=1.2)
     _draw_log(axis, cells, LOG_OF_30, factor=100)
     axis.set(xlabel=X_ROUND, ylabel=Y_CHANGE)
     axis.set_ylim(bottom=0)
     round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

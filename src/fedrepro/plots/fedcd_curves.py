@@ -39,6 +39,11 @@ def curve(
         yield row(log, series, t, value, **others)
 
 
+def drawn_rounds(points: pd.DataFrame) -> str:
+    """Return which rounds a curve has, for its label."""
+    return f"rounds {points['x'].min():g} to {points['x'].max():g}"
+
+
 def round_axis(axis: Axes, cells: pd.DataFrame) -> None:
     """Let an axis of rounds begin at 0 and have whole numbers."""
     axis.set_xlim(0, max(float(cells["x"].max()), 1))

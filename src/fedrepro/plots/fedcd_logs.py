@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
@@ -126,7 +127,9 @@ def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
         axis.xaxis.set_major_locator(MaxNLocator(3, integer=True))
     axes[1, 2].set_xlabel(X_ROUND)
     figure.supylabel(Y_ACCURACY, fontsize=9)
-    figure.legend(handles=_ours_and_public(), loc="outside lower center", ncols=2)
+    metas = (("blue", 0), ("orange", 1))
+    handles = [Line2D([], [], color=PALETTE[c], label=f"meta-archetype {m}") for c, m in metas]
+    figure.legend(handles=handles + _ours_and_public(), loc="outside lower center", ncols=4)
     return figure
 
 
@@ -149,8 +152,10 @@ def draw_six(cells: pd.DataFrame) -> MplFigure:
     colours = {ACTIVE: PALETTE["blue"], LIVE: PALETTE["green"], SPREAD: PALETTE["red"]}
     for axis, (series, colour) in zip(axes, colours.items(), strict=True):
         _draw_pairs(axis, cells, {series: colour})
-        axis.set_title(series, fontsize=9)
-    _finish_pairs(figure, axes, cells, colours)
+        axis.set_title(series.replace(" of ", "\nof "), fontsize=9)
+        if series != SPREAD:
+            axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _finish_pairs(figure, axes, cells, {})
     return figure
 
 
@@ -185,41 +190,51 @@ def fedavg_range() -> tuple[float, float]:
 
 
 def draw_course(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a quantity; what is published as dots, and FedAvg's range as a band."""
+    """Draw a panel a quantity; what is published as dots, and FedAvg's range as a band.
+
+    A panel names the curve of which the scale has no run.
+    """
     figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.6))
-    orange, blue = PALETTE["orange"], PALETTE["blue"]
-    panels: list[tuple[str, dict[str, Any], float]] = [
-        ("active models of 18 devices", {ACTIVE_OF_18: PALETTE["green"]}, 1),
-        ("accuracy, 18 devices (%)", {ACCURACY_OF_18: orange, FEDAVG_OF_18: blue}, 100),
-        ("accuracy, 9 devices (%)", {ACCURACY_OF_9: orange}, 100),
+    colours = {name: PALETTE[colour] for name, colour in _COURSE.items()}
+    panels: list[tuple[str, dict[str, str], float]] = [
+        ("active models of 18 devices", {ACTIVE_OF_18: "FedCD, active models"}, 1),
+        ("accuracy, 18 devices (%)", {ACCURACY_OF_18: "FedCD", FEDAVG_OF_18: "FedAvg"}, 100),
+        ("accuracy, 9 devices (%)", {ACCURACY_OF_9: "FedCD"}, 100),
     ]
-    for axis, (title, colours, factor) in zip(axes, panels, strict=True):
-        for series, colour in colours.items():
+    drawn = set()
+    for axis, (title, names, factor) in zip(axes, panels, strict=True):
+        for series, name in names.items():
             ours = cells[cells["series"] == series]
             theirs = cells[cells["series"] == f"{series}{PUBLIC}"]
-            axis.plot(ours["x"], factor * ours["mean"], color=colour)
-            axis.plot(theirs["x"], factor * theirs["mean"], color=colour, **_READ_OFF)
+            axis.plot(theirs["x"], factor * theirs["mean"], color=colours[name], **_READ_OFF)
+            if len(ours):
+                axis.plot(ours["x"], factor * ours["mean"], color=colours[name])
+                drawn.add(name)
+            else:
+                note = {"ha": "center", "fontsize": 7, "transform": axis.transAxes}
+                axis.text(0.5, 0.05, f"no run of {name} at this scale", **note)
         axis.set(xlabel=X_ROUND, title=title, ylim=(0, None if factor == 1 else 100))
         axis.title.set_fontsize(9)
         round_axis(axis, cells)
         axis.set_xlim(-1, cells["x"].max() + 1)  # room for the dots at both ends
     low, high = fedavg_range()
-    axes[1].axhspan(100 * low, 100 * high, color=blue, alpha=0.12, linewidth=0)
-    if not (cells["series"] == ACCURACY_OF_9).any():
-        note = {"ha": "center", "fontsize": 7, "transform": axes[2].transAxes}
-        axes[2].text(0.5, 0.05, "no run at this scale", **note)
-    handles = [
-        Line2D([], [], color=orange, label="FedCD, ours"),
-        Line2D([], [], color=blue, label="FedAvg, ours"),
+    axes[1].axhspan(100 * low, 100 * high, color=colours["FedAvg"], alpha=0.12, linewidth=0)
+    handles: list[Artist] = [
+        Line2D([], [], color=colour, label=f"{name}, ours")
+        for name, colour in colours.items()
+        if name in drawn
+    ]
+    handles += [
         Line2D(
             [], [], color="grey", label="published: report, read off; 9 devices: log", **_READ_OFF
         ),
-        Patch(color=blue, alpha=0.12, label="published: FedAvg swings in this range"),
+        Patch(color=colours["FedAvg"], alpha=0.12, label="published: FedAvg swings in this range"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
+_COURSE = {"FedCD, active models": "green", "FedCD": "orange", "FedAvg": "blue"}
 _READ_OFF: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 3, "mfc": "none"}
 
 FIGURES: dict[str, Figure] = {

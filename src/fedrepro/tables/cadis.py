@@ -305,7 +305,7 @@ def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:
         counts: examples of each class, [clients][classes].
     """
     held = np.array(counts)
-    cluster = true_clusters(held).sum(axis=1)
+    same = true_clusters(held)
     sizes = held.sum(axis=1)
     return {
         "clients": len(held),
@@ -314,8 +314,8 @@ def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:
         "median client": float(np.median(sizes)),
         "largest client": float(sizes.max()),
         "labels a client": float((held > 0).sum(axis=1).mean()),
-        "clusters": float((1 / cluster).sum()),
-        "largest cluster": float(cluster.max()),
+        "clusters": len(np.unique(same, axis=0)),
+        "largest cluster": float(same.sum(axis=1).max()),
     }
 
 

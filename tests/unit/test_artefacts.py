@@ -128,7 +128,7 @@ def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
 def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
     plan = load_plan(paper)
     for name in [name for name in (*plan.tables, *plan.figures) if plan.artefact(name).runs]:
-        with pytest.raises(MissingRunsError, match=rf"^{paper} {name} \(smoke\) needs "):
+        with pytest.raises(MissingRunsError, match=rf"^{paper}, scale smoke: .* for {name} have "):
             artefacts.frame(RunSet(paper, "smoke", tmp_path), name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
 
+_TITLE_WIDTH = 100
+"""Characters of a line of a figure's title."""
+
 
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     """Return the frame of a table or figure, with a column ``published``.
@@ -22,7 +26,8 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     Args:
         runs: the paper's runs at a scale.
         name: of the table or figure.
-        partial: an artefact that can do without some of its runs may leave their cells out.
+        partial: an artefact that can do without some of its runs may leave their cells out
+            (:func:`left_out` says which runs).
 
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
@@ -46,20 +51,47 @@ def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
 def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     values = published(paper, load_plan(paper).artefact(name).part_of or name)
     result = cells.copy()
-    result["published"] = [values.get(key, float("nan")) for key in keys_of(cells)]
+    own = cells.get("published", pd.Series(float("nan"), cells.index))
+    result["published"] = [
+        values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
+    ]
     return result
 
 
-def write_table(runs: RunSet, name: str, stem: Path) -> None:
+def left_out(runs: RunSet, name: str) -> str:
+    """Say of which groups of runs a table or figure lacks records; empty if of none."""
+    groups = []
+    for group in runs.plan.artefact(name).runs:
+        missing, planned = len(runs.missing([group])), len(runs.members([group]))
+        if missing:
+            title = runs.plan.runs[group].title
+            groups.append(f"{title}, {planned - missing} of {planned} recorded")
+    return f"Left out is what needs runs without a record: {'; '.join(groups)}." if groups else ""
+
+
+def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:
     """Write ``<stem>.csv`` (one row a cell) and ``<stem>.md`` (laid out as in the paper).
 
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table.
+        stem: file name without ending.
+        partial: make do with what is recorded, and say what is left out.
+
     Raises:
-        FedreproError: the paper has no such table, or a record is missing.
+        FedreproError: the paper has no such table, or a record is missing that it cannot do
+            without.
     """
     runs.plan.artefact(name, "table")
-    cells = frame(runs, name)
+    cells = frame(runs, name, partial=partial)
     write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
-    write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
+    write_text(stem.with_name(f"{stem.name}.md"), with_note(runs, name, cells))
+
+
+def with_note(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Lay a table out, and say below it what is left out."""
+    note = left_out(runs, name)
+    return markdown(runs, name, cells) + (f"\n{note}\n" if note else "")
 
 
 def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
@@ -140,18 +172,27 @@ def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     return f"{scale}; n = " + " to ".join(str(n) for n in sorted({counts[0], counts[-1]}))
 
 
-def write_figure(runs: RunSet, name: str, stem: Path) -> None:
+def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:
     """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``.
 
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the figure.
+        stem: file name without ending.
+        partial: make do with what is recorded, and say in the title what is left out.
+
     Raises:
-        FedreproError: the paper has no such figure, or a record is missing.
+        FedreproError: the paper has no such figure, or a record is missing that it cannot do
+            without.
     """
     from fedrepro.plots import FIGURES, style
 
     artefact = runs.plan.artefact(name, "figure")
     style.use()
-    cells = frame(runs, name)
+    cells = frame(runs, name, partial=partial)
     figure = FIGURES[runs.paper][name].draw(cells)
-    figure.suptitle(f"{artefact.title} ({artefact.source})\n{_under_title(runs, name, cells)}")
+    title = f"{artefact.title} ({artefact.source})"
+    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
+    figure.suptitle("\n".join([title, _under_title(runs, name, cells), *missing]))
     style.save(figure, stem)
     write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))

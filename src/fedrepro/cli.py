@@ -133,14 +133,16 @@ def _table(arguments: argparse.Namespace) -> None:
     from fedrepro.artefacts import write_table
     from fedrepro.runs import RunSet
 
-    write_table(RunSet(arguments.paper, arguments.scale), arguments.name, arguments.out)
+    runs = RunSet(arguments.paper, arguments.scale)
+    write_table(runs, arguments.name, arguments.out, partial=arguments.partial)
 
 
 def _figure(arguments: argparse.Namespace) -> None:
     from fedrepro.artefacts import write_figure
     from fedrepro.runs import RunSet
 
-    write_figure(RunSet(arguments.paper, arguments.scale), arguments.name, arguments.out)
+    runs = RunSet(arguments.paper, arguments.scale)
+    write_figure(runs, arguments.name, arguments.out, partial=arguments.partial)
 
 
 def _partition(arguments: argparse.Namespace) -> None:
@@ -335,6 +337,11 @@ def _parser() -> argparse.ArgumentParser:
         _add_scale(artefact)
         artefact.add_argument(
             "--out", type=Path, required=True, metavar="STEM", help="file name without ending"
+        )
+        artefact.add_argument(
+            "--partial",
+            action="store_true",
+            help="make do with the runs that are recorded, and say which are left out",
         )
         artefact.set_defaults(run=function)
 

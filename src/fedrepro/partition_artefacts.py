@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 24
 """How many partitions the overview figure shows at most."""
-_CAPTION_WIDTH = 28
+_CAPTION_WIDTH = 23
 """Characters that fit over a panel."""
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+"""Between a parameter and its value while lines are broken."""
 
 
 def distinct_partitions(paper: str, scale: Scale) -> dict[str, list[PlannedRun]]:
@@ -158,19 +160,23 @@ def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, Pa
 
 
 def _captions(partitions: Sequence[PlannedRun]) -> list[str]:
-    """Return short lines for each: the scheme, and the parameters that differ within it."""
-    by_scheme: dict[str, list[dict[str, Any]]] = {}
+    """Return short lines for each: data set, scheme, and the parameters that differ within both."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    described = []
     for run in partitions:
+        kind = run.spec.dataset.name, run.spec.partition.scheme
         given = run.spec.partition.model_dump() | {"seed": run.seed}
-        by_scheme.setdefault(run.spec.partition.scheme, []).append(given)
+        alike.setdefault(kind, []).append(given)
+        described.append((kind, given))
     captions = []
-    for run in partitions:
-        scheme = run.spec.partition.scheme
-        alike = by_scheme[scheme]
-        given = run.spec.partition.model_dump() | {"seed": run.seed}
-        differing = [key for key in given if any(other[key] != given[key] for other in alike)]
-        point = ", ".join(f"{key} {given[key]}" for key in differing if given[key] is not None)
-        captions.append(f"{scheme}\n{textwrap.fill(point, _CAPTION_WIDTH)}")
+    for kind, given in described:
+        points = [
+            f"{key}{_UNBROKEN}{value}"
+            for key, value in given.items()
+            if value is not None and any(other[key] != value for other in alike[kind])
+        ]
+        lines = textwrap.wrap(", ".join([*kind, *points]), _CAPTION_WIDTH)
+        captions.append("\n".join(lines).replace(_UNBROKEN, " "))
     return captions
 
 
@@ -195,8 +201,9 @@ def draw(panels: Sequence[tuple[str, PartitionRecord]], title: str) -> matplotli
     shown = [panels[i] for i in _spread(len(panels), MOST_PANELS)]
     columns = min(6, len(shown))
     rows = -(-len(shown) // columns)
+    lines = 1 + max(caption.count("\n") + 1 for caption, _ in shown)
     figure, axes = plt.subplots(
-        rows, columns, squeeze=False, figsize=(WIDTH, 0.8 + 1.35 * rows), sharex=True
+        rows, columns, squeeze=False, figsize=(WIDTH, 1.2 + (1.15 + 0.1 * lines) * rows)
     )
     for axis in axes.flat[len(shown) :]:
         axis.set_axis_off()
@@ -210,13 +217,13 @@ def draw(panels: Sequence[tuple[str, PartitionRecord]], title: str) -> matplotli
             share, aspect="auto", cmap="cividis", vmin=0, vmax=largest, interpolation="nearest"
         )
         axis.set_title(f"{caption}\nmean EMD {float(np.mean(record.emd)):.2f}", fontsize=5.5)
-        axis.set_yticks(sorted({0, len(share) - 1}))
+        clients, classes = share.shape
+        axis.set_xticks(sorted({0, classes - 1}))
+        axis.set_yticks(sorted({0, clients - 1}))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
-    figure.supxlabel("class", fontsize=8)
-    figure.supylabel("client", fontsize=8)
-    colours = figure.colorbar(image, ax=axes, shrink=0.6, pad=0.01)
-    colours.set_label("share of the client's examples", fontsize=7)
+    colours = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40, pad=0.02)
+    colours.set_label("share of a class (across) in a client's (down) examples", fontsize=7)
     colours.ax.tick_params(labelsize=6)
     figure.suptitle(f"{title}: {len(shown)} of {len(panels)}", fontsize=9)
     return figure

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fedrepro.partition_artefacts import (
     write_indices,
     write_overview,
 )
-from fedrepro.plan import expand
+from fedrepro.plan import expand, papers
 
 PARTITIONS = {
     paper: distinct_partitions(paper, "smoke") for paper in ("emd", "selective", "tricks")
@@ -172,7 +173,41 @@ def test_captions_say_what_differs(write_record: Any) -> None:
     captions = [caption for caption, _ in overview("emd", "smoke")[1]]
     assert len(set(captions)) == len(captions)
     assert any("emd 0.36" in caption for caption in captions)
+    assert {caption.split(",")[0] for caption in captions} == {"synthetic", "synthetic_rgb"}
     assert not any("clients" in caption for caption in captions if "emd_shift" in caption)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_captions_are_apart_and_fit(paper: str) -> None:
+    from fedrepro.plots import style
+
+    members = [runs[0] for runs in distinct_partitions(paper, "lite").values()]
+    captions = partition_artefacts._captions(members)
+    assert len(set(captions)) == len(captions)
+    datasets = [run.spec.dataset.name for run in members]
+    assert [caption.split(",")[0] for caption in captions] == datasets
+    record = records.PartitionRecord(counts=[[1] * 10] * 100, emd=[0.0] * 100, sha256="0")
+    style.use()
+    figure = partition_artefacts.draw([(caption, record) for caption in captions], paper)
+    figure.canvas.draw()
+    texts = [axis.title.get_window_extent() for axis in figure.axes if axis.get_title()]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in texts)
+    for one, other in itertools.pairwise(texts):
+        assert one.x1 < other.x0 or other.x1 < one.x0
+    bar = figure.axes[-1]
+    label = bar.xaxis.label.get_window_extent()
+    assert bar.bbox.x0 < label.x0
+    assert label.x1 < bar.bbox.x1
+    style.plt.close(figure)
+
+
+def test_a_panel_has_the_classes_of_its_own_partition() -> None:
+    few = records.PartitionRecord(counts=[[1] * 10] * 3, emd=[0.0] * 3, sha256="0")
+    many = records.PartitionRecord(counts=[[1] * 15] * 3, emd=[0.0] * 3, sha256="0")
+    figure = partition_artefacts.draw([("ten", few), ("fifteen", many)], "two")
+    for axis, classes in zip(figure.axes, (10, 15), strict=False):
+        assert list(axis.get_xticks()) == [0, classes - 1]
+        assert axis.get_xlim() == (-0.5, classes - 0.5)
 
 
 def test_at_most_24_panels_evenly_spaced() -> None:

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 import pytest
 from frames import cell
 from made_up import content
 from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 
-from fedrepro import artefacts, checks, records
+from fedrepro import artefacts, checks, docs, records
+from fedrepro.cli import main
 from fedrepro.plan import expand, unique
+from fedrepro.plots import style
 from fedrepro.plots.selective import FIGURES as FIGURES_OF_PAPER
+from fedrepro.plots.selective import STEPS, _draw_ours
 from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables.selective import SELECTIVE_AS_RUN, merge_points, merges, traffic
+from fedrepro.tables.selective import (
+    MODELS,
+    SELECTIVE_AS_RUN,
+    TEST_TITLES,
+    merge_points,
+    merges,
+    published_curve,
+    traffic,
+)
 
 mpl.use("Agg")
 
@@ -35,6 +51,7 @@ def test_table2(runs):
 
 def without(runs: RunSet, group: str, folder) -> RunSet:
     """Return the runs without the records of a group."""
+    folder.mkdir(parents=True, exist_ok=True)
     for run in runs.members(set(runs.plan.runs) - {group}):
         shutil.copy(records.path_of(run.id, runs._folder), folder)
     return RunSet("selective", "smoke", folder)
@@ -53,6 +70,36 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
     assert found["fig4.federated.as_run@0"].verdict == "not decidable"
     assert found["fig4.federated.as_run@0"].ours is not None
     assert found["B5-m2"].verdict == "not decidable"
+
+
+def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch):
+    fewer = without(runs, "m2_centralised", tmp_path / records.FOLDER)
+    note = "Left out is what needs runs without a record: Model 2, centralised, 0 of 2 recorded.\n"
+    monkeypatch.chdir(tmp_path)
+    command = ["table", "selective", "table2", "--scale", "smoke", "--out", "table2"]
+    assert main(command) == 1
+    assert main([*command, "--partial"]) == 0
+    text = Path("table2.md").read_text()
+    assert text.endswith(note)
+    assert "| Model 3 |" in text
+    assert "| Model 2 |" not in text
+    monkeypatch.setattr(docs, "RunSet", lambda *_: fewer)
+    assert docs.BLOCKS["table"]("selective", "table2", "smoke") == text
+    assert artefacts.left_out(runs, "table2") == ""
+
+
+@pytest.mark.parametrize("group", ["m3_centralised", "m3_local", "m3_federated_as_written"])
+def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch, group):
+    fewer = without(runs, group, tmp_path / records.FOLDER)
+    titles = []
+    monkeypatch.setattr(style, "save", lambda figure, stem: titles.append(figure.get_suptitle()))
+    with pytest.raises(MissingRunsError):
+        artefacts.write_figure(fewer, "fig5", tmp_path / "fig5")
+    artefacts.write_figure(fewer, "fig5", tmp_path / "fig5", partial=True)
+    first, *rest = titles[0].splitlines()
+    assert first.endswith("scale: smoke")
+    assert fewer.plan.runs[group].title in " ".join(rest)
+    assert " 0 of " in " ".join(rest)
 
 
 def test_a_curve_is_judged_without_the_others(runs, tmp_path):
@@ -75,20 +122,43 @@ def test_unusable_points_are_not_reproducible_and_unplanned_ones_not_decidable(r
 
 def test_noniid_cost(runs):
     frame = artefacts.frame(runs, "noniid_cost")
-    assert len(frame) == 16
+    assert len(frame) == 18
     # dealt IID test for what was run, the whole test set for what was written
     assert cell(frame, "federated, as run", "IID test")["mean"] == pytest.approx(0.2005)
     assert cell(frame, "federated, as written", "IID test")["mean"] == pytest.approx(0.1005)
     assert cell(frame, "federated, as run", "non-IID test")["mean"] == pytest.approx(0.3005)
     assert cell(frame, "centralised", "IID test")["mean"] == pytest.approx(0.2005)
+
+
+def test_brackets_of_noniid_cost_are_those_of_the_result_tables(runs):
+    frame = artefacts.frame(runs, "noniid_cost")
+    for name in ("federated, as run", "federated, as written"):
+        assert cell(frame, name, "IID test")["published"] == 0.3780
+        assert cell(frame, name, "non-IID test")["published"] == 0.3089
+    assert cell(frame, "centralised", "IID test")["published"] == 0.9640
     assert cell(frame, "local", "IID test")["published"] == 0.3321
+    assert cell(frame, "local", "non-IID test")["published"] == 0.9888
+    published = frame[frame["published"].notna()]
+    assert len(published) == 7 + 2  # no more than these and the quoted ones
+
+
+def test_quoted_accuracies_have_rows_of_their_own(runs):
+    frame = artefacts.frame(runs, "noniid_cost")
+    ours = cell(frame, "federated, as written", "IID test")
+    for where, quoted in (("I.A and VII", 0.3321), ("VII.A", 0.3266)):
+        row = cell(frame, f"federated, as written (quoted in {where})", "IID test")
+        assert row["published"] == quoted
+        assert row["runs"] == ours["runs"]
 
 
 def test_noniid_cost_of_the_other_networks(runs):
     second, third = (artefacts.frame(runs, f"m{m}_noniid_cost") for m in (2, 3))
     assert cell(second, "federated, as run", "IID test")["mean"] == pytest.approx(0.2205)
-    assert cell(second, "federated, as written", "IID test")["published"] == 0.8432
+    quoted = "federated, as written (quoted in VII.A)"
+    assert cell(second, "federated, as written", "IID test")["published"] == 0.5432
+    assert cell(second, quoted, "IID test")["published"] == 0.8432
     assert cell(third, "federated, as run", "non-IID test")["published"] == 0.9731
+    assert cell(third, quoted, "IID test")["published"] == 0.9731
     local = cell(third, "federated, as written, local statistics", "IID test")
     assert local["mean"] == pytest.approx(0.13)
 
@@ -112,10 +182,12 @@ def test_groups(runs):
 
 def test_merge_counts_groups_that_unite_label_groups(runs):
     frame = artefacts.frame(runs, "merge")
-    assert list(frame["row"])[::2] == ["Model 1", "Model 2", "Model 3"]
-    assert cell(frame, "Model 1", "as run")["values"] == "50 50"
-    assert cell(frame, "Model 3", "as written")["values"] == "100"
-    assert cell(frame, "Model 2", "as run")["published"] == 8
+    assert list(frame["row"])[::4] == ["Model 1", "Model 2", "Model 3"]
+    assert cell(frame, "Model 1", "as run: share at")["values"] == "50 50"
+    assert cell(frame, "Model 1", "as run: apart at")["values"] == "0 0"
+    assert cell(frame, "Model 3", "as written: share at")["values"] == "100"
+    assert cell(frame, "Model 3", "as written: apart at")["values"] == "0"
+    assert cell(frame, "Model 2", "as run: share at")["published"] == 8
 
 
 def test_merges():
@@ -123,16 +195,23 @@ def test_merges():
     assert merges([[0, 1, 2], [3, 4, 6], [5], [7, 8]])
 
 
-def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path):
+@pytest.mark.parametrize(
+    ("merged", "apart", "share"), [(50, "0 100", "50 102"), (0, "-2 100", "0 102")]
+)
+def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, apart, share):
     def final(run):
-        groups = ONE_GROUP if run.seed == 0 and run.coordinates["percent"] == 50 else THREE_GROUPS
-        return {"groups": groups}
+        united = run.seed == 0 and run.coordinates["percent"] == merged
+        return {"groups": ONE_GROUP if united else THREE_GROUPS}
 
     for run in unique(expand("selective", "smoke")).values():
         if run.group == "selective_as_run":
             records.write(content(run, final=final(run)), tmp_path)
-    found = merge_points(RunSet("selective", "smoke", tmp_path), SELECTIVE_AS_RUN)
-    assert list(found["values"]) == ["50 102"]
+    runs = RunSet("selective", "smoke", tmp_path)
+    found = merge_points(runs, SELECTIVE_AS_RUN).set_index("column")
+    assert found["values"]["apart at"] == apart
+    assert found["values"]["share at"] == share
+    percent = {run.id: run.coordinates["percent"] for run in runs.members(["selective_as_run"])}
+    assert [percent[run] for run in found["runs"]["share at"].split()] == [merged, 100]
 
 
 def test_threshold(runs):
@@ -229,13 +308,69 @@ def test_aliasing_holds_small_n_only(runs):
     assert not frame.duplicated(["series", "x"]).any()
 
 
+def test_a_network_is_labelled_with_what_its_training_lacks(runs):
+    cells = artefacts.frame(runs, "complexity")
+    figure = FIGURES_OF_PAPER["complexity"].draw(cells)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    full = "Model 1\n3 of 21 rounds", "Model 2\n2 of 83 rounds"
+    assert labels == [*full, "Model 3\n1 of 74 rounds\n0.0625 of the width"]
+    assert {line.get_linestyle() for line in figure.axes[0].lines} == {"None"}
+
+
+def test_lines_are_solid_only_where_n_is_as_fine_as_published():
+    figure, axis = plt.subplots()
+    points = pd.DataFrame({"x": [0, 2, 4, 10, 100], "mean": [0.1, 0.2, 0.3, 0.4, 0.5]})
+    _draw_ours(axis, points.assign(values=""), "red", step=2)
+    dotted, solid, _ = axis.lines
+    assert dotted.get_linestyle() == ":"
+    assert list(dotted.get_xdata()) == [0, 2, 4, 10, 100]
+    assert solid.get_linestyle() == "-"
+    assert list(solid.get_xdata()) == pytest.approx(
+        [0, 2, 4, math.nan, 10, math.nan, 100], nan_ok=True
+    )
+    axis.clear()
+    _draw_ours(axis, points[:3].assign(values=""), "red", step=2)
+    assert [line.get_linestyle() for line in axis.lines] == ["-", "None"]
+    plt.close(figure)
+
+
+def test_steps_are_those_of_the_published_curves():
+    for model in MODELS:
+        for test in TEST_TITLES:
+            for method, step in STEPS.items():
+                assert np.diff(published_curve(model, method, test).x).min() == step
+
+
+@pytest.mark.parametrize(
+    ("name", "dots"), [("fig3", True), ("fig4", True), ("groups_per_n", True), ("aliasing", False)]
+)
+def test_the_legend_explains_the_dots_where_there_are_any(runs, name, dots):
+    figure = FIGURES_OF_PAPER[name].draw(artefacts.frame(runs, name))
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("ours, no N between trained" in texts) == dots
+    assert len(texts) == len(set(texts))
+
+
+def test_the_mean_that_decides_is_black(runs):
+    figure = FIGURES_OF_PAPER["threshold_tuning"].draw(artefacts.frame(runs, "threshold_tuning"))
+    colours = {line.get_label(): line.get_color() for line in figure.legends[0].get_lines()}
+    assert colours["mean"] == "black"
+    assert "black" not in {colours[name] for name in colours if name.startswith("N = ")}
+
+
 def test_rounds_of_both_tests_end_beside_the_published_accuracies(runs):
     frame = artefacts.frame(runs, "m2_rounds")
     assert list(frame["series"].unique())[:2] == ["N = 0; IID test", "N = 2; IID test"]
     assert cell(frame, "N = 0; IID test", 2)["mean"] == pytest.approx(0.102)
     assert cell(frame, "N = 2; non-IID test", 1)["mean"] == pytest.approx(0.201)
-    assert cell(frame, "N = 2; IID test, published", 2)["mean"] == 0.8208
-    assert cell(frame, "N = 2; non-IID test, published", 2)["mean"] == 0.8609
+    assert cell(frame, "N = 2; IID test, published", 83)["mean"] == 0.8208
+    assert cell(frame, "N = 2; non-IID test, published", 83)["mean"] == 0.8609
+    axis = FIGURES_OF_PAPER["m2_rounds"].draw(frame).axes[0]
+    assert max(max(line.get_xdata()) for line in axis.lines) <= 2  # none of ours at round 83
+    labels = {line.get_label(): line for line in axis.lines}
+    assert "N = 0, ours, mean of 2 seeds" in labels
+    level = labels["N = 2, published, after 83 rounds"]
+    assert list(level.get_ydata()) == pytest.approx([82.08, 82.08])
 
 
 def test_every_seed_is_drawn(runs):

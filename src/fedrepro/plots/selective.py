@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -17,10 +18,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 
-from fedrepro.expected import load_expected
+from fedrepro.plan import Scale, expand
 from fedrepro.plots.figure import Figure
 from fedrepro.plots.style import PALETTE, WIDTH
 from fedrepro.runs import RunSet
+from fedrepro.spec import RunSpec
 from fedrepro.stats import summarise
 from fedrepro.tables.selective import (
     AS_RUN_EVERY_ROUND,
@@ -48,6 +50,7 @@ from fedrepro.tables.selective import (
     by_percent,
     group_counts,
     models_with,
+    published_curve,
     recorded,
     threshold_means,
     thresholds,
@@ -69,10 +72,10 @@ _PANELS = {
 _LINE: dict[str, Any] = {"linestyle": "-"}
 _POINTS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8, "marker": "D", "markersize": 3}
 _ALIASING = {
-    FEDERATED_AS_WRITTEN: ("blue", _LINE, "true averaging, moments reset every round"),
-    OWN_INITIAL_RESET: ("sky", _POINTS, "the same, own initial weights"),
+    FEDERATED_AS_WRITTEN: ("blue", _LINE, "true averaging, moments reset (as written)"),
+    OWN_INITIAL_RESET: ("sky", _POINTS, "true averaging, moments reset, own initial weights"),
     KEPT_MOMENTS: ("green", _POINTS, "true averaging, moments kept"),
-    OWN_INITIAL: ("purple", _POINTS, "the same, own initial weights"),
+    OWN_INITIAL: ("purple", _POINTS, "true averaging, moments kept, own initial weights"),
     FEDERATED_AS_RUN: ("red", _LINE, "shared storage, moments kept (as run)"),
     AS_RUN_RESET: ("orange", _POINTS, "shared storage, moments reset"),
 }
@@ -80,6 +83,9 @@ _ALIASING = {
 
 SMALL_PERCENT = 20
 """Largest N of the figure on shared storage."""
+
+STEPS = {"federated": 2, "selective": 2, "local": 5}
+"""Steps of N in the published curves; ours are solid lines only where they are as fine."""
 
 
 def _points(summary: pd.DataFrame, series: str) -> pd.DataFrame:
@@ -96,26 +102,20 @@ def curves(runs: RunSet, *, model: Model, test: Test) -> pd.DataFrame:
     """
     statistics = [curve for curve in model.variants if curve is LOCAL_STATISTICS]
     shown = recorded(runs, model, [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED])
-    figure = f"fig{3 + MODELS.index(model) + (3 if test == 'noniid' else 0)}"
     return pd.concat(
         [
             *(
                 _points(by_percent(runs, model(curve), curve.metric(test)), curve.name)
                 for curve in shown
             ),
-            *(_published(figure, method) for method in _METHOD_COLOURS),
+            *(_published(model, method, test) for method in _METHOD_COLOURS),
         ],
         ignore_index=True,
     )
 
 
-def _published(figure: str, method: str) -> pd.DataFrame:
-    """Return a published curve; it is held against one or two readings of its method."""
-    series = next(
-        series
-        for series in load_expected("selective").series
-        if series.artefact == figure and series.series.split(",")[0] == method
-    )
+def _published(model: Model, method: str, test: Test) -> pd.DataFrame:
+    series = published_curve(model, method, test)
     return pd.DataFrame(
         {"series": f"{method}, published", "x": series.x, "mean": series.published, "n": 0}
     ).assign(values="", runs="")
@@ -137,15 +137,15 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFig
         for axis in axes[:, column]:
             for curve in shown:
                 _draw_method(axis, cells, curve, **(_MARKED if few else {}))
-            central = 100 * float(cells.loc[cells["series"] == CENTRALISED.name, "mean"].iloc[0])
-            axis.axhline(central, color=PALETTE["grey"], linestyle=":", linewidth=1.2)
+            for central in cells.loc[cells["series"] == CENTRALISED.name, "mean"]:
+                axis.axhline(100 * central, color=PALETTE["grey"], linestyle=":", linewidth=1.2)
             if FEDERATED_AS_WRITTEN in shown and len(variant):
-                _draw_ours(axis, variant, PALETTE["sky"], **_POINTS)
+                _draw_ours(axis, variant, PALETTE["sky"], step=STEPS["federated"], **_POINTS)
         axes[0, column].set_title(title)
         axes[1, column].set_xlabel(X_LABEL)
     axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
     axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
-    handles = _curve_legend(variant=bool(len(variant)))
+    handles = [*_curve_legend(variant=bool(len(variant))), *_untrained_legend(figure)]
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return figure
 
@@ -157,9 +157,11 @@ _MARKED: dict[str, Any] = {"marker": "o", "markersize": 3.5}
 
 
 def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve, **mean: Any) -> None:
-    colour = _METHOD_COLOURS[curve.name.split(",")[0]]
-    _draw_ours(axis, cells[cells["series"] == curve.name], colour, **mean)
-    published = cells[cells["series"] == f"{curve.name.split(',')[0]}, published"]
+    method = curve.name.split(",")[0]
+    colour = _METHOD_COLOURS[method]
+    ours = cells[cells["series"] == curve.name]
+    _draw_ours(axis, ours, colour, step=STEPS[method], **mean)
+    published = cells[cells["series"] == f"{method}, published"]
     axis.plot(published["x"], 100 * published["mean"], color=colour, **_PUBLISHED)
 
 
@@ -174,11 +176,31 @@ _PUBLISHED: dict[str, Any] = {
 """How a published curve looks: thin, dashed, with white squares."""
 
 
+_UNTRAINED: dict[str, Any] = {
+    "linestyle": ":",
+    "linewidth": 0.8,
+    "label": "ours, no N between trained",
+}
+"""How points of ours are joined that are further apart than the published ones."""
+
+
 def _draw_ours(
-    axis: Axes, points: pd.DataFrame, colour: str, scale: float = 100, **mean: Any
+    axis: Axes,
+    points: pd.DataFrame,
+    colour: str,
+    scale: float = 100,
+    step: float = math.inf,
+    **mean: Any,
 ) -> None:
-    """Draw our mean (as a line, unless told otherwise) and every seed as a dot."""
-    axis.plot(points["x"], scale * points["mean"], color=colour, **mean)
+    """Draw our mean (as a line, unless told otherwise) and every seed as a dot.
+
+    Neighbours that are more than a step apart are joined by thin dots only.
+    """
+    x, y = list(points["x"]), list(scale * points["mean"])
+    apart = [i + 1 for i, (a, b) in enumerate(itertools.pairwise(x)) if b - a > step]
+    if apart:
+        axis.plot(x, y, color=colour, **_UNTRAINED)
+    axis.plot(*np.insert(np.array([x, y], float), apart, math.nan, axis=1), color=colour, **mean)
     x, y = _seeds(points)
     axis.plot(x, [scale * v for v in y], ".", color=colour, markersize=2.5, alpha=0.6)
 
@@ -208,6 +230,12 @@ def _curve_legend(*, variant: bool) -> list[Line2D]:
         Line2D([], [], color=black, linestyle="", marker=".", label="ours, every seed"),
         Line2D([], [], color=black, label="published", **_PUBLISHED),
     ]
+
+
+def _untrained_legend(figure: MplFigure) -> list[Line2D]:
+    """Return the legend's entry for the thin dots of :func:`_draw_ours`, if any are drawn."""
+    drawn = {label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]}
+    return [Line2D([], [], color="black", **_UNTRAINED)] if _UNTRAINED["label"] in drawn else []
 
 
 def aliasing(runs: RunSet) -> pd.DataFrame:
@@ -245,41 +273,46 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
 def rounds(runs: RunSet) -> pd.DataFrame:
     """Return the accuracy of Model 2 with shared storage after every round, on both tests.
 
-    The published accuracies stand at the last round, as series ``..., published``. Further columns:
-    ``percent`` (N) and ``test``.
+    The published accuracies stand at the round that they are published for, as series
+    ``..., published``. Further columns: ``percent`` (N) and ``test``.
     """
     curve = MODEL_2(AS_RUN_EVERY_ROUND)
+    last = _spec(curve, "paper").rounds
     parts = []
-    for (test, title), figure in zip(TEST_TITLES.items(), ("fig4", "fig7"), strict=True):
+    for test, title in TEST_TITLES.items():
         values = runs.curves([curve.group], curve.metric(test)).rename(columns={"round": "x"})
         values["series"] = [f"N = {percent}; {title}" for percent in values["percent"]]
         parts.append(summarise(values, "value", ["series", "x", "percent"]).assign(test=title))
-        known = _published(figure, "federated").rename(columns={"x": "percent"})
-        known = known[known["percent"].isin(values["percent"])].assign(test=title)
-        known["x"] = values["x"].max()
+        known = _published(MODEL_2, "federated", test).rename(columns={"x": "percent"})
+        known = known[known["percent"].isin(values["percent"])].assign(test=title, x=last)
         known["series"] = [f"N = {percent:g}; {title}, published" for percent in known["percent"]]
         parts.append(known)
     return pd.concat(parts, ignore_index=True)
 
 
+def _spec(curve: Curve, scale: Scale) -> RunSpec:
+    """Return the first run of a curve's group at a scale."""
+    return next(run.spec for run in expand("selective", scale) if run.group == curve.group)
+
+
 def draw_rounds(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a test, a line an N, and the published accuracy as a square at the end."""
+    """Draw a panel a test, a line an N; dotted across, the published accuracies."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
     colours = dict(zip(sorted(set(cells["percent"])), ("red", "blue"), strict=True))
-    square = _PUBLISHED | {"markersize": 5, "linestyle": ""}
     for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
         for percent, colour in colours.items():
             shown = cells[(cells["percent"] == percent) & (cells["test"] == title)]
             ours, known = shown[shown["n"] > 0], shown[shown["n"] == 0]
-            axis.plot(
-                ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=f"N = {percent:g}"
-            )
-            axis.plot(known["x"], 100 * known["mean"], color=PALETTE[colour], **square)
+            seeds = "one seed" if ours["n"].max() == 1 else f"mean of {ours['n'].max()} seeds"
+            label = f"N = {percent:g}, ours, {seeds}"
+            axis.plot(ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=label)
+            for accuracy, after in zip(known["mean"], known["x"], strict=True):
+                label = f"N = {percent:g}, published, after {after} rounds"
+                axis.axhline(100 * accuracy, color=PALETTE[colour], linestyle=":", label=label)
         axis.set(title=title, xlabel="round")
     axes[0].set(ylabel=Y_LABEL, ylim=(0, 100))
-    published = Line2D([], [], color="black", label="published", **square)
-    lines = axes[0].get_legend_handles_labels()[0]
-    figure.legend(handles=[*lines, published], loc="outside lower center", ncols=3)
+    handles = axes[0].get_legend_handles_labels()[0]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
@@ -304,21 +337,22 @@ def groups_per_n(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a reading; a dotted line where the published groups merge."""
+    """Draw a panel a reading; a dashed line where the published groups merge."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
     for axis, title, curve in zip(axes, _PANELS, SELECTIVE, strict=True):
         for model in MODELS:
             colour = _MODEL_COLOURS[model.name]
             points = cells[(cells["curve"] == curve.name) & (cells["model"] == model.name)]
             marked = _MARKED if len(points) < FEW_POINTS else {}
-            _draw_ours(axis, points, colour, scale=1, **marked)
-            axis.axvline(model.merged - 1, color=colour, linestyle=":", linewidth=1.0)
+            _draw_ours(axis, points, colour, scale=1, step=STEPS["selective"], **marked)
+            axis.axvline(model.merged - 1, color=colour, linestyle="--", linewidth=1.0)
         axis.set(title=title, xlabel=X_LABEL)
     axes[0].set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
     handles = [
         *(Line2D([], [], color=colour, label=name) for name, colour in _MODEL_COLOURS.items()),
         Line2D([], [], color="black", linestyle="", marker=".", label="every seed"),
-        Line2D([], [], color="black", linestyle=":", label="published groups merge (Figs 6 to 8)"),
+        Line2D([], [], color="black", linestyle="--", label="published groups merge (Figs 6 to 8)"),
+        *_untrained_legend(figure),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
@@ -327,39 +361,56 @@ def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
 def complexity(runs: RunSet) -> pd.DataFrame:
     """Return federated accuracy at N = 0 of each network, for each reading and test.
 
-    ``x`` is the number of the network. Further columns: ``curve`` and ``test``.
+    ``x`` is the number of the network. Further columns: ``curve``, ``test`` and ``network`` (its
+    name, and how its training differs from the published one).
     """
     parts = []
     for model in models_with(runs, FEDERATED):
+        network = "\n".join([model.name, *_reduced(model, runs.scale)])
         for curve in FEDERATED:
             for test, title in TEST_TITLES.items():
                 summary = by_percent(runs, model(curve), curve.metric(test))
                 points = summary[summary["percent"] == 0].assign(percent=MODELS.index(model) + 1)
-                parts.append(
-                    _points(points, f"{curve.name}; {title}").assign(curve=curve.name, test=title)
-                )
+                points = _points(points, f"{curve.name}; {title}")
+                parts.append(points.assign(curve=curve.name, test=title, network=network))
     return pd.concat(parts, ignore_index=True)
 
 
+def _reduced(model: Model, scale: Scale) -> list[str]:
+    """Say what of a network's federated training is less than published."""
+    ours, full = (_spec(model(FEDERATED_AS_RUN), name) for name in (scale, "paper"))
+    parts = []
+    if ours.rounds != full.rounds:
+        parts.append(f"{ours.rounds} of {full.rounds} rounds")
+    if ours.model.width != full.model.width:
+        parts.append(f"{ours.model.width / full.model.width:g} of the width")
+    return parts
+
+
 _READINGS = {FEDERATED_AS_RUN.name: "red", FEDERATED_AS_WRITTEN.name: "blue"}
+_POINT: dict[str, Any] = _MARKED | {"linestyle": ""}
+_PUBLISHED_POINT: dict[str, Any] = _PUBLISHED | {"linestyle": "", "markersize": 5}
 
 
 def draw_complexity(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test, the published values with the reading they are held against."""
     figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    networks = dict(zip(cells["x"], cells["network"], strict=True))
     for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
         for name, colour in _READINGS.items():
             shown = cells[(cells["curve"] == name) & (cells["test"] == title)]
-            _draw_ours(axis, shown, PALETTE[colour], **_MARKED)
-            published = shown.dropna(subset="published")
-            axis.plot(published["x"], 100 * published["published"], color="black", **_PUBLISHED)
-        axis.set(title=title, xlabel="network (Model 1, 2, 3)", xticks=[1, 2, 3])
-    axes[0].set(ylabel=Y_LABEL, ylim=(None, 102), xlim=(0.8, 3.2))
+            known = shown.dropna(subset="published")
+            axis.plot(known["x"], 100 * known["published"], color="black", **_PUBLISHED_POINT)
+            _draw_ours(axis, shown, PALETTE[colour], **_POINT)
+        axis.set_title(title)
+        axis.set_xticks(list(networks), list(networks.values()), fontsize=8)
+    axes[0].set(ylabel=Y_LABEL, ylim=(None, 102), xlim=(0.5, len(MODELS) + 0.5))
     handles = [
-        Line2D([], [], color=PALETTE[colour], label=name, **_MARKED)
+        Line2D([], [], color=PALETTE[colour], label=f"{name}, ours", **_POINT)
         for name, colour in _READINGS.items()
     ]
-    handles.append(Line2D([], [], color="black", label="published", **_PUBLISHED))
+    label = "published, whole training"
+    handles.append(Line2D([], [], color="black", label=label, **_PUBLISHED_POINT))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
@@ -388,16 +439,13 @@ def draw_threshold_tuning(cells: pd.DataFrame) -> MplFigure:
     """Draw a line an N, and the mean that decides; dotted, the threshold of the public code."""
     figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
     series = list(dict.fromkeys(cells["series"]))
-    colours = dict(zip(series, ("blue", "orange", "green", "purple"), strict=False)) | {
-        "mean": "red"
-    }
+    palette = [PALETTE[name] for name in ("blue", "orange", "green", "purple")]
+    colours = dict(zip(series, palette, strict=False)) | {"mean": "black"}
     for name in series:
-        _draw_ours(axis, cells[cells["series"] == name], PALETTE[colours[name]], **_MARKED)
+        _draw_ours(axis, cells[cells["series"] == name], colours[name], **_MARKED)
     axis.axvline(PUBLISHED_THRESHOLD, color=PALETTE["grey"], linestyle=":")
     axis.set(xlabel="similarity threshold", ylabel=f"{Y_LABEL}, tuning images")
-    handles = [
-        Line2D([], [], color=PALETTE[colours[name]], label=name, **_MARKED) for name in series
-    ]
+    handles = [Line2D([], [], color=colours[name], label=name, **_MARKED) for name in series]
     label = f"threshold of the public code, {PUBLISHED_THRESHOLD}"
     handles.append(Line2D([], [], color=PALETTE["grey"], linestyle=":", label=label))
     figure.legend(handles=handles, loc="outside lower center", ncols=3)

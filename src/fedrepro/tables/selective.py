@@ -24,6 +24,7 @@ import pandas as pd
 
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import describe
+from fedrepro.expected import Series, load_expected, published
 from fedrepro.runs import RunSet
 from fedrepro.spec import RunSpec
 from fedrepro.stats import summarise
@@ -96,12 +97,14 @@ class Model:
         name: its row in a table.
         prefix: what the names of its groups of runs begin with.
         merged: the first N of the published non-IID curve at which selective has merged groups.
+        quoted: where the text quotes a federated accuracy of it for the IID test at N = 0.
         variants: its federated curves besides the two readings.
     """
 
     name: str
     prefix: str
     merged: int
+    quoted: tuple[str, ...]
     variants: tuple[Curve, ...] = ()
 
     def __call__(self, curve: Curve) -> Curve:
@@ -109,9 +112,26 @@ class Model:
         return dataclasses.replace(curve, group=self.prefix + curve.group)
 
 
-MODEL_1 = Model("Model 1", "", 14, (AS_RUN_RESET, KEPT_MOMENTS, OWN_INITIAL, OWN_INITIAL_RESET))
-MODEL_2 = Model("Model 2", "m2_", 8)
-MODEL_3 = Model("Model 3", "m3_", 4, (LOCAL_STATISTICS,))
+MODEL_1 = Model(
+    "Model 1",
+    "",
+    merged=14,
+    quoted=("quoted in I.A and VII", "quoted in VII.A"),
+    variants=(AS_RUN_RESET, KEPT_MOMENTS, OWN_INITIAL, OWN_INITIAL_RESET),
+)
+MODEL_2 = Model(
+    "Model 2",
+    "m2_",
+    merged=8,
+    quoted=("quoted in VII.A",),
+)
+MODEL_3 = Model(
+    "Model 3",
+    "m3_",
+    merged=4,
+    quoted=("quoted in VII.A",),
+    variants=(LOCAL_STATISTICS,),
+)
 MODELS = (MODEL_1, MODEL_2, MODEL_3)
 
 VALIDATION_PERCENTS = (0, 2, 10, 50, 100)
@@ -175,17 +195,27 @@ def merges(groups: Sequence[Sequence[int]]) -> bool:
 
 
 def merge_points(runs: RunSet, curve: Curve) -> pd.DataFrame:
-    """Return the first N at which nodes of different label groups share a group, over the seeds.
+    """Return between which two N nodes of different label groups come to share a group.
 
-    A seed in whose runs that never happens counts as N = 102, one step beyond the last.
+    ``share at`` is the first N at which they do, in a seed where they never do 102, one step beyond
+    the last; ``apart at`` is the N trained before it, -2 where there is none.
 
-    Columns: those of :func:`fedrepro.stats.summarise`; one row.
+    Columns: ``column`` (which of the two) and those of :func:`fedrepro.stats.summarise`; two rows.
     """
     finals = runs.final([curve.group], ["groups"]).sort_values("percent", kind="stable")
-    merged = finals[[merges(groups) for groups in finals["groups"]]]
-    last = finals.assign(percent=102)
-    firsts = pd.concat([merged, last]).drop_duplicates("seed").assign(curve=curve.name)
-    return summarise(firsts, "percent", ["curve"]).drop(columns="curve")
+    rows = []
+    for seed, of_seed in finals.groupby("seed"):
+        shared = [merges(groups) for groups in of_seed["groups"]]
+        first = shared.index(True) if any(shared) else len(shared)
+        percents, ids = [-2, *of_seed["percent"], 102], list(of_seed["run"])
+        rows += [
+            {"column": column, "value": percents[at], "seed": seed, "run": run}
+            for column, at, run in (
+                ("apart at", first, ids[max(first - 1, 0)]),
+                ("share at", first + 1, ids[min(first, len(ids) - 1)]),
+            )
+        ]
+    return summarise(pd.DataFrame(rows), "value", ["column"])
 
 
 def _row(name: str, summary: pd.DataFrame, column: str, unit: str = "fraction") -> pd.DataFrame:
@@ -212,15 +242,48 @@ def table2(runs: RunSet) -> pd.DataFrame:
 
 
 def noniid_cost(runs: RunSet, *, model: Model) -> pd.DataFrame:
-    """Show what each reading of "federated" gives at N = 0, beside centralised and local."""
+    """Show what each reading of "federated" gives at N = 0, beside centralised and local.
+
+    ``published`` is what the authors' result tables have for the way to train, in both readings.
+    The accuracies that the text quotes as federated stand in rows of their own
+    (:attr:`Model.quoted`), beside ours as written.
+    """
     cells = []
     for curve in recorded(runs, model, (CENTRALISED, *FEDERATED, *model.variants, LOCAL)):
+        quoted = model.quoted if curve is FEDERATED_AS_WRITTEN else ()
         for test, title in TEST_TITLES.items():
             summary = by_percent(runs, model(curve), curve.metric(test))
             if curve is not CENTRALISED:
                 summary = summary[summary["percent"] == 0]
-            cells.append(_row(curve.name, summary, title))
+            known = _published_at_zero(model, curve, test)
+            cells.append(_row(curve.name, summary, title).assign(published=known))
+            if test == "iid":
+                cells += [_row(f"{curve.name} ({name})", summary, title) for name in quoted]
     return pd.concat(cells, ignore_index=True)
+
+
+def _published_at_zero(model: Model, curve: Curve, test: Test) -> float:
+    """Return the published accuracy at N = 0 (centralised: of Table II); NaN where there is none.
+
+    The variants of a network are ours: nothing is published for them.
+    """
+    if curve is CENTRALISED:
+        key = (model.name, "test accuracy")
+        return published("selective", "table2")[key] if test == "iid" else math.nan
+    if curve in model.variants:
+        return math.nan
+    points = published_curve(model, curve.name.split(",")[0], test)
+    return points.published[points.x.index(0)]
+
+
+def published_curve(model: Model, method: str, test: Test) -> Series:
+    """Return a published curve; it is held against one or two readings of its method."""
+    figure = f"fig{3 + MODELS.index(model) + (3 if test == 'noniid' else 0)}"
+    return next(
+        series
+        for series in load_expected("selective").series
+        if series.artefact == figure and series.series.split(",")[0] == method
+    )
 
 
 def validation(runs: RunSet, *, model: Model) -> pd.DataFrame:
@@ -260,12 +323,18 @@ def _percents(summaries: Sequence[pd.DataFrame]) -> list[int]:
 
 
 def merge(runs: RunSet) -> pd.DataFrame:
-    """Show from which N on selective averaging unites nodes of different label groups."""
+    """Show between which N selective averaging comes to unite nodes of different label groups."""
     return pd.concat(
         [
-            _row(model.name, merge_points(runs, model(curve)), curve.name.split(", ")[1], "count")
+            _row(
+                model.name,
+                summary.drop(columns="column"),
+                f"{curve.name.split(', ')[1]}: {column}",
+                "count",
+            )
             for model in models_with(runs, SELECTIVE)
             for curve in SELECTIVE
+            for column, summary in merge_points(runs, model(curve)).groupby("column", sort=False)
         ],
         ignore_index=True,
     )

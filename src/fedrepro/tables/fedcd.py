@@ -366,7 +366,7 @@ def accuracy(runs: RunSet) -> pd.DataFrame:
                 if experiment == "hypergeometric":
                     above = value - share[a]
                     column = f"{name}, above the majority label"
-                    rows.append(_cell(log, row, column, above, "fraction"))
+                    rows.append(_cell(log, row, column, above, "points"))
                     if name == "FedCD":
                         rows.append(_cell(log, row, "majority label", share[a], "fraction"))
             rows.append(_cell(log, f"{experiment}, all devices", name, means.mean(), "fraction"))

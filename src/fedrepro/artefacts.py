@@ -23,6 +23,8 @@ _TITLE_WIDTH = 100
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     """Return the frame of a table or figure, with a column ``published``.
 
+    It holds what the expected values have for a cell, else what the table or figure itself has.
+
     Args:
         runs: the paper's runs at a scale.
         name: of the table or figure.

@@ -138,7 +138,7 @@ def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
 def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
     plan = load_plan(paper)
     for name in [name for name in (*plan.tables, *plan.figures) if plan.artefact(name).runs]:
-        start = rf"^{paper}, scale smoke: \d+ runs for {name} have no record"
+        start = rf"^{paper}, scale smoke: no record of \d+ of the runs for {name}, "
         with pytest.raises(MissingRunsError, match=start):
             artefacts.frame(RunSet(paper, "smoke", tmp_path), name)
 

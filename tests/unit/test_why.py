@@ -73,7 +73,7 @@ def test_numbers_may_be_written_in_any_way() -> None:
         ("emd", "tabel2", None, ["no table or figure 'tabel2'", "did you mean 'table2'?"]),
         ("emd", "table2", "MNIST/0.37", ["no cell 'MNIST/0.37'", "/0.36'?", "lists all"]),
         ("emd", "table2", "nonsense", ["no cell 'nonsense'"]),
-        ("emd", "table3", None, ["have no record", "fedrepro train --pending --paper emd"]),
+        ("emd", "table3", None, ["no record of", "fedrepro train --pending --paper emd"]),
     ],
 )
 def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[str]) -> None:

@@ -77,7 +77,9 @@ def _summary(rows: Iterable[Mapping[str, object]], *more: str) -> pd.DataFrame:
 def _line(
     axis: Axes, points: pd.DataFrame, colour: str, *, factor: float = 1, style: str = "-"
 ) -> None:
-    """Draw the mean as a line and every seed as a thin one."""
+    """Draw the mean as a line and every seed as a thin one; nothing where nothing is recorded."""
+    if points.empty:
+        return
     seeds = [[factor * v for v in seed_values(values)] for values in points["values"]]
     if len(seeds[0]) > 1:
         axis.plot(points["x"], seeds, color=colour, linewidth=0.4, alpha=0.5)

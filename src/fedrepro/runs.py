@@ -53,8 +53,8 @@ class RunSet:
         missing = self.missing(groups)
         if missing:
             raise MissingRunsError(
-                f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for {what}, "
-                f"such as {missing[0].id} ({missing[0].group}); train them with "
+                f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
+                f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
                 f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
             )
 

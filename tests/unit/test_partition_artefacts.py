@@ -164,7 +164,7 @@ def test_runs_of_one_partition_must_agree(write_record: Any) -> None:
 
 
 def test_missing_records_are_named() -> None:
-    with pytest.raises(FedreproError, match="runs for the overview of its partitions"):
+    with pytest.raises(FedreproError, match="of the runs for the overview of its partitions"):
         overview("emd", "smoke")
 
 

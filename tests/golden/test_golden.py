@@ -121,9 +121,10 @@ def test_fingerprints_of_data_see_their_constants(monkeypatch):
 
 
 def test_fingerprints_cover_what_a_component_imports():
-    """Of the packages of components. What all of a kind share is part of each that a run uses.
+    """Its own files, and those that all of a kind share: every run has one of each kind.
 
-    Entries of config/datasets.yaml, which the registry reads, are judged by their own fingerprint.
+    A shared file may import what is a component's own, as `sources.py` every reader. The registry
+    reads config/datasets.yaml, and the constants there enter the fingerprints themselves.
     """
     shared = {file for files in components.SHARED.values() for file in files}
     every = {file for name in components.VERSIONS for file in components.files(name)}

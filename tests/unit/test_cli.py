@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +15,11 @@ from fedrepro.paths import root
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test trains or judges, even if nothing is refused."""
     monkeypatch.chdir(tmp_path)
+    training = SimpleNamespace(train=lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setitem(sys.modules, "fedrepro.training", training)
+    monkeypatch.setattr(checks, "check", lambda *_: pytest.fail("judged"))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -40,10 +46,7 @@ def test_an_unknown_run_is_not_trained(capsys: pytest.CaptureFixture[str], tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_releases_are_made_in_the_repository(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "check", lambda *_: pytest.fail("judged"))
+def test_releases_are_made_in_the_repository(capsys: pytest.CaptureFixture[str]) -> None:
     assert refusal(capsys, "check", "--release", "--paper", "tricks") == (
         f"run it in {root()}: the released verdicts are made from the records there"
     )
@@ -61,10 +64,4 @@ def test_folders_of_the_repository_hold_no_records(
     monkeypatch.chdir(root() / "src/fedrepro")
     assert refusal(capsys, "status", "--paper", "tricks") == (
         f"run it in {root()}: records are looked up in ./results/runs"
-    )
-
-
-def test_an_unknown_paper_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(capsys, "status", "--paper", "trick").startswith(
-        "unknown paper 'trick' (did you mean 'tricks'?"
     )

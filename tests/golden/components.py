@@ -39,10 +39,11 @@ SHARED = {
     "partition": ["partition/__init__.py", "partition/shared.py", "partition/statistics.py"],
 }
 OWN = {
+    "data.kws_mfcc20": ["data/mfcc.py"],
     "data.kws_mfcc": ["data/speech_commands.py", "data/mfcc.py"],
     "data.synthetic": ["data/synthetic.py"],
     "data.synthetic_rgb": ["data/synthetic.py"],
-    "data.pill": ["data/pill.py"],
+    "data.pill": ["data/pill.py", "data/pill_counts.py"],
     "data.synthetic_pills": ["data/synthetic_pills.py", "data/synthetic.py"],
     "partition.data_sharing": ["partition/data_sharing.py", "partition/class_aligned.py"],
     "algorithm.fedavg": ["algorithms/fedavg.py", "algorithms/participants.py"],
@@ -84,6 +85,19 @@ def files(component: str) -> list[str]:
     folder = {"model": "models", "algorithm": "algorithms", "partition": "partition"}[kind]
     own = {"partition.emd_shift": ["partition/emd.py"]} | OWN
     return shared + own.get(component, [f"{folder}/{name}.py"])
+
+
+def imports(file: str) -> set[str]:
+    """Return the files of data, partition, models and algorithms that a file imports, anywhere."""
+    names = set()
+    for node in ast.walk(ast.parse((SOURCE / file).read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {f"{node.module}"}
+    found = {f"{name.removeprefix('fedrepro.').replace('.', '/')}.py" for name in names}
+    folders = ("data/", "partition/", "models/", "algorithms/")
+    return {name for name in found if name.startswith(folders) and (SOURCE / name).exists()}
 
 
 def fingerprint(component: str) -> str:

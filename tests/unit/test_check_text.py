@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
 from fedrepro import checks
 from fedrepro.checks import Check
+from fedrepro.cli import main
+from fedrepro.paths import root
 
 ITEM = Check(
     id="T2@1.44",
@@ -60,7 +63,9 @@ def test_one_line_each() -> None:
 
 
 def test_without_checks() -> None:
-    assert "paper" in checks.text([])
+    header, ruler = checks.text([]).splitlines()
+    assert header.split() == ["paper", "scale"]
+    assert set(ruler) == {"-", " "}
 
 
 def test_changed_verdicts_are_named(tmp_path: Path) -> None:
@@ -69,5 +74,64 @@ def test_changed_verdicts_are_named(tmp_path: Path) -> None:
     assert checks.changes([ITEM], file) == []
     (line,) = checks.changes([dataclasses.replace(ITEM, verdict="deviates")], file)
     assert line.startswith("T2@1.44: released")
+    (line,) = checks.changes([dataclasses.replace(ITEM, ours=0.9784)], file)
+    assert line == (
+        "T2@1.44: released {'ours': 0.9785, 'published': 0.9799, 'verdict': 'reproduced'}, "
+        "now {'ours': 0.9784, 'published': 0.9799, 'verdict': 'reproduced'}"
+    )
+    vanished, new = checks.changes([CLAIM], file)
+    assert vanished.startswith("T2@1.44: released {")
+    assert vanished.endswith(", now None")
+    assert new.startswith("ZA1: released None, now {")
     with pytest.raises(checks.FedreproError, match="--release"):
         checks.changes([ITEM], tmp_path / "none.json")
+
+
+@pytest.fixture
+def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the released verdicts; a check of `emd` gives those above."""
+    file = tmp_path / "emd.json"
+    monkeypatch.setattr(checks, "check", lambda paper, scale: [ITEM, CLAIM])
+    monkeypatch.setattr(checks, "released_file", lambda paper, scale: file)
+    monkeypatch.chdir(root())
+    return file
+
+
+def command(*options: str) -> int:
+    return main(["check", "--paper", "emd", "--scale", "paper", *options])
+
+
+@pytest.mark.usefixtures("released")
+def test_the_command_shows_counts_lines_or_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command() == 0
+    counts = capsys.readouterr().out
+    assert counts == f"{checks.text([ITEM, CLAIM])}\n"
+    assert command("--verbose") == 0
+    assert capsys.readouterr().out == f"{checks.text([ITEM, CLAIM], verbose=True)}\n"
+    assert command("--json", "--out", str(tmp_path / "checks.json")) == 0
+    printed = capsys.readouterr().out
+    assert [entry["id"] for entry in json.loads(printed)] == ["T2@1.44", "ZA1"]
+    assert json.loads(printed)[0] == dataclasses.asdict(ITEM)
+    assert (tmp_path / "checks.json").read_text() == printed
+
+
+def test_the_command_fails_where_a_released_verdict_changed(
+    released: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--release") == 0
+    assert json.loads(released.read_text())["ZA1"]["verdict"] == "deviates"
+    assert command("--against-released") == 0
+    changed = checks.released([dataclasses.replace(ITEM, verdict="close"), CLAIM])
+    released.write_text(changed)
+    assert command() == 0
+    capsys.readouterr()
+    assert command("--against-released") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"fedrepro: verdicts of emd differ from the released ones in {released}:\n"
+        "  T2@1.44: released {'ours': 0.9785, 'published': 0.9799, 'verdict': 'close'}, now {"
+    )
+    assert "ZA1" not in error
+    assert released.read_text() == changed

@@ -1,5 +1,7 @@
 """The loop backend and the driver, against hand-written training and against themselves."""
 
+import math
+
 import numpy as np
 import pytest
 import small_runs
@@ -160,10 +162,11 @@ def test_evaluation_follows_the_spec(tmp_path):
     assert metrics["train_loss"][-1] < metrics["train_loss"][0]
 
 
-def test_common_and_own_initial_weights():
+@pytest.mark.parametrize("init_seed", [0, 9])
+def test_common_and_own_initial_weights(init_seed):
     dataset = data.load("synthetic")
-    fed = Federation(make_spec(init_seed=9), dataset)
-    same = Federation(make_spec(seed=6, init_seed=9), dataset)
+    fed = Federation(make_spec(init_seed=init_seed), dataset)
+    same = Federation(make_spec(seed=6, init_seed=init_seed), dataset)
     assert torch.equal(fed.initial_weights(), same.initial_weights())
     assert not torch.equal(fed.initial_weights(), fed.initial_weights(0))
     assert not torch.equal(fed.initial_weights(1), fed.initial_weights(0))
@@ -172,14 +175,26 @@ def test_common_and_own_initial_weights():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_initial_weights_are_of_the_run_seed_where_no_other_is_named():
+    dataset = data.load("synthetic")
+    unnamed, named, other = (
+        Federation(make_spec(**seeds), dataset).initial_weights()
+        for seeds in ({"seed": 6}, {"seed": 5, "init_seed": 6}, {"seed": 5})
+    )
+    assert torch.equal(unnamed, named)
+    assert not torch.equal(unnamed, other)
+
+
 def test_participants_are_drawn_by_round_and_seed():
-    fed = Federation(
-        make_spec(partition={"scheme": "iid_plain", "clients": 20}), data.load("synthetic")
+    dataset, twenty = data.load("synthetic"), {"scheme": "iid_plain", "clients": 20}
+    fed, again, other = (
+        Federation(make_spec(partition=twenty, seed=seed), dataset) for seed in (5, 5, 6)
     )
     drawn = [tuple(fed.participants(t, 5)) for t in range(10)]
     assert all(len(set(clients)) == 5 for clients in drawn)
     assert len(set(drawn)) > 5
-    assert fed.participants(3, 5) == fed.participants(3, 5)
+    assert drawn == [tuple(again.participants(t, 5)) for t in range(10)]
+    assert drawn != [tuple(other.participants(t, 5)) for t in range(10)]
     assert fed.participants(0, None) == list(range(20))
 
 
@@ -367,13 +382,17 @@ def test_moments_of_a_request_are_left_alone():
     assert torch.equal(start, before)
 
 
-def test_damaged_and_foreign_checkpoints_are_refused(tmp_path):
+def test_damaged_and_foreign_checkpoints_are_refused(tmp_path, monkeypatch):
     file = tmp_path / "abc.pt"
     assert checkpoint.load(file, "abc") is None
     checkpoint.save(file, "abc", {"round": 2})
     assert checkpoint.load(file, "abc") == {"round": 2}
     with pytest.raises(FedreproError, match=r"abc\.pt.*another run.*delete"):
         checkpoint.load(file, "xyz")
+    with monkeypatch.context() as later:
+        later.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+        with pytest.raises(FedreproError, match=r"abc\.pt.*another run or version.*delete"):
+            checkpoint.load(file, "abc")
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(FedreproError, match=r"abc\.pt.*cannot be read.*delete"):
         checkpoint.load(file, "abc")
@@ -394,10 +413,41 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkey
 
 
 def test_only_saved_progress_counts(tmp_path):
+    """Of a round that was not finished, the time it took."""
+    spec, dataset = make_spec(), data.load("synthetic")
+    run = ActiveRun(spec, dataset, tmp_path, math.inf)
+
+    def go_on(seconds):
+        run.receive(answer(run.fed, dataset, run.request), seconds)
+
+    for seconds in (1.0, 2.0, 4.0):  # training, prediction, and training of the second round
+        go_on(seconds)
+    run.save()
+    for seconds in (8.0, 16.0):
+        go_on(seconds)
+    assert (run.progress.round, run.progress.seconds) == (3, 31.0)
+    again = ActiveRun(spec, dataset, tmp_path, math.inf)
+    assert (again.progress.round, again.progress.seconds, again.resumed_at) == (1, 7.0, 1)
+    assert len(again.progress.metrics["train_loss"]) == 1
+    assert isinstance(again.request, Train)
+    assert not again.done
+
+
+def test_the_checkpoint_stays_until_the_record_is_safe(tmp_path):
     spec = make_spec()
-    run = ActiveRun(spec, data.load("synthetic"), tmp_path, 0.0)
-    assert not run.done
-    assert run.progress.round == 0
+    file = tmp_path / f"{run_id(spec)}.pt"
+    rounds = []
+    drive(
+        [spec],
+        lambda spec: data.load(spec.dataset.name),
+        LoopBackend(),
+        on_done=lambda run: rounds.append(checkpoint.load(file, run.id)["progress"]["round"]),
+        on_failed=lambda _, failure: pytest.fail(str(failure)),
+        checkpoints=tmp_path,
+        checkpoint_seconds=0,
+    )
+    assert rounds == [2]
+    assert not file.exists()
 
 
 def test_a_checkpoint_that_does_not_fit_fails_its_run_by_name(tmp_path):

@@ -1,5 +1,6 @@
 """The server's techniques of Ozdayi et al. 2020, against numbers worked out by hand."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -294,19 +295,27 @@ def test_only_participants_are_asked_and_averaged():
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "problem"),
     [
-        {"server_momentum": 1.0},
-        {"server_lr": 0.0},
-        {"sign_agreement": {"threshold": -1}},
-        {"projection": {"radius": 0.0}},
-        {"projection": {"radius": 3, "bounds": "layer"}},
-        {"gradient_noise": -1e-4},
-        {"server_epochs": -1},
+        ({"server_momentum": 1.0}, "server_momentum\n  Input should be less than 1"),
+        ({"server_lr": 0.0}, "server_lr\n  Input should be greater than 0"),
+        (
+            {"sign_agreement": {"threshold": -1}},
+            "sign_agreement.threshold\n  Input should be greater than or equal to 0",
+        ),
+        ({"projection": {"radius": 0.0}}, "projection.radius\n  Input should be greater than 0"),
+        (
+            {"projection": {"radius": 3, "bounds": "layer"}},
+            "projection.bounds\n  Input should be 'weights' or 'update'",
+        ),
+        ({"gradient_noise": -1e-4}, "gradient_noise\n  Input should be greater than or equal to 0"),
+        ({"server_epochs": -1}, "server_epochs\n  Input should be greater than or equal to 0"),
     ],
 )
-def test_ranges(wrong):
-    with pytest.raises(ValidationError):
+def test_ranges(wrong, problem):
+    with pytest.raises(
+        ValidationError, match=re.escape(f"1 validation error for Params\n{problem}")
+    ):
         fedopt.Params(name="fedopt", **wrong)
 
 

@@ -209,10 +209,16 @@ def test_batches_hold_every_run_once(plans: Plans) -> None:
 
 
 def test_batches_fuse_like_with_like(plans: Plans) -> None:
-    plans()
-    runs = list(unique(expand("toy", "lite")).values())
-    for _, members in batches(runs, 100):
-        assert len({(m.spec.optimizer.name, m.spec.batch, m.spec.model) for m in members}) == 1
+    unlike: dict[str, Any] = {
+        "model": {"name": "mnist_cnn"},
+        "dataset": {"name": "cifar10"},
+        "optimizer": {"name": "adam", "lr": 0.1},
+        "batch": 20,
+    }
+    others = {key: {"title": key, "set": {key: value}} for key, value in unlike.items()}
+    plans(lambda plan: plan.update(runs={"plain": {"title": "plain"}} | others, scales={}))
+    made = plan_of(batches(expand("toy", "paper"), 100))
+    assert [len(members) for members in made.values()] == [2] * 5
 
 
 def test_batches_keep_their_names_when_the_plan_grows_at_its_end(plans: Plans) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from small_runs import (
-    SMALL_CNN,
     answer,
     answers,
     federation,
@@ -126,27 +125,33 @@ def test_half_an_answer_is_none(make_pool, monkeypatch, tmp_path):
 # Lanes that kill their workers
 
 
-def kills(task):
+def has_lane_1(task):
     return isinstance(task, worker.TrainTask) and any(
         job.lane.stream == ("client", 1) for job in task.jobs
     )
 
 
 def perform_or_die(task, resources, deadline=float("inf")):
-    if kills(task):
+    if has_lane_1(task):
         os.kill(os.getpid(), signal.SIGKILL)
     return PERFORM(task, resources, deadline)
 
 
 def perform_or_leave(task, resources, deadline=float("inf")):
-    if kills(task):
+    if has_lane_1(task):
         os._exit(3)
     return PERFORM(task, resources, deadline)
 
 
 def perform_or_fail(task, resources, deadline=float("inf")):
-    if kills(task):
+    if has_lane_1(task):
         raise ZeroDivisionError("lane 1 shows a fault of the program")
+    return PERFORM(task, resources, deadline)
+
+
+def perform_when_released(task, resources, deadline=float("inf")):
+    while has_lane_1(task) and not Path("released").exists():
+        time.sleep(0.01)
     return PERFORM(task, resources, deadline)
 
 
@@ -162,6 +167,11 @@ def leaving_work(pipe):
 
 def faulty_work(pipe):
     worker.perform = perform_or_fail
+    worker.work(pipe)
+
+
+def held_up_work(pipe):
+    worker.perform = perform_when_released
     worker.work(pipe)
 
 
@@ -206,14 +216,21 @@ def test_lanes_are_shared_out_evenly(make_pool):
     backend.collect()
 
 
-def test_requests_are_answered_as_soon_as_they_are_ready(make_pool):
-    spec, long = some_request((250,), local_epochs=2000)
-    other, short = some_request((8,), seed=6, model=SMALL_CNN)
+def test_requests_are_answered_as_soon_as_they_are_ready(make_pool, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pool, "work", held_up_work)
     backend = make_pool(2)
-    backend.submit(1, Ask(spec, data.load("synthetic"), long))
-    backend.submit(2, Ask(other, data.load("synthetic"), short))
-    assert [found.ticket for found in backend.collect()] == [2]
+    for ticket, sizes in ((1, (20, 9)), (2, (8,))):
+        spec, request = some_request(sizes, seed=ticket)
+        backend.submit(ticket, Ask(spec, data.load("synthetic"), request))
+
+    def collected():
+        return [found.ticket for found in backend.collect(time.monotonic() + 100)]
+
+    assert collected() == [2]
     assert len(busy(backend)) == 1
+    Path("released").touch()
+    assert collected() == [1]
 
 
 def test_two_data_sets_at_once(make_pool):

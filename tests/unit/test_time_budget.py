@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -116,7 +117,7 @@ def test_a_run_that_cannot_end_a_round_is_not_started(estimates):
     assert training.train([long, short], backend="loop", time_budget=600.0) == 1
     assert records.is_recorded(short.id)
     assert not (training.CHECKPOINTS / f"{long.id}.pt").exists()
-    estimates[long.id] = 4 * 10.0
+    estimates[long.id] = 4 * 500.0  # a round of it fits, and the rest is for another time
     assert training.train([long, short], backend="loop", time_budget=600.0) == 1
 
 
@@ -182,6 +183,24 @@ def test_the_progress_line(monkeypatch, capsys):
     assert lines[-1].startswith("2 of 2 runs done, 0 in flight: ")
     assert all("samples/s" in line and " left" in line for line in lines)
     assert "100.0 %" in lines[-1]
+
+
+def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
+    """Half of the run was done; a quarter takes 10 s, so the last one takes 10 s more."""
+    run = planned(0)
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(training, "time", clock)
+    trainer = training._Trainer([run], "cpu", LoopBackend(), math.inf)
+    active = SimpleNamespace(
+        id=run.id, rounds=4, resumed_at=2, lanes=2, progress=driver.Progress(round=2)
+    )
+    trainer.report([active])
+    clock.now, active.progress.round = 110.0, 3
+    monkeypatch.setitem(training._SECONDS_BETWEEN_REPORTS, "log", 10.0)
+    trainer.report([active])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, ")
+    assert line.endswith(" 75.0 %, 10 s left")
 
 
 def test_training_needs_little():

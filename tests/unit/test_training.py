@@ -1,7 +1,10 @@
 """What `fedrepro train` leaves behind: records, and failures by name."""
 
+import dataclasses
 import fcntl
 import os
+import shutil
+import subprocess
 
 import pytest
 
@@ -52,6 +55,72 @@ def test_a_recorded_run_is_left_alone():
     before = records.path_of(run.id).read_bytes()
     assert training.train([run]) == 0
     assert records.path_of(run.id).read_bytes() == before
+
+
+def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
+    """Two rounds of training and prediction are four answers."""
+    real = LoopBackend.collect
+
+    def collect(self, deadline):
+        return [dataclasses.replace(found, seconds=0.5) for found in real(self, deadline)]
+
+    monkeypatch.setattr(LoopBackend, "collect", collect)
+    run = planned(0)
+    training.train([run], backend="loop")
+    assert records.seconds(run.id) == 4 * 0.5
+
+
+def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, write_record):
+    """It writes its record after we looked for one and before we lock the run."""
+    run, claim = planned(0), training._claim
+
+    def late(run_id):
+        write_record(run, records.FOLDER)
+        return claim(run_id)
+
+    monkeypatch.setattr(training, "_claim", late)
+    assert training.train([run]) == 0
+    assert records.read(run.id).provenance.host == "made up"
+    assert list(training.CHECKPOINTS.iterdir()) == []
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """Make the code that of a small clone; return a function that calls git in it."""
+    folder = tmp_path / "clone"
+    for name in ("src/code.py", "config/papers/toy.yaml", "README.md"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+
+    def git(*arguments):
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        command = ["git", "-C", str(folder), *who, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "first")
+    monkeypatch.setenv("FEDREPRO_ROOT", str(folder))
+    monkeypatch.setattr(training, "__file__", str(folder / "src/code.py"))
+    return git
+
+
+@pytest.mark.parametrize(
+    ("edited", "dirty"),
+    [(None, False), ("README.md", False), ("src/code.py", True), ("config/new.yaml", True)],
+)
+def test_code_is_dirty_where_it_or_its_configuration_is_edited(clone, tmp_path, edited, dirty):
+    if edited:
+        (tmp_path / "clone" / edited).write_text("2")
+    assert training.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
+
+
+def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
+    with monkeypatch.context() as installed:
+        installed.setattr(training, "__file__", str(tmp_path / "elsewhere/code.py"))
+        assert training.code_version.__wrapped__() == ("unknown", False)
+    shutil.rmtree(tmp_path / "clone/.git")
+    assert training.code_version.__wrapped__() == ("unknown", False)
 
 
 def test_a_diverging_run_fails_by_name_and_the_others_are_recorded():

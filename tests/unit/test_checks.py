@@ -1,0 +1,93 @@
+"""Verdicts on single numbers, on frames made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedrepro import checks
+from fedrepro.errors import FedreproError
+from fedrepro.expected import Number
+from fedrepro.plan import Scale, expand
+from fedrepro.runs import RunSet
+from fedrepro.stats import summarise
+
+LITE_ONLY = sorted({r.id for r in expand("emd", "lite")} - {r.id for r in expand("emd", "paper")})
+PUBLISHED = [run.id for run in expand("emd", "paper")[:3]]
+
+
+def judged(
+    values: list[float], scale: Scale = "paper", runs: list[str] | None = None, **changes: Any
+) -> dict[str, Any]:
+    """Judge a number of 0.9 ± 0.01 by the runs of a cell's seeds, by default published ones."""
+    ids = runs or PUBLISHED[: len(values)]
+    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": range(len(ids)), "run": ids})
+    cells = summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"])
+    content = {
+        "id": "T1",
+        "where": "Table 1",
+        "artefact": "table1",
+        "cell": ("a", "b"),
+        "published": 0.9,
+        "tolerance": 0.01,
+        "reason": "",
+        "explanation": "fewer rounds",
+    }
+    number = Number.model_validate(content | changes)
+    return checks._judge_number(RunSet("emd", scale), number, checks._Frame(cells, whole=True))
+
+
+def test_the_seeds_and_their_interval_are_shown() -> None:
+    """Mean 0.9, sd 0.001; t of two degrees of freedom: 4.3027 / sqrt(3) = 2.4841 of them."""
+    shown = judged([0.899, 0.9, 0.901])
+    assert (shown["ours"], shown["values"]) == (0.9, [0.899, 0.9, 0.901])
+    assert shown["interval"] == [0.897516, 0.902484]
+    assert shown["runs"] == PUBLISHED
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert judged([0.9])["interval"] == []
+    assert judged([0.9])["values"] == [0.9]
+
+
+def test_a_standard_deviation_has_no_interval() -> None:
+    shown = judged([0.899, 0.9, 0.901], value="sd", published=0.002, tolerance=0.002)
+    assert (shown["ours"], shown["verdict"]) == (0.001, "reproduced")
+    assert shown["interval"] == []
+    assert shown["values"] == [0.899, 0.9, 0.901]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict", "explanation"),
+    [
+        (0.91, "reproduced", ""),
+        (0.911, "close", ""),
+        (0.92, "close", ""),
+        (0.88, "close", ""),
+        (0.921, "deviates", "fewer rounds"),
+        (0.879, "deviates", "fewer rounds"),
+    ],
+)
+def test_only_a_deviation_is_explained(ours: float, verdict: str, explanation: str) -> None:
+    shown = judged([ours])
+    assert (shown["verdict"], shown["explanation"]) == (verdict, explanation)
+
+
+def test_runs_of_another_scale_are_never_judged_as_published() -> None:
+    assert checks._at_published_scale("emd", PUBLISHED)
+    assert not checks._at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
+    assert not checks._at_published_scale("emd", LITE_ONLY)
+    mixed = judged([0.9, 0.9], scale="lite", runs=[PUBLISHED[0], LITE_ONLY[0]])
+    assert (mixed["verdict"], mixed["ours"]) == ("not decidable", 0.9)
+    assert judged([0.9, 0.9], scale="lite")["verdict"] == "reproduced"
+
+
+def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
+    with pytest.raises(FedreproError, match=r"emd\.yaml: T1: table1 .*has no cell \['a', 'c'\]"):
+        judged([0.9], cell=("a", "c"))
+    for changes in ({"sparse": True}, {"scale": "lite"}):
+        allowed = judged([0.9], cell=("a", "c"), **changes)
+        assert allowed["verdict"] == "not decidable"
+        assert "plan" in allowed["evidence"]

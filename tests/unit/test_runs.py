@@ -1,0 +1,59 @@
+"""Recorded runs as data frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro import records
+from fedrepro.errors import FedreproError
+from fedrepro.runs import RunSet
+
+GROUP = "centralised"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, write_record: Any) -> RunSet:
+    """Runs of four rounds, evaluated after every second."""
+    runs = RunSet("selective", "smoke", tmp_path)
+    for run in runs.members([GROUP]):
+        metrics = {
+            "evaluated_rounds": [2, 4],
+            "accuracy": [0.5, 0.75],
+            "train_loss": [8.0, 4.0, 2.0, 1.0],
+        }
+        write_record(run, tmp_path, metrics=metrics, final={"accuracy": 0.75, "inner": {"a": 3}})
+    return runs
+
+
+def test_rounds_of_a_curve_are_rounds_done(runs: RunSet) -> None:
+    def points(metric: str) -> list[tuple[int, float]]:
+        curve = runs.curves([GROUP], metric)
+        first = curve[curve["run"] == runs.members([GROUP])[0].id]
+        return list(zip(first["round"], first["value"], strict=True))
+
+    assert points("train_loss") == [(1, 8.0), (2, 4.0), (3, 2.0), (4, 1.0)]
+    assert points("accuracy") == [(2, 0.5), (4, 0.75)]
+
+
+def test_final_metrics_may_be_nested(runs: RunSet) -> None:
+    final = runs.final([GROUP], ["accuracy", "inner.a"])
+    assert set(zip(final["accuracy"], final["inner.a"], strict=True)) == {(0.75, 3)}
+    assert list(final["run"]) == [run.id for run in runs.members([GROUP])]
+
+
+def test_a_metric_that_is_not_recorded_is_named(runs: RunSet) -> None:
+    run = runs.members([GROUP])[0]
+    with pytest.raises(
+        FedreproError,
+        match=rf"{run.id} \({GROUP}\) records no metric 'los'; it has accuracy, evaluated_rounds",
+    ):
+        runs.curves([GROUP], "los")
+    for name in ("los", "inner.b", "accuracy.a"):
+        with pytest.raises(
+            FedreproError, match=rf"records no final metric '{name}'; delete"
+        ) as error:
+            runs.final([GROUP], [name])
+        assert str(records.path_of(run.id, runs._folder)) in str(error.value)

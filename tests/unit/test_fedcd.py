@@ -56,10 +56,13 @@ class FakeFederation:
 
 
 class Answers:
-    """Training adds the device's number plus one; accuracy is what ``accuracy(device, w)`` says."""
+    """Training adds the device's number plus one.
 
-    def __init__(self, accuracy=lambda device, weight: 0.6):
-        self.accuracy = accuracy
+    Accuracy is what ``accuracy(device, weight)`` says, the loss what ``loss(weight)`` does.
+    """
+
+    def __init__(self, accuracy=lambda device, weight: 0.6, loss=lambda weight: 1.0):
+        self.accuracy, self.loss = accuracy, loss
 
     def __call__(self, request):
         if isinstance(request, Train):
@@ -72,13 +75,14 @@ class Answers:
                 for lane in request.lanes
             ]
         assert isinstance(request, Predict)
+        weight = request.models[0][0].item()
         correct = np.array(
             [
-                image % 10 < round(10 * self.accuracy(image // 10, request.models[0][0].item()))
+                image % 10 < round(10 * self.accuracy(image // 10, weight))
                 for image in request.examples
             ]
         )
-        return [Prediction(np.zeros(len(correct), dtype=np.int64), correct, 1.0)]
+        return [Prediction(np.zeros(len(correct), dtype=np.int64), correct, self.loss(weight))]
 
 
 def play(fed, rounds, answers=None):
@@ -375,6 +379,14 @@ def test_a_model_is_asked_once_about_the_images_of_all_who_prefer_it():
     assert len(asked) == 1
     assert metrics["accuracy"] == pytest.approx(0.25)
     assert state.log["correct"] == [[1, 2, 3, 4]]
+
+
+def test_the_loss_counts_a_model_by_the_images_it_is_asked_about():
+    fed = FakeFederation(devices=3, milestones=())
+    state = set_up(fed, [{0: 1.0}, {0: 1.0}, {1: 1.0}], weights=[0, 1])
+    asked, metrics = drive(fedcd.evaluate(fed, state), Answers(loss=lambda weight: 1 + 3 * weight))
+    assert [len(request.examples) for request in asked] == [20, 10]
+    assert metrics["loss"] == pytest.approx((20 * 1 + 10 * 4) / 30)
 
 
 def test_one_device_counts_twice_as_run():

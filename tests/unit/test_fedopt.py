@@ -229,7 +229,7 @@ def test_all_four_together_in_the_papers_order():
     first = [(1 + 0.25) / 2, (-2 - 0.5) / 2, 0.25, 2.0]
     second = [(first[0] + 1.9 * 0.25) / 2, (first[1] - 1.9 * 0.5) / 2, 0.125, 1.0]
     assert state.weights.tolist() == pytest.approx(second)
-    assert len(fed.requests) == 4
+    assert [request.round for request in fed.requests] == [0, 0, 1, 1]
 
 
 def test_running_statistics_are_averaged_whatever_the_techniques():
@@ -252,6 +252,7 @@ def test_inner_products_of_the_updates_in_the_rounds_asked_for():
     fed = FakeFederation(update_rounds=(1,))
     state, _ = fed.run(3)
     assert [len(request.lanes) for request in fed.requests] == [2, 2, 1, 2]
+    assert [request.round for request in fed.requests] == [0, 1, 1, 2]
     reference = fed.requests[2].lanes[0]
     assert reference.examples.tolist() == [0, 1, 2, 3]
     assert reference.batch == 4

@@ -47,13 +47,14 @@ class World:
         swing, local, error, other: changes of the tables above.
         wrong: share of wrong pairs at the end, by group.
         known: share of pairs known from the first round on.
-        one: clusters that the code's rule finds in the bias improvements of fresh clients; 5 in
-            others.
+        one: clusters that the code's rule finds at the highest threshold in the bias improvements
+            of fresh clients; 1 at others, and 5 in everything else.
         recovered: epochs of warm-up after which the cosines give the true clusters.
         lost: round in which FedFA as run is lost; None: never.
         stuck: accuracy that FedFA as run ends with; None: the share of class 0 if it is lost.
         period: of the norm of FedDyn's model as run.
-        own_low, other_high: lowest change of a client's own rows, highest of the others.
+        own_low, other_high: lowest change of the first client's row of class 0, which it holds,
+            and highest of its row of class 9, which it does not.
         over_tau: what the threshold changes, in the grid.
         clusters: clients of each cluster, by group; equal amounts where ``equal`` says so.
         main: clients of the main cluster of BC and UC, of 100.
@@ -183,11 +184,14 @@ class World:
 
     def probed(self, counts: list[list[int]], warm_up: int) -> dict[str, Any]:
         """Return what a probe would have found."""
-        own, others = [self.own_low, 0.05, 0.1], [-0.1, -0.05, self.other_high]
+        own, others = [0.0, 0.05, 0.1], [-0.1, -0.05, -0.01]
+        rows = [[list(own if count else others) for count in row] for row in counts]
+        rows[0][0][0], rows[0][9][2] = self.own_low, self.other_high
         wrong = 0.0 if warm_up in self.recovered else 0.02
-        as_run = {"bias_change": 5.0 if warm_up else self.one}
+        many = [5.0] * len(THRESHOLDS)
+        as_run = {} if warm_up else {"bias_change": [*[1.0] * (len(THRESHOLDS) - 1), self.one]}
         return {
-            "rows": [[own if count else others for count in row] for row in counts],
+            "rows": rows,
             "vectors": {
                 vector: {
                     "same": [0.9, 0.96, 0.99],
@@ -197,7 +201,7 @@ class World:
                         "wrong_pairs": [wrong] * len(THRESHOLDS),
                     },
                     "as_run": {
-                        "clusters": [as_run.get(vector, 5.0)] * len(THRESHOLDS),
+                        "clusters": as_run.get(vector, many),
                         "wrong_pairs": [0.7] * len(THRESHOLDS),
                     },
                 }

@@ -178,7 +178,10 @@ def test_published_gains_are_quoted_right_and_not_all_established(tmp_path):
 @pytest.mark.parametrize(
     ("name", "cells", "value"),
     [
+        ("OP1", {("table2", "server-side data 5 %", "mean"): 0.829}, False),
+        ("OP1", {("table3", "threshold 3, noise 0.0001", "mean"): 0.789}, False),
         ("OP1", {("table4", "momentum 0.5", "mean"): 0.799}, False),
+        ("OP1", {("table5", "adjustable step size: yes", "mean"): 0.779}, False),
         ("OP1", {("table3", "threshold 3, noise 0", "mean"): 0.78}, False),
         ("OP1", {("table3", "threshold 3, noise 0", "mean"): 0.74}, False),
         ("OP2", {("table4", "momentum 0.9", "mean"): 0.80}, False),  # projection's p is 0.089

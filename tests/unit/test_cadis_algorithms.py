@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_algorithms import FakeFederation, add_client, drive
+from fake_federation import FakeFederation, add_client, drive
 
 from fedrepro.algorithms import cadis, fedavg, feddyn, fedfa, fedprox, probe
 from fedrepro.engine.layout import Layout

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_algorithms import drive
+from fake_federation import drive
 
 from fedrepro.algorithms.evaluation import evaluate_models
 from fedrepro.requests import Prediction

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fake_federation import drive
 from small_runs import make_spec
-from test_algorithms import drive
 
 from fedrepro import cost, data
 from fedrepro.algorithms import fedcd
@@ -138,25 +138,6 @@ def test_average_is_weighted_by_the_scores():
     # training adds 1 on device 0 and 2 on device 1
     assert state.models[0][0].item() == pytest.approx((0.2 * 1 + 0.6 * 2) / 0.8)
     assert state.models[1][0].item() == pytest.approx(10 + (0.8 * 1 + 0.4 * 2) / 1.2)
-
-
-def test_scores_of_fifths_by_hand():
-    fed = FakeFederation(devices=2, milestones=())
-    state = set_up(fed, [{0: 0.2}, {0: 0.6}])
-    state.models = [torch.tensor([0.0, 0.0])]
-    answers = Answers()
-    _, _ = drive(
-        fedcd.round(fed, state, 0),
-        lambda request: (
-            [
-                Trained(torch.tensor([value, 0.0]), 0.0, None)
-                for value, _ in zip((1.0, 3.0), request.lanes, strict=True)
-            ]
-            if isinstance(request, Train)
-            else answers(request)
-        ),
-    )
-    assert state.models[0][0].item() == pytest.approx(2.5)
 
 
 def test_a_score_of_zero_neither_trains_nor_counts():

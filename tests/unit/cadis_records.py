@@ -47,11 +47,14 @@ class World:
         swing, local, error, other: changes of the tables above.
         wrong: share of wrong pairs at the end, by group.
         known: share of pairs known from the first round on.
-        one: clusters that the code's rule finds.
-        recovered: whether the cosines give the true clusters.
+        one: clusters that the code's rule finds at the highest threshold in the bias improvements
+            of fresh clients; 1 at others, and 5 in everything else.
+        recovered: epochs of warm-up after which the cosines give the true clusters.
         lost: round in which FedFA as run is lost; None: never.
+        stuck: accuracy that FedFA as run ends with; None: the share of class 0 if it is lost.
         period: of the norm of FedDyn's model as run.
-        own_low, other_high: lowest change of a client's own rows, highest of the others.
+        own_low, other_high: lowest change of the first client's row of class 0, which it holds,
+            and highest of its row of class 9, which it does not.
         over_tau: what the threshold changes, in the grid.
         clusters: clients of each cluster, by group; equal amounts where ``equal`` says so.
         main: clients of the main cluster of BC and UC, of 100.
@@ -66,8 +69,9 @@ class World:
     wrong: dict[str, float] = field(default_factory=dict)
     known: float = 0.97
     one: float = 1.0
-    recovered: bool = True
+    recovered: tuple[int, ...] = (0, 1)
     lost: int | None = 3
+    stuck: float | None = None
     period: float = math.pi / math.acos(0.55)
     own_low: float = 0.0
     other_high: float = -0.01
@@ -141,10 +145,12 @@ class World:
             if lost:
                 share = {"mnist": 0.098, "synthetic_pills": 1 / 15}
                 metrics["accuracy"][-1] = share.get(run.spec.dataset.name, 0.1)
+            if run.group.endswith("_as_run") and self.stuck is not None:
+                metrics["accuracy"][-1] = self.stuck
         counts = self.counts(run)
         final: dict[str, Any] = {}
         if algorithm.name == "probe":
-            final = self.probed(counts)
+            final = self.probed(counts, int(run.coordinates.get("warm_up", 0)))
         elif run.group == f"{STAND_IN}cadis":
             final = {"cluster_of": self.cluster_of}
         elif algorithm.name == "cadis":  # clients of one first label are in one cluster
@@ -176,12 +182,16 @@ class World:
                 rows.append([amount * (label // 2 == cluster) for label in range(10)])
         return rows
 
-    def probed(self, counts: list[list[int]]) -> dict[str, Any]:
+    def probed(self, counts: list[list[int]], warm_up: int) -> dict[str, Any]:
         """Return what a probe would have found."""
-        own, others = [self.own_low, 0.05, 0.1], [-0.1, -0.05, self.other_high]
-        wrong = 0.0 if self.recovered else 0.02
+        own, others = [0.0, 0.05, 0.1], [-0.1, -0.05, -0.01]
+        rows = [[list(own if count else others) for count in row] for row in counts]
+        rows[0][0][0], rows[0][9][2] = self.own_low, self.other_high
+        wrong = 0.0 if warm_up in self.recovered else 0.02
+        many = [5.0] * len(THRESHOLDS)
+        as_run = {} if warm_up else {"bias_change": [*[1.0] * (len(THRESHOLDS) - 1), self.one]}
         return {
-            "rows": [[own if count else others for count in row] for row in counts],
+            "rows": rows,
             "vectors": {
                 vector: {
                     "same": [0.9, 0.96, 0.99],
@@ -191,7 +201,7 @@ class World:
                         "wrong_pairs": [wrong] * len(THRESHOLDS),
                     },
                     "as_run": {
-                        "clusters": [self.one] * len(THRESHOLDS),
+                        "clusters": as_run.get(vector, many),
                         "wrong_pairs": [0.7] * len(THRESHOLDS),
                     },
                 }

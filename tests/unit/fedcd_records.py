@@ -36,6 +36,7 @@ class World:
         calm_from: group -> round from which FedCD's change is below a point, or None.
         rough: half the change of FedCD before it is calm.
         fedavg_swing: half the change of FedAvg.
+        fedavg_calm_from: round from which FedAvg changes no more.
         centre_swing: the same of the central hypergeometric archetypes.
         climb: accuracy that FedCD gains in round 40.
         shared_from: round from which both meta-archetypes prefer model 0.
@@ -47,7 +48,9 @@ class World:
         six_extra: models that the 18 devices have too many.
         one_model_swing: half the change of the 18 devices under FedAvg.
         off_the_log: what the 30 devices as run have more than the public log.
-        named: most devices of the archetypes prefer models 0 and 1, and 4 and 5, from round 31 on.
+        mirrored: the last of their archetypes has the first one's public log, and so on.
+        named: models that devices of each meta-archetype prefer from round 31 on: every third
+            device the last, the others one of the rest by their archetype; None: as at first.
     """
 
     level: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class World:
     calm_from: dict[str, int | None] = field(default_factory=dict)
     rough: float = 0.015
     fedavg_swing: float = 0.1
+    fedavg_calm_from: int = 1000
     centre_swing: float = 0.02
     climb: float = 0.0
     shared_from: int = 1000
@@ -68,7 +72,8 @@ class World:
     six_extra: int = 0
     one_model_swing: float = 0.2
     off_the_log: float = 0.0
-    named: bool = True
+    mirrored: bool = False
+    named: tuple[tuple[int, ...], tuple[int, ...]] | None = ((0, 1, 8), (4, 5, 9))
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
         """Return the content of a run's record."""
@@ -115,6 +120,7 @@ class World:
         meta = int(2 * a >= archetypes)
         sign = (-1) ** t * (1 if meta or "hyper" in run.group else -1)
         if run.group == "hier_as_run":
+            a = archetypes - 1 - a if self.mirrored else a
             return public(f"ref.arch{a}", t) + self.off_the_log
         if run.group == "six_fedavg_as_run":
             return 0.45 + (-1) ** t * self.one_model_swing
@@ -122,7 +128,7 @@ class World:
             return public("nine.accuracy", t)
         level = self._level(run.group, a, meta)
         if not run.spec.algorithm.milestones:
-            swing = self.fedavg_swing
+            swing = self.fedavg_swing if t < self.fedavg_calm_from else 0
             if "hyper" in run.group and a in (2, 3):
                 swing = self.centre_swing
             return level + sign * swing
@@ -178,7 +184,8 @@ class World:
         meta = int(2 * device >= run.spec.partition.clients)
         if self.named and run.group == "hier_fedcd" and t >= 31:
             own = archetype_of(device, run.spec.partition.clients, archetypes_of(run.spec))
-            return 8 + meta if device % 3 == 2 else (0, 1, 4, 5)[2 * meta + own % 2]
+            *most, rest = self.named[meta]
+            return rest if device % 3 == 2 else most[own % len(most)]
         if len(models) == 2 and models == [0, 1]:
             return meta
         lasting = [m for m in models if m < 10]

@@ -5,56 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fake_federation import FakeFederation, add_client, drive
 
 from fedrepro.algorithms import fedavg, local, selective, sgd
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
-from fedrepro.requests import Predict, Prediction, Train, Trained
-
-
-class FakeFederation:
-    """Two or more nodes with one-number models; every draw is known."""
-
-    def __init__(self, params, sizes=(1, 3), batch=2):
-        ends = np.cumsum(sizes)
-        self.clients = tuple(
-            np.arange(end - size, end) for size, end in zip(sizes, ends, strict=True)
-        )
-        self.spec = SimpleNamespace(batch=batch, local_epochs=1, rounds=4, algorithm=params)
-        self.partition = SimpleNamespace(validation=np.arange(5), node_sets={})
-        self._params = params
-
-    def params(self, kind):
-        assert isinstance(self._params, kind)
-        return self._params
-
-    def initial_weights(self, node=None):
-        return torch.tensor([0.0 if node is None else 10.0 * (node + 1)])
-
-    def participants(self, t, count):
-        return list(range(len(self.clients)))[: count or len(self.clients)]
-
-
-def drive(steps, answer):
-    """Answer a generator's requests; return them and its result."""
-    requests, reply = [], None
-    while True:
-        try:
-            requests.append(steps.send(reply))
-        except StopIteration as stop:
-            return requests, stop.value
-        reply = answer(requests[-1])
-
-
-def add_client(request):
-    """Pretend training: add the client's number plus one; count the moments."""
-    assert isinstance(request, Train)
-    answers = []
-    for lane in request.lanes:
-        steps = (lane.optimizer_state or {"step": 0})["step"] + 1
-        shift = lane.stream[1] + 1 if lane.stream[0] == "client" else 100
-        state = {"step": steps} if request.keep_optimizer_state else None
-        answers.append(Trained(lane.weights + shift, 0.5, state))
-    return answers
+from fedrepro.requests import Predict, Prediction, Train
 
 
 def test_weighted_mean_by_hand():
@@ -101,8 +56,9 @@ def test_fedavg_sgd_reference_only_in_round_zero():
     fed = FakeFederation(fedavg.Params(name="fedavg", sgd_reference=True))
     fed.layout = SimpleNamespace(divergence=lambda a, b: {"model": float(a - b)})
     state = fedavg.init(fed)
-    first, _ = drive(fedavg.round(fed, state, 0), add_client)
+    first, log = drive(fedavg.round(fed, state, 0), add_client)
     second, _ = drive(fedavg.round(fed, state, 1), add_client)
+    assert log == {"train_loss": 0.5}, "the clients' loss alone"
     reference = first[0].lanes[2:]
     assert [lane.batch for lane in reference] == [4, 4]
     assert all(len(lane.examples) == 4 for lane in reference)
@@ -128,8 +84,9 @@ def test_fedavg_pretrains_as_sgd_with_k_times_the_batch_and_then_begins_at_round
     assert state.weights.item() == pytest.approx(200 + 2 * 1.75)
 
 
-def test_fedavg_warms_up_on_the_shared_examples_until_the_accuracy_is_reached():
-    params = fedavg.Params(name="fedavg", warm_up={"until": 0.6, "epochs": 5})
+@pytest.mark.parametrize("until", [0.6, 0.75])
+def test_fedavg_warms_up_on_the_shared_examples_until_the_accuracy_is_reached(until):
+    params = fedavg.Params(name="fedavg", warm_up={"until": until, "epochs": 5})
     fed = FakeFederation(params)
     fed.partition.shared = np.array([7, 9])
     reached = iter([0.2, 0.5, 0.75])
@@ -192,6 +149,26 @@ def single(**changes):
     return selective.Params(
         **({"name": "selective", "local_rounds": 0, "grouping": "single"} | changes)
     )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params", "loss"),
+    [
+        (fedavg, fedavg.Params(name="fedavg"), 0.5),
+        (local, local.Params(name="local"), 0.5),
+        (selective, single(local_rounds=9), 0.5),
+        (selective, single(), 0.5),
+        (selective, single(aggregation="alias"), 0.5),
+        (sgd, sgd.Params(name="sgd"), 2.0),
+    ],
+)
+def test_a_round_trains_under_its_number_and_logs_the_mean_loss(algorithm, params, loss):
+    fed = FakeFederation(params)
+    state = algorithm.init(fed)
+    for t in (0, 3):
+        requests, log = drive(algorithm.round(fed, state, t), add_client)
+        assert {request.round for request in requests} == {t}
+        assert log == {"train_loss": loss}
 
 
 def test_true_averaging_over_one_group_is_fedavg():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_algorithms import FakeFederation, add_client, drive
+from fake_federation import FakeFederation, add_client, drive
 
 from fedrepro.algorithms import cadis, fedavg, feddyn, fedfa, fedprox, probe
 from fedrepro.engine.layout import Layout
@@ -99,6 +99,7 @@ def test_feddyn_by_hand():
     assert state.weights.item() == pytest.approx(2.5)
     assert log == {"train_loss": 0.5, "norm": pytest.approx(2.5)}
     requests, _ = drive(feddyn.round(fed, state, 1), add_client)
+    assert requests[0].round == 1
     assert [lane.linear.item() for lane in requests[0].lanes] == [0.5, 1.0]
     assert {k: g.item() for k, g in state.gradients.items()} == {0: -1.0, 1: -2.0}
     assert state.weights.item() == pytest.approx(4 + 2)
@@ -180,6 +181,7 @@ def test_fedfa_asks_for_accuracies_and_counts_participation():
     for t in range(2):
         requests, log = drive(fedfa.round(fed, state, t), right_on([1, 0, 1, 1]))
     assert [type(request) for request in requests] == [Predict, Train]
+    assert requests[1].round == 1
     assert state.taken_part == {0: 2, 1: 2}
     assert state.weights.item() == pytest.approx(3.0)
     assert log == {"train_loss": 0.5, "finite": 1.0}
@@ -291,7 +293,8 @@ def test_cadis_oracle_needs_no_similarity_and_counts_all_clients():
 
 
 def test_cadis_of_one_client_a_round():
-    _, state, _, log = cadis_state(participants=1, rounds=2)
+    _, state, requests, log = cadis_state(participants=1, rounds=2)
+    assert requests[0].round == 1
     assert state.weights[0].item() == 2
     assert log["clusters"] == 1
     assert log["pairs_known"] == 0
@@ -362,7 +365,7 @@ def test_cadis_scaled_server_goes_the_share_of_clusters_present():
     assert state.weights[0].item() - before == pytest.approx(average / 2)
 
 
-def bridge(**params):
+def bridge(seed=0, **params):
     """Clients 0 and 2, who are near, meet with 3; then 1, who is less near, meets 2."""
     turns = [[0, 2, 3], [1, 2]]
     answers = {0: [1.0, 0.0], 1: [1.0, 0.2], 2: [1.0, 0.02], 3: [-1.0, 0.3]}
@@ -373,6 +376,7 @@ def bridge(**params):
         layout=WIDE,
         held=[[1, 0], [1, 0], [1, 0], [0, 1]],
     )
+    fed.spec.seed = seed
     fed.participants = lambda t, count: turns[t]
 
     def answer(request):
@@ -397,6 +401,30 @@ def test_cadis_transitive_learning_fills_what_never_met():
     assert state.together[0, 1] == 0
     _, log = bridge(transitive="off")
     assert log["pairs_known"] == log["pairs_met"]
+
+
+def test_cadis_draws_the_estimates_when_asked():
+    mean = bridge()[0].estimate[0, 1].item()
+    drawn = [bridge(seed, transitive="sample")[0].estimate[0, 1].item() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for value in drawn:
+        assert 0 < abs(value - mean) < 4 * 0.0035
+
+
+def test_cadis_keeps_an_estimate_when_its_bridge_is_gone():
+    fed = Federation(cadis.Params(name="cadis"), sizes=(1, 1, 1))
+    state = cadis.init(fed)
+
+    def meet(t, clients, cosine):
+        instance = np.array([[np.nan, cosine], [cosine, np.nan]])
+        cadis._update(fed, state, t, clients, instance)
+        return cadis._known(state)[0][0, 1]
+
+    assert meet(0, [0, 2], 0.8) == 0
+    # sigma is 0.6 * 0, and with a mean of 0.5 between 1 and 2 far above eps.
+    assert meet(1, [1, 2], 1.0) == pytest.approx(0.8)
+    assert meet(2, [1, 2], 0.0) == pytest.approx(0.8)
+    assert meet(3, [0, 1], -0.5) == -0.5, "a cosine of their own counts for more"
 
 
 def test_proposition_iii_5_three_clients():

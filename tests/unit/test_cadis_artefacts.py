@@ -189,6 +189,8 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert table["column"].nunique() == 2 + 2 * 6
     row = "change of the weights (eq. 11), fresh model"
     assert cell(table, row, "other labels")["mean"] == pytest.approx(0.95)
+    assert cell(table, row, "clusters as run, 0.8")["mean"] == 5
+    row = "change of the biases, fresh model"
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 1
 
 

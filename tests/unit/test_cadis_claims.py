@@ -6,9 +6,11 @@ import pytest
 from cadis_records import GROUPS, World, write_all
 
 from fedrepro import checks
+from fedrepro.claims import cadis
 from fedrepro.claims.cadis import CLAIMS
-from fedrepro.expected import load_expected
+from fedrepro.expected import load_expected, published
 from fedrepro.runs import MissingRunsError, RunSet
+from fedrepro.tables.cadis import OVER_FEDAVG
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -42,8 +44,8 @@ AGAINST = {
     "ND4-cifar10": World(local={"CADIS": (0.79, 0.1)}),
     "NE1": World(own_low=-0.001),
     "NE2": World(other_high=0.001),
-    "NE3-fresh": World(recovered=False),
-    "NE3-trained": World(recovered=False),
+    "NE3-fresh": World(recovered=(1,)),
+    "NE3-trained": World(recovered=(0,)),
     "NE4": World(other={"weight_change": -0.1}),
     "NE5-mnist": World(wrong={"mnist_mc_cadis": 0.02}),
     "NE5-cifar10": World(wrong={"cifar10_mc_cadis": 0.02}),
@@ -72,10 +74,23 @@ AGAINST_AT_LITE = {
 }
 """Claims on synthetic pills, of which only lite has runs."""
 
+OTHER_WAYS = [
+    ("NE1", World(other_high=0.001)),
+    ("NR1-mnist", World(stuck=0.2)),
+    ("NR1-cifar10", World(stuck=0.05)),
+    ("NS5", World(stuck=0.05)),
+    ("NR1-mnist", World(lost=None, stuck=0.098)),
+    ("NR1-cifar10", World(lost=None, stuck=0.1)),
+    ("NS5", World(lost=None, stuck=1 / 15)),
+]
+"""The other halves of claims that say two things: only lost, or only at the share of class 0."""
+
 MEANT = World(accuracy={"CIFAR-10 MC FedDyn": 0.2, "CIFAR-100 MC FedDyn": 0.05})
 """As the paper claims, with FedDyn's cells on CIFAR as printed."""
 
 OF_THE_PAPER = {"NP1": True, "NP2": False, "NP3": True, "NP4": False}
+KS = (10, 20, 30, 40, 50)
+"""Clients a round in Table I."""
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +103,9 @@ def at_lite(tmp_path_factory) -> RunSet:
     return write_all(tmp_path_factory.mktemp("lite"), "lite", MEANT)
 
 
-def against(request, name: str) -> tuple[RunSet, World]:
-    """Return runs as claimed, at a scale that has them, and a world in which the claim fails."""
-    if name in AGAINST_AT_LITE:
-        return request.getfixturevalue("at_lite"), AGAINST_AT_LITE[name]
-    return request.getfixturevalue("as_claimed"), AGAINST[name]
+def claimed(request, name: str) -> RunSet:
+    """Return runs as claimed, at a scale that has those of a claim."""
+    return request.getfixturevalue("at_lite" if name in AGAINST_AT_LITE else "as_claimed")
 
 
 def test_every_claim_has_a_function_and_every_function_a_claim():
@@ -107,7 +120,7 @@ def test_every_claim_on_our_runs_is_tested_to_fail():
 
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_holds(request, name):
-    as_claimed, _ = against(request, name)
+    as_claimed = claimed(request, name)
     finding = CLAIMS[name](as_claimed)
     assert finding.holds, finding.evidence
     assert finding.evidence
@@ -115,9 +128,11 @@ def test_claim_holds(request, name):
     assert set(finding.runs) <= {run.id for run in as_claimed.members(as_claimed.plan.runs)}
 
 
-@pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
-def test_claim_fails(request, tmp_path, name):
-    as_claimed, world = against(request, name)
+@pytest.mark.parametrize(
+    ("name", "world"), [*AGAINST.items(), *AGAINST_AT_LITE.items(), *OTHER_WAYS]
+)
+def test_claim_fails(request, tmp_path, name, world):
+    as_claimed = claimed(request, name)
     used = set(CLAIMS[name](as_claimed).runs)
     everything = as_claimed.members(as_claimed.plan.runs)
     groups = {run.group for run in everything if run.id in used}
@@ -137,6 +152,31 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
     finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
     assert finding.runs == []
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "cells", "holds"),
+    [
+        ("NP1", "table1", {("CIFAR-10 10/100", "CADIS over FedAvg"): 0.0285}, False),
+        ("NP1", "table1", {("CIFAR-100 10/100", "CADIS over best baseline"): 0.14}, False),
+        ("NP2", "table1", {(f"CIFAR-100 {k}/100", OVER_FEDAVG): 0.16 for k in (20, 30)}, True),
+        ("NP2", "table1", {(f"CIFAR-100 {k}/100", OVER_FEDAVG): 0.1 for k in KS}, False),
+        ("NP2", "table1", {(f"CIFAR-100 {k}/100", OVER_FEDAVG): 0.168 for k in (20, 30)}, False),
+        ("NP3", "table3", {("FedAvg", "MNIST UC"): 0.97}, True),
+        ("NP3", "table3", {(name, "MNIST UC"): 0.97 for name in ("FedAvg", "FedProx")}, False),
+        ("NP4", "table3", {("SingleSet", "CIFAR-100 PA"): 0.5264}, True),
+    ],
+)
+def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, holds):
+    def changed(paper, artefact):
+        numbers = published(paper, artefact)
+        assert artefact == table
+        assert set(cells) <= set(numbers)
+        return numbers | cells
+
+    monkeypatch.setattr(cadis, "published", changed)
+    finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
+    assert finding.holds is holds, finding.evidence
 
 
 def test_claims_of_lite_are_decided_by_lite_runs(at_lite):

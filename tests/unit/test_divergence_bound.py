@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_algorithms import drive
+from fake_federation import drive
 
 from fedrepro.algorithms import divergence_bound
 from fedrepro.errors import FedreproError

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fake_federation import drive
 from small_runs import make_spec
-from test_algorithms import drive
 
 from fedrepro import cost, data
 from fedrepro.algorithms import fedcd
@@ -56,10 +56,13 @@ class FakeFederation:
 
 
 class Answers:
-    """Training adds the device's number plus one; accuracy is what ``accuracy(device, w)`` says."""
+    """Training adds the device's number plus one.
 
-    def __init__(self, accuracy=lambda device, weight: 0.6):
-        self.accuracy = accuracy
+    Accuracy is what ``accuracy(device, weight)`` says, the loss what ``loss(weight)`` does.
+    """
+
+    def __init__(self, accuracy=lambda device, weight: 0.6, loss=lambda weight: 1.0):
+        self.accuracy, self.loss = accuracy, loss
 
     def __call__(self, request):
         if isinstance(request, Train):
@@ -72,13 +75,14 @@ class Answers:
                 for lane in request.lanes
             ]
         assert isinstance(request, Predict)
+        weight = request.models[0][0].item()
         correct = np.array(
             [
-                image % 10 < round(10 * self.accuracy(image // 10, request.models[0][0].item()))
+                image % 10 < round(10 * self.accuracy(image // 10, weight))
                 for image in request.examples
             ]
         )
-        return [Prediction(np.zeros(len(correct), dtype=np.int64), correct, 1.0)]
+        return [Prediction(np.zeros(len(correct), dtype=np.int64), correct, self.loss(weight))]
 
 
 def play(fed, rounds, answers=None):
@@ -134,25 +138,6 @@ def test_average_is_weighted_by_the_scores():
     # training adds 1 on device 0 and 2 on device 1
     assert state.models[0][0].item() == pytest.approx((0.2 * 1 + 0.6 * 2) / 0.8)
     assert state.models[1][0].item() == pytest.approx(10 + (0.8 * 1 + 0.4 * 2) / 1.2)
-
-
-def test_scores_of_fifths_by_hand():
-    fed = FakeFederation(devices=2, milestones=())
-    state = set_up(fed, [{0: 0.2}, {0: 0.6}])
-    state.models = [torch.tensor([0.0, 0.0])]
-    answers = Answers()
-    _, _ = drive(
-        fedcd.round(fed, state, 0),
-        lambda request: (
-            [
-                Trained(torch.tensor([value, 0.0]), 0.0, None)
-                for value, _ in zip((1.0, 3.0), request.lanes, strict=True)
-            ]
-            if isinstance(request, Train)
-            else answers(request)
-        ),
-    )
-    assert state.models[0][0].item() == pytest.approx(2.5)
 
 
 def test_a_score_of_zero_neither_trains_nor_counts():
@@ -375,6 +360,14 @@ def test_a_model_is_asked_once_about_the_images_of_all_who_prefer_it():
     assert len(asked) == 1
     assert metrics["accuracy"] == pytest.approx(0.25)
     assert state.log["correct"] == [[1, 2, 3, 4]]
+
+
+def test_the_loss_counts_a_model_by_the_images_it_is_asked_about():
+    fed = FakeFederation(devices=3, milestones=())
+    state = set_up(fed, [{0: 1.0}, {0: 1.0}, {1: 1.0}], weights=[0, 1])
+    asked, metrics = drive(fedcd.evaluate(fed, state), Answers(loss=lambda weight: 1 + 3 * weight))
+    assert [len(request.examples) for request in asked] == [20, 10]
+    assert metrics["loss"] == pytest.approx((20 * 1 + 10 * 4) / 30)
 
 
 def test_one_device_counts_twice_as_run():

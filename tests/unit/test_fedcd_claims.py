@@ -26,7 +26,7 @@ AGAINST = {
     "A8-late": World(shared_from=40),
     "A9": World(climb=0.06),
     "A10": World(shared_from=44),
-    "A10-which": World(named=False),
+    "A10-which": World(named=None),
     "A11": World(hoard=11),
     "A12": World(hoard=3),
     "A13": World(quiet=True),
@@ -44,6 +44,18 @@ AGAINST = {
     "R4": World(one_model_swing=0.1),
 }
 """A world against each claim; the rules leave none against R1."""
+
+OTHER_WAYS = [
+    ("A3", World(early=0.05)),  # calm from the beginning
+    ("A6", World(fedavg_calm_from=200)),  # restless after 150 rounds, and no more after 300
+    ("A10", World(named=((0, 1, 8), (4, 5, 0)))),
+    ("A10", World(named=((0, 1, 8), (4, 4)))),
+    ("A10", World(named=((0, 1, 2, 8), (4, 5, 9)))),
+    ("A13", World(hoard=3)),  # a device gets a model in round 40, ten after the last clones
+    ("A19", World(level={("hyper_fedavg", 2): 0.1})),
+    ("R3", World(mirrored=True)),
+]
+"""The other halves of claims that say several things."""
 
 NO_RUNS = {"P1", "P2"}
 
@@ -73,6 +85,12 @@ def test_claim_holds(as_claimed, name):
 @pytest.mark.parametrize("name", AGAINST)
 def test_claim_fails(name):
     finding = CLAIMS[name](MadeUpRuns("paper", AGAINST[name]))
+    assert not finding.holds, finding.evidence
+
+
+@pytest.mark.parametrize(("name", "world"), OTHER_WAYS)
+def test_claim_fails_in_its_other_parts(name, world):
+    finding = CLAIMS[name](MadeUpRuns("paper", world))
     assert not finding.holds, finding.evidence
 
 

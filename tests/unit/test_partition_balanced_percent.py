@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrepro.errors import FedreproError
+from fedrepro.partition import build_partition
 from fedrepro.partition.balanced_percent import (
     CODE_GROUPS,
     GROUPS,
@@ -20,6 +21,7 @@ from fedrepro.partition.balanced_percent import (
     dealt,
 )
 from fedrepro.partition.statistics import class_counts
+from fedrepro.spec import BalancedPercent
 
 SMALL = settings(max_examples=80, deadline=None)
 
@@ -122,6 +124,45 @@ def test_dealt():
         assert np.sort(np.concatenate(parts)).tolist() == list(range(9999))
     with pytest.raises(FedreproError, match=r"clients must be in 1\.\.2 .* got 3"):
         dealt(2, 3)
+
+
+def test_every_set_of_nine_nodes_by_hand():
+    """Image i has label i mod 10, of 400 training images, 40 set aside, and 100 test images."""
+    spec = BalancedPercent(scheme="balanced_percent", clients=9, percent=10, validation=40)
+    partition = build_partition(spec, np.arange(400) % 10, np.arange(100) % 10, 10, 0)
+    sets = {
+        name: [part.tolist() for part in node_set.parts]
+        for name, node_set in partition.node_sets.items()
+    }
+    assert {name: node_set.split for name, node_set in partition.node_sets.items()} == {
+        "iid": "test",
+        "iid_dealt": "test",
+        "noniid": "test",
+        "noniid_as_run": "test",
+        "validation": "train",
+        "validation_all": "train",
+    }
+    # 36 of 360 images are dealt, four each; of the others 32 have each label, and four more one
+    # of 6 to 9.
+    assert partition.clients[0].tolist() == [40, 49, 58, 67, *range(80, 400, 10)]
+    assert [part.size for part in partition.clients] == [4 + 32] * 6 + [4 + 132 // 3] * 3
+    assert partition.validation.tolist() == list(range(40))
+    assert sets["validation_all"] == [list(range(40))] * 9
+    # Four of 40 are due, none of nine each: 0 to 35 by label, in turn within the groups.
+    assert sets["validation"] == [
+        *([label, label + 10, label + 20, label + 30] for label in range(6)),
+        [6, 9, 18, 27],
+        [7, 16, 19, 28],
+        [8, 17, 26, 29],
+    ]
+    assert sets["iid"] == [list(range(100))] * 9
+    assert sets["iid_dealt"] == [list(range(node, 99, 9)) for node in range(9)]
+    # Ten of 100 are due, one each; 9 to 98 go by label.
+    by_label = [[label, *range(label + 10, 99, 10)] for label in range(8)]
+    rest = [9, *(image for image in range(16, 99) if image % 10 >= 6)]
+    assert sets["noniid"] == [*by_label[:6], *([node, *rest[node - 6 :: 3]] for node in (6, 7, 8))]
+    last = [8, 9, *(image for image in range(18, 99) if image % 10 >= 8)]
+    assert sets["noniid_as_run"] == [*by_label, last]
 
 
 def test_groups_cover_ten_labels():

@@ -87,6 +87,7 @@ class World:
     agreement: dict[Kind, float] = field(default_factory=dict)
     moved: dict[Kind, float] = field(default_factory=lambda: {"signed_vote": 0.2})
     projected_products: Sequence[Sequence[float]] = tuple(map(tuple, PROJECTED_PRODUCTS))
+    last_projected: Sequence[Sequence[float]] | None = None
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
         """Return the content of a run's record."""
@@ -120,6 +121,8 @@ class World:
                     {"round": t + 1, "inner_products": products}
                     for t in run.spec.algorithm.update_rounds
                 ]
+                if projected and self.last_projected:
+                    final["updates"][-1]["inner_products"] = self.last_projected
         return content(run, metrics=metrics, final=final)
 
 

@@ -143,6 +143,8 @@ def _cell_text(cell: pd.Series) -> str:
     if not cell["n"]:
         return bracket
     mean, sd = factor * cell["mean"], factor * cell["sd"]
+    if np.isnan(mean):
+        return f"undefined (n={cell['n']}) {bracket}".rstrip()
     digits = 2 if factor == 100 else _digits(mean, seed_values(cell["values"]))
     text = f"{mean:.{digits}f}" if digits is not None else f"{mean:.1e}"
     if cell["n"] > 1 and not np.isnan(sd):

@@ -97,7 +97,8 @@ def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypat
         artefacts.write_figure(fewer, "fig5", tmp_path / "fig5")
     artefacts.write_figure(fewer, "fig5", tmp_path / "fig5", partial=True)
     first, *rest = titles[0].splitlines()
-    assert first.endswith("scale: smoke")
+    assert first.endswith("(Fig. 5)")
+    assert rest[0].startswith("scale: smoke; n = ")
     assert fewer.plan.runs[group].title in " ".join(rest)
     assert " 0 of " in " ".join(rest)
 

@@ -141,7 +141,7 @@ def test_what_is_recorded_of_a_table_is_judged(tmp_path):
     assert found["OA5-update"] == "not run"
     again = RunSet("tricks", "paper", tmp_path)
     assert len(artefacts.frame(again, "table5", partial=True)) == 2
-    with pytest.raises(MissingRunsError, match="tricks table5"):
+    with pytest.raises(MissingRunsError, match="no record of 1 of the runs for table5"):
         artefacts.frame(again, "table5")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
-from fedrepro.plan import expand, load_plan
+from fedrepro.plan import at_published_scale, load_plan
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
@@ -86,18 +86,19 @@ def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -
     """
     runs.plan.artefact(name, "table")
     cells = frame(runs, name, partial=partial)
+    _write_csv(stem, cells)
+    write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
+
+
+def _write_csv(stem: Path, cells: pd.DataFrame) -> None:
     write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
-    write_text(stem.with_name(f"{stem.name}.md"), with_note(runs, name, cells))
-
-
-def with_note(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
-    """Lay a table out, and say below it what is left out."""
-    note = left_out(runs, name)
-    return markdown(runs, name, cells) + (f"\n{note}\n" if note else "")
 
 
 def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
-    """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``."""
+    """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``.
+
+    Below it stands what is left out for want of records, if anything is.
+    """
     artefact = runs.plan.artefact(name)
     grid = pd.DataFrame(
         {
@@ -109,29 +110,30 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
-    scale, note = _scale(runs, name), runs.plan.scales[runs.scale].note
-    if scale == _PLAIN.format(runs.scale) and note:
-        scale = f"{scale} ({note})"
+    scale = _scale(runs, name, note=runs.plan.scales[runs.scale].note)
+    missing = left_out(runs, name)
     return (
         f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
         f"Cells: {artefact.cells}; in brackets the published value.\n\n{grid.to_markdown()}\n"
-    )
+    ) + (f"\n{missing}\n" if missing else "")
 
 
-_PLAIN = "scale: {}"
+def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
+    """Say at which scale an artefact is, and whether that makes a difference to it.
 
-
-def _scale(runs: RunSet, name: str) -> str:
-    """Say at which scale an artefact is, and whether that makes a difference to it."""
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+        note: what the scale changes, said where it does.
+    """
     groups = runs.plan.artefact(name).runs
     if not groups:
         return "the same at every scale"
-    scale = _PLAIN.format(runs.scale)
-    if runs.scale != "paper":
-        published = {run.id for run in expand(runs.paper, "paper")}
-        if all(run.id in published for run in runs.members(groups)):
-            return f"{scale}, with these runs as published"
-    return scale
+    scale = f"scale: {runs.scale}"
+    ids = [run.id for run in runs.members(groups)]
+    if runs.scale != "paper" and at_published_scale(runs.paper, ids):
+        return f"{scale}, with these runs as published"
+    return f"{scale} ({note})" if note else scale
 
 
 def _cell_text(cell: pd.Series) -> str:
@@ -199,4 +201,4 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
     figure.suptitle("\n".join([title, _under_title(runs, name, cells), *missing]))
     style.save(figure, stem)
-    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
+    _write_csv(stem, cells)

@@ -29,7 +29,7 @@ from fedrepro.claims import CLAIMS
 from fedrepro.errors import FedreproError
 from fedrepro.expected import Claim, Number, cell_key, load_expected
 from fedrepro.paths import root
-from fedrepro.plan import Scale, expand
+from fedrepro.plan import Scale, at_published_scale
 from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.stats import seed_values
 
@@ -153,7 +153,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     if number.value == "mean" and not math.isnan(cell["low"]):
         content["interval"] = [float(cell["low"]), float(cell["high"])]
     content["verdict"] = "not decidable"
-    if _at_published_scale(runs.paper, ids):
+    if at_published_scale(runs.paper, ids):
         content["verdict"] = _verdict(abs(ours - number.published), number.tolerance)
     if content["verdict"] == "deviates":
         content["explanation"] = number.explanation
@@ -165,11 +165,6 @@ def _verdict(difference: float, tolerance: float) -> Verdict:
     if difference <= tolerance + slack:
         return "reproduced"
     return "close" if difference <= 2 * tolerance + slack else "deviates"
-
-
-def _at_published_scale(paper: str, ids: Iterable[str]) -> bool:
-    published = {run.id for run in expand(paper, "paper")}
-    return set(ids) <= published
 
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:

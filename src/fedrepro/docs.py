@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedrepro import records
-from fedrepro.artefacts import frame, with_note
+from fedrepro.artefacts import frame, markdown
 from fedrepro.checks import Check, Verdict, check
 from fedrepro.configfile import nearest
 from fedrepro.cost import sample_passes
@@ -184,7 +184,7 @@ def _table(paper: str, name: str, scale: Scale) -> str:
     """A table as it is written by its rule, or what there are records for."""
     runs = RunSet(paper, scale)
     try:
-        return with_note(runs, name, frame(runs, name, partial=True))
+        return markdown(runs, name, frame(runs, name, partial=True))
     except MissingRunsError as error:
         return f"*{runs.plan.artefact(name).title}: {error}.*"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -229,6 +229,11 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             }
             planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
     return tuple(planned)
+
+
+def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
+    """Say whether runs, by their ids, are all in a paper's plan at the scale ``paper``."""
+    return set(ids) <= {run.id for run in expand(paper, "paper")}
 
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:

@@ -10,7 +10,7 @@ import pytest
 from fedrepro import checks
 from fedrepro.errors import FedreproError
 from fedrepro.expected import Number
-from fedrepro.plan import Scale, expand
+from fedrepro.plan import Scale, at_published_scale, expand
 from fedrepro.runs import RunSet
 from fedrepro.stats import summarise
 
@@ -76,9 +76,9 @@ def test_only_a_deviation_is_explained(ours: float, verdict: str, explanation: s
 
 
 def test_runs_of_another_scale_are_never_judged_as_published() -> None:
-    assert checks._at_published_scale("emd", PUBLISHED)
-    assert not checks._at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
-    assert not checks._at_published_scale("emd", LITE_ONLY)
+    assert at_published_scale("emd", PUBLISHED)
+    assert not at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
+    assert not at_published_scale("emd", LITE_ONLY)
     mixed = judged([0.9, 0.9], scale="lite", runs=[PUBLISHED[0], LITE_ONLY[0]])
     assert (mixed["verdict"], mixed["ours"]) == ("not decidable", 0.9)
     assert judged([0.9, 0.9], scale="lite")["verdict"] == "reproduced"

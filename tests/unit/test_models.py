@@ -271,10 +271,20 @@ def test_flat_views_share_storage_with_the_module():
     net = FlatModule(build("mnist_cnn", (1, 28, 28), 10, 0.1), torch.device("cpu"))
     net.flat.fill_(0.5)
     assert all(bool((p == 0.5).all()) for p in net.module.parameters())
-    net.module(torch.ones(2, 1, 28, 28)).sum().backward()
-    collected = torch.cat([p.grad.reshape(-1) for p in net.module.parameters()])
-    assert torch.equal(collected, net.gradient)
-    assert float(net.gradient.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_differentiate_writes_the_gradient_of_the_last_loss_alone(channels_last):
+    net = FlatModule(
+        build("mnist_cnn", (1, 28, 28), 10, 0.1), torch.device("cpu"), channels_last=channels_last
+    )
+    images = torch.rand(2, 1, 28, 28)
+    for loss in (net.module(images).sum(), net.module(images).square().sum()):
+        net.differentiate(loss)
+    net.module(images).square().sum().backward()
+    expected = torch.cat([p.grad.reshape(-1) for p in net.module.parameters()])
+    assert float(expected.abs().sum()) > 0
+    torch.testing.assert_close(net.outward(net.gradient), expected)
 
 
 @pytest.mark.parametrize(

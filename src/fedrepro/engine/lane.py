@@ -97,7 +97,6 @@ def train_lane(
         check_time(deadline)
         augment = device_streams.child(keys["augment"], number) if data.augments else None
         images, labels = data.batch("train", examples, augment)
-        gradient.zero_()
         dropout = device_streams.child(keys["dropout"], number) if net.drops else None
         with half_precision(spec, device):
             layers.set_keys(net.module, dropout)
@@ -111,7 +110,7 @@ def train_lane(
         if teacher is not None:
             divergence = objectives.pairwise_divergence(representation.float(), anchor.float())
             full = loss + objective.distillation * divergence
-        full.backward()  # type: ignore[no-untyped-call]
+        net.differentiate(full)
         with torch.no_grad():
             noise = None
             if objective.gradient_noise:

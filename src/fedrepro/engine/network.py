@@ -13,7 +13,7 @@ from fedrepro.spec import ModelSpec
 
 
 class FlatModule:
-    """A module whose parameters, gradients and buffers are views of flat vectors.
+    """A module whose parameters and buffers are views of a flat vector.
 
     With ``channels_last`` the convolution kernels are stored channel by channel last, which the
     convolutions of a CPU prefer, unless the network has one that oneDNN gets wrong that way;
@@ -26,7 +26,7 @@ class FlatModule:
         classifier: from representations to logits.
         layout: names, shapes and places in a flat vector.
         flat: parameters, then buffers, float32 [size].
-        gradient: float32 [parameters].
+        gradient: of :meth:`differentiate`'s last loss, float32 [parameters].
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class FlatModule:
         tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
         for position, name in enumerate(self.layout.names):
             tensors[name].data = self._view(self.flat, position)
-            if isinstance(tensors[name], nn.Parameter):
-                tensors[name].grad = self._view(self.gradient, position)
         self.load(start)
+        self._trainable = list(self.module.parameters())
+        self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
         self.normalises_vectors = any(
             isinstance(layer, nn.BatchNorm1d) for _, layer in layers.batch_norms(module)
         )
@@ -103,6 +103,15 @@ class FlatModule:
             images = images.contiguous(memory_format=torch.channels_last)
         representation = self.body(images)
         return representation, self.classifier(representation)
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Write the gradient of a loss, float32 [], to ``gradient``, in this module's order.
+
+        Copied rather than added up in place by ``backward``, which reads and writes it once more.
+        """
+        found = torch.autograd.grad(loss, self._trainable)
+        for place, gradient in zip(self._gradients, found, strict=True):
+            place.copy_(gradient)
 
 
 def _may_be_channels_last(module: nn.Module) -> bool:

@@ -49,6 +49,7 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 	$(RUN) fedrepro check --scale paper --release
 	$(RUN) fedrepro figure selective fig3 --scale paper --out docs/gallery/selective_fig3
 	$(RUN) fedrepro figure selective fig6 --scale paper --out docs/gallery/selective_fig6
+	$(RUN) fedrepro figure selective fig7 --scale paper --out docs/gallery/selective_fig7
 	$(RUN) fedrepro figure selective aliasing --scale paper --out docs/gallery/selective_aliasing
 	$(RUN) fedrepro figure emd fig1a --scale lite --out docs/gallery/emd_fig1a
 	$(RUN) fedrepro figure emd fig5a --scale lite --out docs/gallery/emd_fig5a

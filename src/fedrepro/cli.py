@@ -48,7 +48,7 @@ def _train(arguments: argparse.Namespace) -> None:
             raise FedreproError(
                 f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
             )
-        planned = [known[name] for name in arguments.runs]
+        planned = [known[name] for name in dict.fromkeys(arguments.runs)]
     from fedrepro.training import train
 
     trained = train(
@@ -61,6 +61,7 @@ def _train(arguments: argparse.Namespace) -> None:
         checkpoint_seconds=arguments.checkpoint_seconds,
         time_budget=arguments.time_budget,
         out=arguments.out,
+        wait=bool(arguments.runs),
     )
     print(f"{trained} of {len(planned)} runs trained")
 
@@ -215,7 +216,8 @@ def _parser() -> argparse.ArgumentParser:
         help="train runs and write their records",
         description="Train runs that have no record yet, and write results/runs/<id>.json for "
         "each. Runs with a record are left alone: delete the record to train a run again. Killed "
-        "runs go on from their last checkpoint. Several processes may work on the same list.",
+        "runs go on from their last checkpoint. Several processes may work on the same list: what "
+        "another one trains is left to it with --pending, and waited for where ids are given.",
     )
     train.add_argument("runs", nargs="*", metavar="ID", help="run ids, as `fedrepro status --list`")
     train.add_argument("--pending", action="store_true", help="all planned runs without a record")
@@ -251,7 +253,8 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         type=Path,
         metavar="FILE.tar",
-        help="also write the new records and checkpoints to one file, for `records import`",
+        help="also write the new records and checkpoints to one file, for `records import`; adds "
+        "to what is in it",
     )
     train.add_argument(
         "--checkpoint-seconds",

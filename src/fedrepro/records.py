@@ -34,8 +34,8 @@ class PartitionRecord(Strict):
     sha256: str
 
 
-class Provenance(Strict):
-    """Where a record's numbers come from; none of it enters the identity."""
+class Origin(Strict):
+    """What a process trained with: its code, libraries and machine."""
 
     commit: str
     dirty: bool
@@ -45,10 +45,31 @@ class Provenance(Strict):
     numpy: str
     backend: str
     device: str
+    device_type: Literal["cpu", "cuda"] = "cpu"
     threads: int
     host: str
+
+
+class Part(Origin):
+    """Rounds of a run that were done with another origin than its last ones."""
+
+    rounds: int
+    seconds: float
+
+
+class Provenance(Origin):
+    """Where a record's numbers come from; none of it enters the identity.
+
+    Attributes:
+        started: when the process that ended the run began.
+        seconds: spent on the run, by all processes.
+        earlier: the parts before the last one, where the run was resumed from a checkpoint and
+            something had changed.
+    """
+
     started: str
     seconds: float
+    earlier: tuple[Part, ...] = ()
     dataset_source: str
     dataset_sha256: str
     dataset_note: str = ""

@@ -109,8 +109,22 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
         "device": f"{from_.device}, {from_.threads} thread(s), backend {from_.backend}; "
         f"{from_.host}",
         "trained": f"{from_.seconds:g} s, process started {from_.started}",
-        "again": f"rm {file} && fedrepro train {run.id} --backend {from_.backend}",
     }
+    if from_.earlier:
+        facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
+    device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
+    facts["again"] = (
+        f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
+        f"{from_.backend}{device}"
+    )
     return "\n".join(
         [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]
+    )
+
+
+def _part(part: records.Part) -> str:
+    changed = ", with uncommitted changes" if part.dirty else ""
+    return (
+        f"{part.rounds} rounds in {part.seconds:g} s, {part.device}, backend {part.backend}, "
+        f"commit {part.commit}{changed}, torch {part.torch}"
     )

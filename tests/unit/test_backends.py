@@ -456,7 +456,7 @@ def test_a_lane_of_the_pool_that_does_not_fit_fails_by_name(monkeypatch, stack, 
     assert "lane 'client 1' in round 1 does not fit into memory" in str(refused)
 
 
-def test_another_error_in_the_pool_is_not_taken_for_lack_of_memory(cnn_lanes, monkeypatch):
+def test_another_error_in_the_pool_fails_its_lanes_with_the_traceback(cnn_lanes, monkeypatch):
     def broken(*_):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
@@ -466,8 +466,10 @@ def test_another_error_in_the_pool_is_not_taken_for_lack_of_memory(cnn_lanes, mo
     dense_lanes = spec, Train(make_lanes(federation(spec), (20, 9)), 0)
     for backend in (PoolBackend(1), PoolBackend(1, stack=True)):
         for ask in (cnn_lanes, dense_lanes):
-            with pytest.raises(RuntimeError, match="mat1"):
-                answer(backend, *ask)
+            refused = answer(backend, *ask)
+            assert isinstance(refused, LaneError)
+            assert "the program failed over it:\nTraceback" in str(refused)
+            assert "RuntimeError: mat1 and mat2 shapes" in str(refused)
 
 
 def out_of_memory_above(most, monkeypatch, raise_it):

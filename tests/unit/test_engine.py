@@ -1,5 +1,6 @@
 """The loop backend and the driver, against hand-written training and against themselves."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -282,6 +283,139 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
     assert f"run {run_id(bad)} failed: round 0: loss is not a finite number" in str(
         failures[run_id(bad)]
     )
+
+
+@pytest.mark.parametrize("where", ["init", "round"])
+def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monkeypatch, where):
+    def broken(*_):
+        raise ZeroDivisionError("a fault of the program")
+
+    bad, good = make_spec(algorithm={"name": "sgd"}), make_spec()
+    monkeypatch.setattr(ALGORITHMS["sgd"], where, broken)
+    done, failures = collect([bad, good], tmp_path)
+    assert list(done) == [run_id(good)]
+    message = str(failures[run_id(bad)])
+    assert message.startswith(f"run {run_id(bad)} failed: the program failed over it:\nTraceback")
+    assert message.endswith("ZeroDivisionError: a fault of the program")
+
+
+def test_a_data_set_that_cannot_be_had_is_looked_for_once(tmp_path):
+    specs = [make_spec(seed=seed, dataset={"name": "mnist"}) for seed in range(3)]
+    good, looked_for, failures = make_spec(), [], []
+
+    def load(spec):
+        looked_for.append(spec.dataset.name)
+        if spec.dataset.name == "mnist":
+            raise FedreproError("no network")
+        return data.load(spec.dataset.name)
+
+    drive(
+        [*specs, good],
+        load,
+        LoopBackend(),
+        on_done=lambda run: looked_for.append(f"done {run.id}"),
+        on_failed=lambda _, failure: failures.append(str(failure)),
+        checkpoints=tmp_path,
+    )
+    assert looked_for == ["mnist", "synthetic", f"done {run_id(good)}"]
+    assert failures == [f"run {run_id(spec)} failed: no network" for spec in specs]
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_training(tmp_path, monkeypatch):
+    """No run is to blame, so none fails; the next one would only be trained in vain."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    failures = []
+    monkeypatch.setattr(checkpoint.torch, "save", full)
+    with pytest.raises(checkpoint.NotSaved, match="No space left"):
+        drive(
+            [make_spec(), make_spec(seed=6)],
+            lambda spec: data.load(spec.dataset.name),
+            LoopBackend(),
+            on_done=lambda run: pytest.fail("went on"),
+            on_failed=lambda run, _: failures.append(run),
+            checkpoints=tmp_path,
+            checkpoint_seconds=0,
+        )
+    assert not failures
+
+
+def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_path, monkeypatch):
+    specs = [make_spec(seed=seed) for seed in range(3)]
+    save = checkpoint.save
+
+    def first_fails(path, run, progress):
+        if run == run_id(specs[0]):
+            raise checkpoint.NotSaved("no space")
+        save(path, run, progress)
+
+    monkeypatch.setattr(checkpoint, "save", first_fails)
+    with pytest.raises(checkpoint.NotSaved, match="no space"):
+        collect(specs, tmp_path, in_flight=3, deadline=0.0)
+    assert {file.stem for file in tmp_path.glob("*.pt")} == {run_id(spec) for spec in specs[1:]}
+
+
+def cut_off(spec, tmp_path, **options):
+    """Train a run until round 2 and leave its checkpoint of round 1 or 2."""
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path, on_progress=stop, checkpoint_seconds=0, **options)
+
+
+def test_the_parts_of_a_run_are_those_of_equal_origin(tmp_path):
+    spec = make_spec(rounds=5)
+    cut_off(spec, tmp_path, origin={"device": "a"})
+    first = checkpoint.load(tmp_path / f"{run_id(spec)}.pt", run_id(spec))
+    rounds = first["progress"]["round"]
+    assert first["parts"] == [
+        {"origin": {"device": "a"}, "rounds": rounds, "seconds": first["progress"]["seconds"]}
+    ]
+    same, _ = collect([spec], tmp_path, origin={"device": "a"})
+    assert [part.rounds for part in same[run_id(spec)].parts] == [5]
+    cut_off(spec, tmp_path, origin={"device": "a"})
+    other, _ = collect([spec], tmp_path, origin={"device": "b"})
+    run = other[run_id(spec)]
+    assert [(part.origin["device"], part.rounds) for part in run.parts] == [
+        ("a", rounds),
+        ("b", 5 - rounds),
+    ]
+    assert sum(part.seconds for part in run.parts) == pytest.approx(run.progress.seconds)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    spec = make_spec()
+    cut_off(spec, tmp_path)
+    dataset = data.load("synthetic")
+    other = dataclasses.replace(dataset, sha256="1" * 64)
+    failures = []
+    drive(
+        [spec],
+        lambda _: other,
+        LoopBackend(),
+        on_done=lambda _: pytest.fail("went on"),
+        on_failed=lambda _, failure: failures.append(str(failure)),
+        checkpoints=tmp_path,
+    )
+    [message] = failures
+    assert f"{run_id(spec)}.pt: this checkpoint was made on other examples" in message
+    assert dataset.sha256[:12] in message
+    assert "here 111111111111" in message
+
+
+@pytest.mark.parametrize("params", [{}, {"grouping": "single", "vectors": "half"}])
+def test_selective_needs_images_that_nobody_holds(tmp_path, params):
+    partition = {"scheme": "balanced_percent", "clients": 3, "percent": 50, "validation": 0}
+    algorithm = {"name": "selective", "local_rounds": 1} | params
+    spec = make_spec(algorithm=algorithm, partition=partition)
+    done, failures = collect([spec], tmp_path)
+    assert not done
+    assert "set partition.validation" in str(failures[run_id(spec)])
 
 
 @pytest.mark.parametrize("values", [{"a": 1.0, "b": [0.0, [float("nan")]]}, {"b": float("inf")}])

@@ -1,6 +1,7 @@
 """The pool's worker processes: killed, replaced, given up, and heard when they fail."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -196,10 +197,16 @@ def test_a_lane_that_kills_two_workers_fails_by_name_and_the_others_go_on(
     assert all(map(torch.equal, weights(fine), weights(expected)))
 
 
-def test_an_error_of_the_program_in_a_worker_is_raised_with_its_traceback(make_pool, monkeypatch):
+def test_an_error_of_the_program_in_a_worker_fails_its_lane_with_the_traceback(
+    make_pool, monkeypatch
+):
+    (spec, bad), (other, good) = some_request(), some_request((20,))  # of client 0 alone
+    expected = answer(make_pool(1), other, good)
     monkeypatch.setattr(pool, "work", faulty_work)
-    with pytest.raises(RuntimeError, match=r"(?s)worker.*Traceback.*perform_or_fail.*fault of the"):
-        answer(make_pool(2), *some_request())
+    refused, fine = answers(make_pool(2), [(spec, bad), (other, good)])
+    assert isinstance(refused, LaneError)
+    assert re.search(r"(?s)Traceback.*perform_or_fail.*ZeroDivisionError: lane 1", str(refused))
+    assert all(map(torch.equal, weights(fine), weights(expected)))
 
 
 # Division of the work

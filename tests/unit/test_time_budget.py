@@ -19,6 +19,8 @@ from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
 from fedrepro.spec import RunSpec, run_id
 
+COLLECT = LoopBackend.collect
+
 
 def planned(seed, rounds=4):
     spec = RunSpec.model_validate(
@@ -109,6 +111,65 @@ def test_out_holds_the_new_records_and_checkpoints(time_ends, estimates):
     with tarfile.open("new/all.tar") as tar:
         names = tar.getnames()
     assert names == [f"results/runs/{runs[0].id}.json", f".checkpoints/{runs[1].id}.pt"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_out_is_written_whatever_ends_the_training(time_ends, estimates, monkeypatch, error):
+    """And what the file held stays there, but for the checkpoint of a run that was ended."""
+    runs, out = [planned(0), planned(1), planned(2)], training.Path("all.tar")
+    with monkeypatch.context() as patch:
+        time_ends(11)
+        training.train(runs[:2], backend="loop", time_budget=1000.0, out=out)
+    monkeypatch.setattr(LoopBackend, "collect", COLLECT)
+    records.path_of(runs[0].id).unlink()  # sent away before, and not here any more
+    answers, real = iter(range(10)), LoopBackend.collect
+
+    def collect(self, deadline=math.inf):
+        if next(answers, None) is None:
+            raise error
+        return real(self, deadline)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopBackend, "collect", collect)
+        with pytest.raises(error):
+            training.train(runs[1:], backend="loop", out=out)
+    with tarfile.open(out) as tar:
+        assert tar.getnames() == [
+            f"results/runs/{runs[0].id}.json",
+            f"results/runs/{runs[1].id}.json",
+            f".checkpoints/{runs[2].id}.pt",
+        ]
+
+
+def test_a_foreign_file_for_out_is_refused_before_the_training(monkeypatch):
+    training.Path("thesis.tar").write_text("precious")
+    monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained"))
+    with pytest.raises(FedreproError, match=r"thesis\.tar: not a whole tar file"):
+        training.train([planned(0)], backend="loop", out=training.Path("thesis.tar"))
+    assert training.Path("thesis.tar").read_text() == "precious"
+
+
+@pytest.mark.parametrize(("cores", "fits"), [(1, False), (2, True), (0, True)])
+def test_estimates_are_of_one_core_and_say_nothing_of_a_gpu(estimates, monkeypatch, cores, fits):
+    run = planned(0)
+    estimates[run.id] = 4 * 900.0
+    backend = LoopBackend()
+    backend.cores = cores
+    monkeypatch.setattr(training, "make_backend", lambda *_: backend)
+    if fits:
+        assert training.train([run], time_budget=600.0) == 1
+    else:
+        with pytest.raises(FedreproError, match="too short"):
+            training.train([run], time_budget=600.0)
+
+
+def test_a_budget_too_small_for_a_gpu_names_no_shortest(time_ends, monkeypatch):
+    backend = LoopBackend()
+    backend.cores = 0
+    monkeypatch.setattr(training, "make_backend", lambda *_: backend)
+    time_ends(0)
+    with pytest.raises(FedreproError, match=r"too short to finish a round of any pending run$"):
+        training.train([planned(0)], time_budget=600.0)
 
 
 def test_a_run_that_cannot_end_a_round_is_not_started(estimates):

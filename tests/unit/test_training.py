@@ -1,14 +1,17 @@
 """What `fedrepro train` leaves behind: records, and failures by name."""
 
 import dataclasses
+import errno
 import fcntl
 import os
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
-from fedrepro import records, training
+from fedrepro import cli, records, training
+from fedrepro.engine.backends import backend
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
@@ -140,6 +143,142 @@ def test_a_run_that_another_process_trains_is_left_to_it(capsys):
     assert not records.is_recorded(held.id)
     assert records.is_recorded(free.id)
     assert f"{held.id} is being trained by another process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_run_that_another_process_trains_is_waited_for(
+    monkeypatch, capsys, write_record, recorded
+):
+    """It ends the run, or gives it up: then this one trains it, once its own runs are done."""
+    held, free = planned(3), planned(4)
+    training.CHECKPOINTS.mkdir()
+    lock = (training.CHECKPOINTS / f"{held.id}.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    looks = []
+
+    def sleep(_):
+        looks.append(records.is_recorded(free.id))
+        if len(looks) == 2:
+            if recorded:
+                write_record(held, records.FOLDER)
+            lock.close()
+
+    monkeypatch.setattr(training.time, "sleep", sleep)
+    assert training.train([held, free], backend="loop", wait=True) == (1 if recorded else 2)
+    assert looks == [True, True]
+    assert (records.read(held.id).provenance.host == "made up") == recorded
+    error = capsys.readouterr().err
+    assert error.count(f"{held.id} is being trained by another process") == 1
+    assert "waiting for 1 runs that other processes train" in error
+
+
+def test_waiting_ends_with_the_time_budget(monkeypatch):
+    held = planned(3)
+    training.CHECKPOINTS.mkdir()
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(training.time, "sleep", lambda s: setattr(clock, "now", clock.now + s))
+    with (training.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert training.train([held], backend="loop", wait=True, time_budget=100.0) == 0
+    assert 100 <= clock.now < 110
+
+
+def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
+    bad, held = planned(1, lr=1e30), planned(3)
+    training.CHECKPOINTS.mkdir()
+    lock = (training.CHECKPOINTS / f"{held.id}.lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    monkeypatch.setattr(training.time, "sleep", lambda _: lock.close())
+    with pytest.raises(FedreproError) as caught:
+        training.train([bad, held], backend="loop", wait=True)
+    assert str(caught.value).count(f"run {bad.id} failed") == 1
+    assert records.is_recorded(held.id)
+
+
+def test_ids_are_waited_for_and_count_once(monkeypatch):
+    run, seen = planned(0), []
+    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(training, "train", lambda runs, **options: seen.append((runs, options)))
+    cli.main(["train", run.id, run.id])
+    cli.main(["train", "--pending"])
+    assert [(runs, options["wait"]) for runs, options in seen] == [([run], True), ([run], False)]
+
+
+@pytest.mark.parametrize("fault", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_a_clear_error(monkeypatch, fault):
+    def refuse(*_):
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(training.fcntl, "flock", refuse)
+    with pytest.raises(FedreproError, match=r"\.lock: this file system has no locks .*flock"):
+        training.train([planned(0)])
+
+
+def test_checkpoints_that_cannot_be_written_are_a_clear_error():
+    training.CHECKPOINTS.write_text("a file where the folder should be")
+    with pytest.raises(FedreproError, match=r"\.lock: cannot be written"):
+        training.train([planned(0)])
+
+
+def test_the_checkpoint_of_a_recorded_run_is_deleted():
+    """It came from another machine, or a kill left it; the record is what counts."""
+    run = planned(0)
+    training.train([run])
+    left = training.checkpoint_of(run.id)
+    left.write_text("of earlier rounds")
+    assert training.train([run]) == 0
+    assert not left.exists()
+
+
+def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
+    runs = [planned(seed) for seed in range(2)]
+    training.train(runs[1:])
+
+    def delete(_, run):
+        record(_, run)
+        records.path_of(runs[1].id).unlink(missing_ok=True)
+
+    record = training._Trainer.record
+    with monkeypatch.context() as patch:
+        patch.setitem(training._SECONDS_BETWEEN_REPORTS, "log", 0.0)
+        patch.setattr(training._Trainer, "record", delete)
+        assert training.train(runs, in_flight=1) == 2
+
+
+def test_a_record_says_what_other_processes_did_of_the_run(monkeypatch):
+    run = planned(0)
+    answers = iter(range(2))
+    collect = LoopBackend.collect
+
+    def interrupted(self, deadline):
+        if next(answers, None) is None:
+            raise KeyboardInterrupt
+        return collect(self, deadline)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopBackend, "collect", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            training.train([run], backend="loop")
+    training.train([run], backend="stacked")
+    provenance = records.read(run.id).provenance
+    [earlier] = provenance.earlier
+    assert (provenance.backend, earlier.backend, earlier.rounds) == ("stacked", "loop", 1)
+    assert 0 < earlier.seconds < provenance.seconds
+    assert (provenance.device_type, earlier.device_type) == ("cpu", "cpu")
+    training.train([planned(1)])
+    assert "earlier" not in records.path_of(planned(1).id).read_text()
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    chosen = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    assert backend("loop", "cuda:1").cores == 0
+    assert [str(device) for device in chosen] == ["cuda:1"]
+    with pytest.raises(FedreproError, match="--device cuda:2: PyTorch sees 2 GPUs"):
+        backend("loop", "cuda:2")
 
 
 @pytest.mark.parametrize("claimed_anew", [False, True])

@@ -113,6 +113,16 @@ def cut_short(name, content):
     return name, content[:100] if name.endswith(".pt") else content
 
 
+def test_a_record_that_arrives_replaces_the_checkpoint_of_its_run(here):
+    tar, run, _ = here
+    training.CHECKPOINTS.mkdir()
+    own = training.CHECKPOINTS / f"{run}.pt"
+    for _ in range(2):  # also where the record came before
+        own.write_text("of an earlier round")
+        transfer.read(tar, training.CHECKPOINTS)
+        assert not own.exists()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -166,7 +176,7 @@ def test_a_file_that_was_cut_off_on_the_way_is_refused(here, tmp_path, suffix, s
     content, end = (whole, end) if suffix == "tar" else (tar.read_bytes(), tar.stat().st_size - 1)
     part = tmp_path / f"part.{suffix}"
     part.write_bytes(content[: int(share * end)])
-    with pytest.raises(FedreproError, match=rf"(?s)part\.{suffix}: not a whole tar.*nothing was"):
+    with pytest.raises(FedreproError, match=rf"(?s)nothing was.*part\.{suffix}: not a whole tar"):
         transfer.read(part, training.CHECKPOINTS)
     assert not records.FOLDER.exists()
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up import content
 
 from fedrepro import records
 from fedrepro.cli import main
 from fedrepro.errors import FedreproError
 from fedrepro.plan import expand, unique
+from fedrepro.records import Origin
 from fedrepro.why import why
 
 SWEEP = [run for run in unique(expand("emd", "smoke")).values() if run.group.endswith("_sweep")]
@@ -42,7 +45,8 @@ def test_one_cell_leads_to_its_runs() -> None:
     for run in AT_036:
         assert f"run {run.id}, seed {run.seed}" in text
         assert f"record    results/runs/{run.id}.json" in text
-        assert f"rm results/runs/{run.id}.json && fedrepro train {run.id}" in text
+        removed = f"rm -f results/runs/{run.id}.json .checkpoints/{run.id}.pt"
+        assert f"{removed} && fedrepro train {run.id} --backend loop" in text
     for run in SWEEP:
         assert (run.id in text) == (run in AT_036)
     for part in (
@@ -83,9 +87,18 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         assert text in str(error.value)
 
 
-def test_a_run_is_trained_again_with_the_backend_of_its_record() -> None:
-    text = why("emd", "table2", f"MNIST/{AT_036[0].coordinates['emd']}", "smoke")
-    assert f"fedrepro train {AT_036[0].id} --backend loop" in text
+def test_a_run_is_trained_again_where_and_how_it_was(write_record: Callable[..., Path]) -> None:
+    run = AT_036[0]
+    provenance = content(run)["provenance"]
+    how = {"backend": "stacked", "device": "some GPU", "device_type": "cuda"}
+    earlier = {key: provenance[key] for key in Origin.model_fields if key in provenance}
+    earlier |= {"rounds": 2, "seconds": 1.5}
+    write_record(run, records.FOLDER, provenance=provenance | how | {"earlier": [earlier]})
+    text = why("emd", "table2", f"MNIST/{run.coordinates['emd']}", "smoke")
+    assert f"fedrepro train {run.id} --backend stacked --device cuda\n" in f"{text}\n"
+    part = "2 rounds in 1.5 s, made up, backend loop, commit 0123abc, with uncommitted changes"
+    assert f"earlier   {part}, torch 2\n" in text
+    assert text.count("earlier  ") == 1
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

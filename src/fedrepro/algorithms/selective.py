@@ -30,6 +30,7 @@ from fedrepro.algorithms import participants
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.algorithms.evaluation import evaluate_models
 from fedrepro.algorithms.participants import Weighting
+from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
 
@@ -97,9 +98,19 @@ class State:
 
 
 def init(fed: Federation) -> State:
-    """Give every node a storage of its own."""
-    nodes = range(len(fed.clients))
-    own = fed.params(Params).initial == "own"
+    """Give every node a storage of its own.
+
+    Raises:
+        FedreproError: there are no validation images, to group by or to tune the threshold on.
+    """
+    params, nodes = fed.params(Params), range(len(fed.clients))
+    used = params.grouping == "similarity" or params.vectors == "half"
+    if used and len(fed.partition.validation) < 2:
+        raise FedreproError(
+            "algorithm.grouping: similarity needs images that no client holds; set "
+            "partition.validation (schemes balanced_percent and class_blocks)"
+        )
+    own = params.initial == "own"
     return State(
         models=[fed.initial_weights(k if own else None) for k in nodes],
         storage=list(nodes),

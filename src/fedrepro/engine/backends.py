@@ -44,13 +44,21 @@ def backend(name: str, device: str = "cpu", workers: int | None = None) -> Backe
     import torch
 
     try:
-        kind = torch.device(device).type
+        place = torch.device(device)
     except RuntimeError as error:
         raise FedreproError(f"--device {device}: not a PyTorch device; cpu and cuda are") from error
+    kind = place.type
     if kind == "cuda" and not torch.cuda.is_available():
         raise FedreproError(
             f"--device {device}: PyTorch sees no GPU here; leave the option out to use the CPU"
         )
+    if kind == "cuda" and place.index is not None:
+        if place.index >= torch.cuda.device_count():
+            raise FedreproError(
+                f"--device {device}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted "
+                "from 0"
+            )
+        torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
     if kind not in ("cpu", "cuda"):
         raise FedreproError(f"--device {device}: only cpu and cuda are supported")
     if name == "pool" and kind != "cpu":

@@ -14,7 +14,11 @@ import torch
 
 from fedrepro.errors import FedreproError
 
-FORMAT = 1
+FORMAT = 2
+
+
+class NotSaved(FedreproError):
+    """A checkpoint cannot be written; no run is to blame, and none of them could be saved."""
 
 
 def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
@@ -26,7 +30,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
         progress: tensors, numbers, strings and lists or dicts of these.
 
     Raises:
-        FedreproError: the file cannot be written (no space left, say).
+        NotSaved: the file cannot be written (no space left, say).
     """
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
@@ -35,7 +39,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         temporary.unlink(missing_ok=True)
-        raise FedreproError(
+        raise NotSaved(
             f"{path}: cannot write the checkpoint ({error}); free some space and run again, "
             "training goes on from the last checkpoint"
         ) from error

@@ -21,7 +21,7 @@ from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import Dataset
 from fedrepro.engine import checkpoint
 from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask, Backend, LaneError, OutOfTime
+from fedrepro.engine.jobs import Ask, Backend, LaneError, OutOfTime, unexpected
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.spec import RunSpec, canonical_json, run_id
@@ -46,6 +46,21 @@ class Progress:
     final: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass
+class Part:
+    """Rounds of a run that one or more processes did in the same way.
+
+    Attributes:
+        origin: what the caller of :func:`drive` says of the process: code, device, backend.
+        rounds: done in it.
+        seconds: spent on it.
+    """
+
+    origin: dict[str, Any]
+    rounds: int
+    seconds: float
+
+
 class RunFailure(FedreproError):
     """A run ended without a result; the message names the run, the round and the lane."""
 
@@ -55,6 +70,7 @@ class ActiveRun:
 
     Attributes:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
+        earlier: what other processes did before, from the checkpoint.
     """
 
     def __init__(
@@ -64,6 +80,7 @@ class ActiveRun:
         checkpoints: Path,
         checkpoint_seconds: float,
         data_root: Path | None = None,
+        origin: dict[str, Any] | None = None,
     ) -> None:
         self.spec = spec
         self.id = run_id(spec)
@@ -74,11 +91,13 @@ class ActiveRun:
         self.state = self.algorithm.init(self.fed)
         self.progress = Progress()
         self.request: Request | None = None
+        self.earlier: list[Part] = []
+        self._origin = origin or {}
         self._file = checkpoints / f"{self.id}.pt"
         self._checkpoint_seconds = checkpoint_seconds
         self._last_save = time.monotonic()
         self._restore()
-        self.resumed_at = self.progress.round
+        self.resumed_at, self._seconds_before = self.progress.round, self.progress.seconds
         self._boundary = self._snapshot()
         self._steps = self._run()
         self._advance(None)
@@ -91,12 +110,35 @@ class ActiveRun:
             self.state = type(self.state)(**saved["state"])
             progress = Progress(**saved["progress"])
             progress.metrics = defaultdict(list, progress.metrics)
+            self.earlier = [Part(**part) for part in saved["parts"]]
+            data = saved["data"]
         except (KeyError, TypeError, ValueError) as error:
             raise FedreproError(
                 f"{self._file}: this checkpoint does not fit this version of the code; delete it "
                 "to start the run anew"
             ) from error
+        if data != self._data:
+            raise FedreproError(
+                f"{self._file}: this checkpoint was made on other examples than those here "
+                f"(sha256 of data set and partition {_short(data)}, here {_short(self._data)}): "
+                "train on those, or delete it to start the run anew"
+            )
         self.progress = progress
+
+    @property
+    def _data(self) -> list[str]:
+        return [self.dataset.sha256, self.fed.partition.sha256]
+
+    @property
+    def parts(self) -> list[Part]:
+        """What was done of the run, in order; what this process does comes last."""
+        boundary = self._boundary["progress"]
+        rounds = boundary["round"] - self.resumed_at
+        parts, seconds = list(self.earlier), self.progress.seconds - self._seconds_before
+        if parts and parts[-1].origin == self._origin:
+            last = parts.pop()
+            rounds, seconds = rounds + last.rounds, seconds + last.seconds
+        return [*parts, Part(self._origin, rounds, seconds)]
 
     def _snapshot(self) -> dict[str, Any]:
         """Return state and progress as they are between two rounds; tensors are never changed."""
@@ -114,7 +156,9 @@ class ActiveRun:
     def save(self) -> None:
         """Write the checkpoint of the last finished round."""
         self._boundary["progress"]["seconds"] = self.progress.seconds
-        checkpoint.save(self._file, self.id, self._boundary)
+        parts = [vars(part) for part in self.parts if part.rounds]
+        content = self._boundary | {"data": self._data, "parts": parts}
+        checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
 
     def forget_checkpoint(self) -> None:
@@ -170,6 +214,10 @@ class ActiveRun:
         return len(self.request.lanes) if isinstance(self.request, Train) else 1
 
 
+def _short(digests: list[str]) -> str:
+    return ", ".join(digest[:12] for digest in digests)
+
+
 def _check_finite(values: dict[str, Any], round: int) -> None:
     """Refuse what no record can hold, while the run can still be named.
 
@@ -212,8 +260,13 @@ def drive(
     checkpoint_seconds: float = 30.0,
     deadline: float = math.inf,
     data_root: Path | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> list[ActiveRun]:
     """Train runs, several at once.
+
+    A run that the program fails over ends with the traceback as its message, and so do all runs of
+    a data set that cannot be loaded; the others go on. Whatever else is raised ends the training,
+    after a checkpoint of each run in flight.
 
     Args:
         specs: the runs, in order; taken one by one, so a generator may skip some late.
@@ -227,18 +280,36 @@ def drive(
         checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
         deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
         data_root: folder of packed data, for partitions that are read; None: the usual places.
+        origin: what is to be known of this process where another one goes on with a run.
 
     Returns:
         The runs that the deadline interrupted.
+
+    Raises:
+        NotSaved: a checkpoint cannot be written.
     """
     queue = iter(specs)
     active: dict[int, ActiveRun] = {}
     loads: dict[int, float] = {}
+    unusable: dict[str, FedreproError] = {}
     tickets = 0
     exhausted = False
 
     def fail(run: str, error: Exception) -> None:
-        on_failed(run, RunFailure(f"run {run} failed: {error}"))
+        if isinstance(error, checkpoint.NotSaved):
+            raise error
+        reason = error if isinstance(error, FedreproError | LaneError) else unexpected(error)
+        on_failed(run, RunFailure(f"run {run} failed: {reason}"))
+
+    def dataset_of(spec: RunSpec) -> Dataset:
+        name = spec.dataset.name
+        if name in unusable:  # not looked for, or downloaded, once more for every run
+            raise unusable[name]
+        try:
+            return load(spec)
+        except FedreproError as error:
+            unusable[name] = error
+            raise
 
     def submit(ticket: int, run: ActiveRun) -> None:
         if run.done:
@@ -267,8 +338,11 @@ def drive(
                     break
                 try:
                     backend.check(spec)
-                    run = ActiveRun(spec, load(spec), checkpoints, checkpoint_seconds, data_root)
-                except FedreproError as error:
+                    dataset = dataset_of(spec)
+                    run = ActiveRun(
+                        spec, dataset, checkpoints, checkpoint_seconds, data_root, origin
+                    )
+                except Exception as error:
                     fail(run_id(spec), error)
                     continue
                 tickets += 1
@@ -282,7 +356,7 @@ def drive(
                     if isinstance(answer.result, LaneError):
                         raise answer.result
                     run.receive(answer.result, answer.seconds)
-                except (LaneError, FedreproError) as error:
+                except Exception as error:
                     del active[answer.ticket]
                     loads.pop(answer.ticket, None)
                     fail(run.id, error)
@@ -290,8 +364,14 @@ def drive(
                 submit(answer.ticket, run)
             on_progress(list(active.values()))
     except OutOfTime:
+        problems = []
         for run in active.values():
-            run.save()
+            try:
+                run.save()
+            except checkpoint.NotSaved as error:
+                problems.append(error)
+        if problems:
+            raise problems[0] from None
         return list(active.values())
     except BaseException:
         for run in active.values():

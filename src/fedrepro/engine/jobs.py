@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -155,6 +156,12 @@ def too_large(job: LaneJob) -> LaneError:
 Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 
 
+def unexpected(error: Exception) -> LaneError:
+    """Return the error of a lane or model over which the program failed, with the traceback."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return LaneError(f"the program failed over it:\n{trace}")
+
+
 def result_of(results: Sequence[Any]) -> Result:
     """Return a request's result, given those of its lanes or models: one failed lane fails it."""
     return next((one for one in results if isinstance(one, LaneError)), list(results))
@@ -200,9 +207,11 @@ class Backend(Protocol):
 
     Attributes:
         name: as on the command line, for the record: there it makes the same on a like device.
+        cores: of the CPU that it keeps busy; 0: it works on a GPU.
     """
 
     name: str
+    cores: int
 
     def check(self, spec: RunSpec) -> None:
         """Refuse a spec that this backend cannot run, naming the field.
@@ -212,9 +221,9 @@ class Backend(Protocol):
         """
 
     def load(self, ask: Ask) -> float:
-        """Return how much of what the backend can usefully have open a request takes, 0..1.
+        """Return how much of what the backend can usefully have open a request takes.
 
-        The driver admits runs until those in flight load the backend fully.
+        The driver admits runs until those in flight load the backend fully: until their sum is 1.
         """
 
     def submit(self, ticket: int, ask: Ask) -> None:

@@ -24,6 +24,7 @@ class LoopBackend:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
+        self.cores = int(self.device.type == "cpu")
         self._resources = Resources(self.device)
         self._open: list[tuple[int, Ask]] = []
 

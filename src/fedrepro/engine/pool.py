@@ -7,7 +7,8 @@ on the number of workers nor on what else is in flight.
 
 The workers are started once, by a fork server that has imported PyTorch, and share the data sets. A
 worker that dies (killed for want of memory, usually) is replaced, and its lanes are tried again,
-half as many at a time; a lane that kills two workers by itself fails by name.
+half as many at a time; a lane that kills two workers by itself fails by name. An error of the
+program in a task fails its lanes, with the traceback.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from fedrepro.engine.jobs import (
     OutOfTime,
     check_precision,
     result_of,
+    unexpected,
 )
 from fedrepro.engine.resources import Resources
 from fedrepro.engine.worker import (
     DataMessage,
-    Failure,
     PredictTask,
     TrainTask,
     packed,
@@ -104,7 +105,7 @@ class PoolBackend:
 
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "auto" if stack else "pool"
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = self.cores = workers or len(os.sched_getaffinity(0))
         self._stack = stack
         self._resources = Resources(torch.device("cpu"))
         self._shared: dict[str, DataMessage] = {}
@@ -190,7 +191,14 @@ class PoolBackend:
     def _perform_here(self, resources: Resources, deadline: float) -> None:
         pieces = self._next_pieces(idle=1)
         started = time.perf_counter()
-        results = perform(self._task(self._open[pieces[0].ticket].ask, pieces), resources, deadline)
+        task = self._task(self._open[pieces[0].ticket].ask, pieces)
+        results: Sequence[Any]
+        try:
+            results = perform(task, resources, deadline)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            results = [unexpected(error)] * len(pieces)
         self._finish(pieces, results, time.perf_counter() - started)
 
     def _let_workers_perform(self, deadline: float) -> None:
@@ -270,8 +278,6 @@ class PoolBackend:
         except (EOFError, OSError):  # in the middle of an answer, too
             self._bury(worker)
             return
-        if isinstance(results, Failure):
-            raise RuntimeError(f"a worker process failed:\n{results.trace}")
         pieces, worker.pieces = worker.pieces, []
         self._finish(pieces, unpacked(results), seconds)
 

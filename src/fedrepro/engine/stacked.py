@@ -59,6 +59,7 @@ class StackedBackend:
 
     def __init__(self, device: str = "cpu", memory_limit: int | None = None) -> None:
         self.device = torch.device(device)
+        self.cores = int(self.device.type == "cpu")
         self._lanes = _LANES[self.device.type]
         self._limit = memory_limit
         self._resources = Resources(self.device)

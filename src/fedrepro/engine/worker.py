@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -18,7 +17,7 @@ import torch
 import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
 
 from fedrepro.engine import dense, lane
-from fedrepro.engine.jobs import LaneError, LaneJob, is_out_of_memory, too_large
+from fedrepro.engine.jobs import LaneError, LaneJob, is_out_of_memory, too_large, unexpected
 from fedrepro.engine.resources import Resources
 from fedrepro.requests import OptimizerState, Predict, Prediction, Trained
 from fedrepro.spec import RunSpec
@@ -53,13 +52,6 @@ class PredictTask:
     request: Predict
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An error of the program in a worker."""
-
-    trace: str
-
-
 def set_memory_use() -> None:
     """Keep freed blocks, and fewer of the convolution kernels that were compiled.
 
@@ -89,11 +81,17 @@ def work(pipe: Connection) -> None:
                 resources.add(message.name, message.tensors, message.classes)
                 continue
             started = time.perf_counter()
+            task = unpacked(message)
+            results: list[Any]
             try:
-                result: Any = perform(unpacked(message), resources)
-            except Exception:
-                result = Failure(traceback.format_exc())
-            pipe.send((packed(result), time.perf_counter() - started))
+                results = list(perform(task, resources))
+            except Exception as error:
+                results = [unexpected(error)] * _size(task)
+            pipe.send((packed(results), time.perf_counter() - started))
+
+
+def _size(task: TrainTask | PredictTask) -> int:
+    return len(task.jobs if isinstance(task, TrainTask) else task.request.models)
 
 
 def perform(

@@ -6,6 +6,7 @@ The expected numbers are those the pack's own documentation states.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from tiny_data import FOLDERS, idx
 
 from fedrepro import data
-from fedrepro.data import commands, packs, sources
+from fedrepro.data import cadis, commands, packs, sources
+from fedrepro.data.registry import registry
 
 PACK = os.environ.get("FEDREPRO_DATA")
 
@@ -172,9 +174,39 @@ def test_keyword_features() -> None:
     assert len(train) + len({row.tobytes() for row in found.test_x}) == 23_475
 
 
+def test_cadis_lists_of_the_pack_are_those_of_the_authors_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file made of a pack's lists, as long as the authors' one, gives the same lists again."""
+    folder, known = cadis.cadis_folder(), registry().cadis_index
+    if folder is None:
+        pytest.skip(f"{PACK} holds no cadis_index")
+    packed = {name: data.cadis_partition(name) for name in known.partitions}
+    with packs.opened(folder, known.file) as arrays:
+        stored = dict(arrays)
+    monkeypatch.delenv("FEDREPRO_DATA")
+    monkeypatch.chdir(tmp_path)
+    for name, clients in packed.items():
+        lists = known.partitions[name]
+        assert cadis.lists_sha256(clients) == lists.sha256
+        text = json.dumps({str(i): client.tolist() for i, client in enumerate(clients)})
+        assert len(text) == (161_259 if name == "cifar100_mc" else lists.bytes)
+        path = Path("data/raw/cadis", lists.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for ours, theirs in zip(data.cadis_partition(name), clients, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    commands.pack(Path("packed"), ["cadis_index"])
+    with packs.opened(Path("packed"), known.file) as arrays:
+        assert set(arrays) == set(stored)
+        for key, values in stored.items():
+            assert arrays[key].dtype == values.dtype
+            np.testing.assert_array_equal(arrays[key], values)
+
+
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10", "cifar100"])
 def test_cadis_partitions_meet_the_order_of_the_labels(dataset: str) -> None:
-    if sources.locate(dataset).kind != "pack" or commands.cadis.cadis_folder() is None:
+    if sources.locate(dataset).kind != "pack" or cadis.cadis_folder() is None:
         pytest.skip(f"{PACK} holds no {dataset} or no cadis_index")
     train_y, _ = data.labels(dataset)
     for kind in ("mc", "bc", "uc", "pa"):

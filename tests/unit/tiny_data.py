@@ -26,6 +26,13 @@ REPOSITORY = paths.root()
 REGISTRY = yaml.safe_load((REPOSITORY / "config/datasets.yaml").read_text())
 
 
+CADIS_LISTS = [[4, 0], [], [9, 1, 2]]
+"""What the three clients of every tiny CADIS partition hold."""
+
+NOWHERE = "http://127.0.0.1:9/"
+"""An address that refuses."""
+
+
 def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make ``tmp_path`` a repository of tiny data sets and work there; return it."""
     registry = copy.deepcopy(REGISTRY)
@@ -42,7 +49,11 @@ def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             plain = files.get(archive["file"].removesuffix(".gz"))
             if plain is not None:
                 archive["md5"] = md5(gzip.compress(plain, mtime=0))
-    registry["cadis_index"]["clients"] = 3
+    cadis = registry["cadis_index"]
+    cadis["clients"] = len(CADIS_LISTS)
+    cadis["repositories"] = dict.fromkeys(cadis["repositories"], NOWHERE)
+    for lists in cadis["partitions"].values():
+        lists["sha256"] = cadis_sha256()
     (tmp_path / "config/papers").mkdir(parents=True)
     write_registry(tmp_path, registry)
     monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
@@ -111,6 +122,11 @@ def write_official(name: str, raw: Path, *, zipped: bool = False) -> Path:
         else:
             (folder / file).write_bytes(content)
     return folder
+
+
+def cadis_sha256() -> str:
+    """Return the content hash of the tiny CADIS lists, written out from its definition."""
+    return hashlib.sha256(struct.pack("<9q", 0, 2, 2, 5, 4, 0, 9, 1, 2)).hexdigest()
 
 
 def idx(values: NDArray[np.uint8]) -> bytes:

@@ -40,19 +40,12 @@ def list_datasets(data_root: Path | None = None) -> str:
         shape = f"{channels} x {height} x {width}"
         rows.append([name, examples, shape, info.classes, place, _megabytes(size), info.licence])
     known = registry().cadis_index
-    folder = cadis.cadis_folder(data_root)
-    size = (folder / known.file).stat().st_size if folder else 0
-    rows.append(
-        [
-            CADIS_INDEX,
-            f"{len(known.partitions)} partitions",
-            f"{known.clients} clients",
-            "",
-            f"pack {folder}" if folder else "not here: import a pack",
-            _megabytes(size),
-            known.licence,
-        ]
-    )
+    try:
+        place, size = _cadis_place(data_root), _cadis_size(data_root)
+    except FedreproError as error:
+        place, size = f"problem: {error}", 0
+    examples, clients = f"{len(known.partitions)} partitions", f"{known.clients} clients"
+    rows.append([CADIS_INDEX, examples, clients, "", place, _megabytes(size), known.licence])
     headers = ["name", "training + test", "shape", "classes", "source now", "MB", "licence"]
     return tabulate(rows, headers, tablefmt="simple", colalign=("left",) * 3 + ("right", "left"))
 
@@ -107,11 +100,12 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
         if name == CADIS_INDEX:
             files: tuple[str, ...] = (registry().cadis_index.file,)
             folder = cadis.cadis_folder(data_root)
-            if folder is None and not names:
+            places = _cadis_locations(data_root).values()
+            if not names and any(place.kind == "download" for place in places):
                 continue
+            lists = _read_cadis(data_root)  # checks everything
             if folder is None:
-                raise FedreproError(f"{files[0]} is in no pack here, so it cannot be packed.")
-            _verify_cadis(data_root)
+                writers[files[0]] = partial(cadis.write_pack_file, partitions=lists)
         else:
             info, location = describe(name), sources.locate(name, data_root)
             if location.kind in ("synthetic", "download", "nowhere") and not names:
@@ -185,7 +179,7 @@ def import_pack(source: Path, root: Path | None = None) -> str:
             build(info, packs.read(info, folder), "pack", f"the pack {folder}")
             known.append(name)
     if registry().cadis_index.file in files:
-        _verify_cadis(folder)
+        _read_cadis(folder)
         known.append(CADIS_INDEX)
     packs.publish(
         target,
@@ -201,16 +195,20 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
     """Make sure a data set is there, downloading it if need be, and write a manifest of it.
 
     The manifest is JSON: name, source, sha256, train, test (examples) and note. A download counts
-    as "raw", as every later load calls it, so a manifest does not depend on who came first.
+    as "raw", as every later load calls it, so a manifest does not depend on who came first. That
+    of `CADIS_INDEX` has the sha256 of the lists of every partition.
 
     Args:
-        name: one of `fedrepro.data.NAMES`.
+        name: one of `fedrepro.data.NAMES`, or `CADIS_INDEX`.
         out: the manifest to write.
         data_root: a pack folder, as in `fedrepro.data.load`.
 
     Raises:
         FedreproError: as `fedrepro.data.load`, or ``out`` cannot be written.
     """
+    if name == CADIS_INDEX:
+        return _prepare_cadis(out, data_root)
+    _require_names([name])
     data = sources.load(name, data_root)
     manifest = {
         "name": data.name,
@@ -220,16 +218,15 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
         "test": len(data.test_y),
         "note": data.note,
     }
-    write_text(out, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    _write_manifest(out, manifest)
     return f"{name}: {manifest['source']}, content {data.sha256[:12]}, manifest {out}"
 
 
 def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
     if name == CADIS_INDEX:
-        folder = cadis.cadis_folder(data_root)
-        if folder is None and not download:
-            return "not here   comes only in a pack"
-        return f"OK       {_verify_cadis(data_root)} partitions, pack {folder}"
+        lists = _read_cadis(data_root, download=download)
+        place = _cadis_place(data_root)
+        return f"OK       {len(lists)} partitions, {place}" if lists else f"not here   {place}"
     location = sources.locate(name, data_root)
     if location.kind in ("download", "nowhere") and not download:
         return f"not here   {_place(describe(name), location)}"
@@ -239,12 +236,46 @@ def _verify_one(name: str, data_root: Path | None, *, download: bool) -> str:
     return f"{text}content {data.sha256[:12]}" + (f"\n{'':<25}{data.note}" if data.note else "")
 
 
-def _verify_cadis(data_root: Path | None) -> int:
-    """Read every CADIS partition; return how many there are."""
-    partitions = registry().cadis_index.partitions
-    for partition in partitions:
-        cadis.cadis_partition(partition, data_root)
-    return len(partitions)
+def _prepare_cadis(out: Path, data_root: Path | None) -> str:
+    lists = _read_cadis(data_root)
+    kind = "raw" if cadis.cadis_folder(data_root) is None else "pack"
+    hashes = {name: cadis.lists_sha256(clients) for name, clients in lists.items()}
+    _write_manifest(out, {"name": CADIS_INDEX, "source": kind, "partitions": hashes})
+    return f"{CADIS_INDEX}: {kind}, {len(lists)} partitions, manifest {out}"
+
+
+def _read_cadis(data_root: Path | None, *, download: bool = True) -> dict[str, cadis.Clients]:
+    """Read and check the CADIS partitions, by name: all, or those here without a download."""
+    return {
+        name: cadis.cadis_partition(name, data_root)
+        for name, location in _cadis_locations(data_root).items()
+        if download or location.kind != "download"
+    }
+
+
+def _cadis_locations(data_root: Path | None) -> dict[str, sources.Location]:
+    """Return the first source of each CADIS partition, by name."""
+    names = registry().cadis_index.partitions
+    return {name: cadis.locate(name, data_root) for name in names}
+
+
+def _cadis_place(data_root: Path | None) -> str:
+    """Say where the CADIS partitions would come from."""
+    locations = _cadis_locations(data_root).values()
+    here = [location for location in locations if location.kind != "download"]
+    if not here:
+        return f"download to {next(iter(locations)).folder}"
+    place = f"{here[0].kind} {here[0].folder}"
+    if len(here) < len(locations):
+        return f"{place} ({len(here)} of {len(locations)}), the others: download"
+    return place
+
+
+def _cadis_size(data_root: Path | None) -> int:
+    """Return bytes on disk, or bytes to download where nothing is there."""
+    files = {path for place in _cadis_locations(data_root).values() for path in place.files}
+    lists = registry().cadis_index.partitions.values()
+    return sum(path.stat().st_size for path in files) or sum(each.bytes for each in lists)
 
 
 def _require_names(names: Sequence[str]) -> None:
@@ -270,6 +301,10 @@ def _size(info: DatasetInfo, location: sources.Location) -> int:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f}"
+
+
+def _write_manifest(out: Path, manifest: dict[str, object]) -> None:
+    write_text(out, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
 
 
 def _copy(source: Path, target: Path) -> None:

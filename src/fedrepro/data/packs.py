@@ -21,7 +21,8 @@ writes and checks them) and any of the files below. No array holds pickled objec
     standardised; ``y_train``, ``y_test`` uint8 [n]; ``names``; ``left_out``: training clips left
     out because a test clip has the same samples; ``made_with``: librosa's version.
 ``cadis_index.npz``
-    See `fedrepro.data.cadis`.
+    The CADIS authors' client lists; see `fedrepro.data.cadis`. It is read only if every list asked
+    for has the hash in ``config/datasets.yaml``.
 
 `publish` makes a change to a pack all-or-nothing: files are written under temporary names, and
 ``SHA256SUMS``, written last, is what makes them part of the pack.

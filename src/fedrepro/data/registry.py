@@ -29,6 +29,9 @@ NAMES: tuple[str, ...] = (
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+FilePath = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+]
 
 
 class PerClass(Strict):
@@ -195,15 +198,54 @@ class DatasetInfo(Strict):
         )
 
 
+class CadisLists(Strict):
+    """One of the authors' files of client lists.
+
+    Attributes:
+        dataset: whose training set the positions are in.
+        repository: where the file is; a key of ``cadis_index.repositories``.
+        path: in the repository, and below ``data/raw/<folder>``.
+        bytes: of the file.
+        sha256: of the decoded lists, see `fedrepro.data.cadis.lists_sha256`.
+    """
+
+    dataset: str
+    repository: str
+    path: FilePath
+    bytes: int = Field(gt=0)
+    sha256: Sha256
+
+
 class CadisIndex(Strict):
-    """The file of client partitions by the CADIS authors: names, clients and the file itself."""
+    """The client partitions by the CADIS authors.
+
+    Attributes:
+        file: what they are in a pack.
+        folder: below ``data/raw``, where the authors' files lie.
+        repositories: name to the address below which a repository's files are found.
+        partitions: name to the authors' file.
+    """
 
     title: str
     file: FileName
     clients: int = Field(gt=0)
-    partitions: dict[str, str]
+    folder: FileName
+    repositories: dict[str, str]
+    partitions: dict[str, CadisLists]
     licence: str
     homepage: str
+
+    @model_validator(mode="after")
+    def _known_repositories(self) -> CadisIndex:
+        for name, lists in self.partitions.items():
+            if lists.repository not in self.repositories:
+                raise ValueError(f"partitions.{name} names no repository: {lists.repository!r}")
+        return self
+
+    def url(self, name: str) -> str:
+        """Return the address of the file of a partition."""
+        lists = self.partitions[name]
+        return self.repositories[lists.repository] + lists.path
 
 
 class Registry(Strict):
@@ -227,9 +269,11 @@ class Registry(Strict):
     def _complete(self) -> Registry:
         if set(self.datasets) != set(NAMES):
             raise ValueError(f"datasets must be exactly {', '.join(NAMES)}")
-        for dataset in self.cadis_index.partitions.values():
-            if dataset not in NAMES:
-                raise ValueError(f"cadis_index.partitions names the unknown data set {dataset!r}")
+        for lists in self.cadis_index.partitions.values():
+            if lists.dataset not in NAMES:
+                raise ValueError(
+                    f"cadis_index.partitions names the unknown data set {lists.dataset!r}"
+                )
         return self
 
 

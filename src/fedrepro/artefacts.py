@@ -174,8 +174,10 @@ def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     scale = _scale(runs, name)
     if "n" not in cells or not runs.plan.artefact(name).runs:
         return scale
-    counts = sorted(set(cells["n"]) - {0})
-    return f"{scale}; n = " + " to ".join(str(n) for n in sorted({counts[0], counts[-1]}))
+    counts = {int(n) for n in cells["n"].dropna()} - {0}
+    if not counts:
+        return scale
+    return f"{scale}; n = " + " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
 def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

@@ -98,6 +98,28 @@ def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
 
 
+@EVERY_PAPER
+def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, paper: str) -> None:
+    for name in FIGURES[paper]:
+        text = artefacts._under_title(smoke(paper), name, artefacts.frame(smoke(paper), name))
+        assert re.fullmatch(
+            r"the same at every scale|scale: smoke(; n = [1-9]\d*( to [1-9]\d*)?)?", text
+        ), name
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        ([3, 1, 2], "scale: smoke; n = 1 to 3"),
+        ([2.0, float("nan"), 0.0], "scale: smoke; n = 2"),
+        ([0, 0], "scale: smoke"),
+        ([], "scale: smoke"),
+    ],
+)
+def test_cells_of_no_run_do_not_count(smoke: Smoke, n: list[float], text: str) -> None:
+    assert artefacts._under_title(smoke("selective"), "fig3", pd.DataFrame({"n": n})) == text
+
+
 def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
     for copy in ("a", "b"):
         artefacts.write_figure(smoke("selective"), "groups_per_n", tmp_path / copy)

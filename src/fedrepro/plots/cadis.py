@@ -322,7 +322,7 @@ def transitive(runs: RunSet) -> pd.DataFrame:
     """Return figure 9: error of the similarities, and share of pairs known, over the rounds.
 
     A further column ``panel``. The series ``expected to have met`` is computed (Theorem III.4's
-    setting), and ``all clients seen`` marks the round by which that is expected.
+    setting), and ``all clients seen`` marks the round by which that is expected: of no run (n = 0).
     """
     rows = []
     clients, participants, last = 0, 0, 0
@@ -337,15 +337,22 @@ def transitive(runs: RunSet) -> pd.DataFrame:
         participants = min(getattr(run.spec.algorithm, "participants", clients), clients)
         last = run.spec.rounds
     cells = _summary(rows, "panel")
+    computed = {"panel": _KNOWN, "n": 0}
     met = [
-        {"series": "expected to have met", "x": t, "panel": _KNOWN}
-        | {"mean": share_of_pairs_met(clients, participants, t)}
+        {
+            "series": "expected to have met",
+            "x": t,
+            "mean": share_of_pairs_met(clients, participants, t),
+        }
+        | computed
         for t in range(last + 1)
     ]
-    seen = {"series": "all clients seen", "x": rounds_to_see_all(clients, participants)}
-    return pd.concat(
-        [cells, pd.DataFrame([*met, seen | {"panel": _KNOWN, "mean": 1.0}])], ignore_index=True
-    )
+    seen = {
+        "series": "all clients seen",
+        "x": rounds_to_see_all(clients, participants),
+        "mean": 1.0,
+    }
+    return pd.concat([cells, pd.DataFrame([*met, seen | computed])], ignore_index=True)
 
 
 def draw_transitive(cells: pd.DataFrame) -> MplFigure:

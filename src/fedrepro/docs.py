@@ -7,6 +7,7 @@ A block in a Markdown file begins with ``<!-- begin: NAME ARGUMENTS -->`` and en
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,7 +19,6 @@ from fedrepro import records
 from fedrepro.artefacts import frame, markdown
 from fedrepro.checks import Check, Verdict, check
 from fedrepro.configfile import nearest
-from fedrepro.cost import sample_passes
 from fedrepro.errors import FedreproError
 from fedrepro.files import write_text
 from fedrepro.paths import root
@@ -34,7 +34,9 @@ VERDICTS: tuple[Verdict, ...] = (
     "not reproducible",
 )
 
-_BLOCK = re.compile(r"(<!-- begin: ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BEGIN, _END = r"<!-- begin: (\S[^>]*?) -->", "<!-- end -->"
+_MARKER = re.compile(f"{_BEGIN}|{_END}")
+_BLOCK = re.compile(f"{_BEGIN}.*?{_END}", re.DOTALL)
 
 
 def files() -> list[Path]:
@@ -49,12 +51,13 @@ def update(*, dry_run: bool = False) -> list[Path]:
         dry_run: only look.
 
     Raises:
-        FedreproError: a block has an unknown name, or a record it needs is missing.
+        FedreproError: a block has an unknown name or no end, or a record it needs is missing.
     """
     _checks.cache_clear()
     changed = []
     for file in files():
         old = file.read_text()
+        _require_pairs(file, old)
         new = _BLOCK.sub(functools.partial(_fill, file), old)
         if new != old:
             changed.append(file)
@@ -63,15 +66,26 @@ def update(*, dry_run: bool = False) -> list[Path]:
     return changed
 
 
+def _require_pairs(file: Path, text: str) -> None:
+    """Make sure that every block has its own end: what lies before an end is written over."""
+    markers = [marker[1] or _END for marker in _MARKER.finditer(text)]
+    for one, following in itertools.pairwise([_END, *markers, "end of the file"]):
+        if one == following == _END:
+            raise FedreproError(f"{file}: `{_END}` without a block before it; take it out")
+        if _END not in (one, following):
+            raise FedreproError(f"{file}: block '{one}' has no `{_END}`; put it back")
+
+
 def _fill(file: Path, match: re.Match[str]) -> str:
-    name, *arguments = match.group(2).split()
+    block = match[1]
+    name, *arguments = block.split()
     if name not in BLOCKS:
         raise FedreproError(f"{file}: unknown block '{name}' {nearest(name, list(BLOCKS))}")
     try:
         body = BLOCKS[name](*arguments)
     except (TypeError, ValueError) as error:
-        raise FedreproError(f"{file}: block '{match.group(2)}': {error}") from error
-    return f"{match.group(1)}{body.strip()}\n{match.group(3)}"
+        raise FedreproError(f"{file}: block '{block}': {error}") from error
+    return f"<!-- begin: {block} -->\n{body.strip()}\n{_END}"
 
 
 @functools.cache
@@ -92,7 +106,7 @@ def _scoreboard() -> str:
         scales: tuple[Scale, ...] = ("lite", "paper")
         for scale in scales:
             checks = _checks(paper, scale)
-            recorded, minutes, _ = _cost(paper, scale)
+            recorded, minutes = _cost(paper, scale)
             total = len(unique(expand(paper, scale)))
             rows.append(
                 {
@@ -108,13 +122,11 @@ def _scoreboard() -> str:
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
-def _cost(paper: str, scale: Scale) -> tuple[int, float, float]:
-    """Return recorded runs, minutes they took, and million sample passes."""
-    runs = unique(expand(paper, scale))
-    found = [records.read(name) for name in runs if records.is_recorded(name)]
-    minutes = sum(record.provenance.seconds for record in found) / 60
-    passes = sum(sample_passes(record.typed_spec()) for record in found) / 1e6
-    return len(found), minutes, passes
+def _cost(paper: str, scale: Scale) -> tuple[int, float]:
+    """Return how many runs are recorded, and the minutes they took."""
+    took = [records.seconds(name) for name in unique(expand(paper, scale))]
+    found = [seconds for seconds in took if seconds is not None]
+    return len(found), sum(found) / 60
 
 
 def _cost_table(paper: str, scale: Scale) -> str:

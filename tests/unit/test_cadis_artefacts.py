@@ -398,6 +398,8 @@ def test_fig8_says_over_what_it_averages(lite):
 
 def test_fig9_carries_the_expectation(lite):
     frame = artefacts.frame(lite, "fig9")
+    computed = frame["series"].isin(["expected to have met", "all clients seen"])
+    assert (frame["n"].eq(0) == computed).all()
     met = frame[frame["series"] == "expected to have met"].set_index("x")["mean"]
     assert met[1] == pytest.approx(90 / 9900)
     assert frame.loc[frame["series"] == "all clients seen", "x"].iloc[0] == pytest.approx(49.9, 1)

@@ -45,6 +45,28 @@ def test_costs_leave_out_groups_without_runs_at_the_scale(document):
     assert "FedAvg, CIFAR-100 MC" not in text
 
 
+END = "<!-- end -->\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"<!-- begin: one -->\nprose\n<!-- begin: two -->\n{END}", "block 'one' has no "),
+        (f"<!-- begin: one -->\n{END}<!-- begin: two -->\nprose\n", "block 'two' has no "),
+        (f"<!-- begin: one -->\n{END}prose\n{END}", "without a block before it"),
+    ],
+)
+def test_a_lost_marker_deletes_no_prose(tmp_path, monkeypatch, text, message):
+    file = tmp_path / "page.md"
+    file.write_text(text)
+    monkeypatch.setattr(docs, "files", lambda: [file])
+    monkeypatch.setattr(docs, "BLOCKS", {"one": str, "two": str})
+    with pytest.raises(FedreproError, match=message) as error:
+        docs.update()
+    assert "page.md" in str(error.value)
+    assert file.read_text() == text
+
+
 @pytest.mark.parametrize(
     ("block", "parts"),
     [

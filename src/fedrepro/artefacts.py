@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
+from fedrepro.errors import FedreproError
 from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
 from fedrepro.plan import at_published_scale, load_plan
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
+
+_Made = TypeVar("_Made")
 
 _TITLE_WIDTH = 100
 """Characters of a line of a figure's title."""
@@ -37,12 +41,25 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     if not partial:
         runs.require(runs.plan.artefact(name).runs, name)
     if name in runs.plan.tables:
-        cells = TABLES[runs.paper][name](runs)
+        cells = _made_by(TABLES, runs, name, "tables")(runs)
     else:
         from fedrepro.plots import FIGURES  # Matplotlib is slow to import
 
-        cells = FIGURES[runs.paper][name].data(runs)
+        cells = _made_by(FIGURES, runs, name, "figures").data(runs)
     return _with_published(cells, runs.paper, name)
+
+
+def _made_by(made: Mapping[str, Mapping[str, _Made]], runs: RunSet, name: str, kind: str) -> _Made:
+    """Return what makes a table or figure of the plan."""
+    functions = made.get(runs.paper, {})
+    if name not in functions:
+        module = {"tables": "tables", "figures": "plots"}[kind]
+        raise FedreproError(
+            f"config/papers/{runs.paper}.yaml: {kind}.{name}: no function makes it; name one in "
+            f"{kind.upper()} of src/fedrepro/{module}/{runs.paper}.py, and that in __init__.py "
+            "beside it"
+        )
+    return functions[name]
 
 
 def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
@@ -110,7 +127,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
-    scale = _scale(runs, name, note=runs.plan.scales[runs.scale].note)
+    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note)
     missing = left_out(runs, name)
     return (
         f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "

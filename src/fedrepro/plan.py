@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import Field
@@ -25,6 +26,9 @@ Scale = Literal["paper", "lite", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 Scalar = bool | int | float | str
+
+_COLUMNS = {"group", "title", "seed", "run", "round", "value"}
+"""Columns that the frames of :class:`fedrepro.runs.RunSet` have beside the grid coordinates."""
 
 
 class Range(Strict):
@@ -43,7 +47,9 @@ class RunGroup(Strict):
     grid: dict[str, list[Scalar] | Range] = Field(
         default={}, description="dotted path of a field -> its values; one run a combination"
     )
-    seeds: list[int] | None = Field(default=None, description="null: the plan's seeds")
+    seeds: list[int] | None = Field(
+        default=None, min_length=1, description="null: the plan's seeds"
+    )
 
 
 class RunGroupOverride(Strict):
@@ -51,7 +57,7 @@ class RunGroupOverride(Strict):
 
     set: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, list[Scalar] | Range] = Field(default_factory=dict)
-    seeds: list[int] | None = None
+    seeds: list[int] | None = Field(default=None, min_length=1)
 
 
 class ScaleEntry(Strict):
@@ -59,7 +65,9 @@ class ScaleEntry(Strict):
 
     note: str = Field(default="", description="one sentence for readers: what this scale changes")
     defaults: dict[str, Any] = Field(default_factory=dict)
-    seeds: list[int] | None = None
+    seeds: list[int] | None = Field(
+        default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
+    )
     runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
 
 
@@ -87,7 +95,7 @@ class PaperPlan(Strict):
     year: int
     url: str
     defaults: dict[str, Any]
-    seeds: list[int]
+    seeds: list[int] = Field(min_length=1)
     presets: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="named differences from the defaults, for YAML anchors; used where a `set` "
@@ -97,6 +105,21 @@ class PaperPlan(Strict):
     runs: dict[str, RunGroup]
     tables: dict[str, Artefact] = Field(default_factory=dict)
     figures: dict[str, Artefact] = Field(default_factory=dict)
+
+    def at(self, scale: Scale) -> ScaleEntry:
+        """Return what differs at a scale; at the published one nothing may.
+
+        Raises:
+            FedreproError: there is no such scale, or the plan does not have it.
+        """
+        if scale not in SCALES:
+            raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
+        if scale not in self.scales and scale != "paper":
+            raise FedreproError(
+                f"{_file(self.paper)}: scales: no scale '{scale}'; say there what differs from "
+                "the published one"
+            )
+        return self.scales.get(scale, ScaleEntry())
 
     def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
         """Return the entry of a table or figure; with ``kind``, of that kind only.
@@ -135,6 +158,10 @@ class PlannedRun:
     id: str
 
 
+def _file(paper: str) -> Path:
+    return root() / f"config/papers/{paper}.yaml"
+
+
 def papers() -> list[str]:
     """Return the slugs of all papers that have a plan."""
     return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
@@ -147,7 +174,7 @@ def load_plan(paper: str) -> PaperPlan:
     Raises:
         FedreproError: no such paper, or the file is wrong.
     """
-    file = root() / f"config/papers/{paper}.yaml"
+    file = _file(paper)
     if not file.exists():
         raise FedreproError(f"unknown paper '{paper}' {nearest(paper, papers())}")
     plan = read_yaml(file, PaperPlan)
@@ -159,14 +186,44 @@ def load_plan(paper: str) -> PaperPlan:
                         f"{file}: {kind}.{name}.runs: no group of runs '{group}' "
                         f"{nearest(group, list(plan.runs))}"
                     )
+            if artefact.part_of and artefact.part_of not in plan.tables:
+                raise FedreproError(
+                    f"{file}: {kind}.{name}.part_of: no table '{artefact.part_of}' "
+                    f"{nearest(artefact.part_of, list(plan.tables))}"
+                )
+    for name, members in plan.runs.items():
+        _require_columns(f"{file}: runs.{name}.grid", members.grid)
     for scale, entry in plan.scales.items():
-        for group in entry.runs:
+        for group, override in entry.runs.items():
             if group not in plan.runs:
                 raise FedreproError(
                     f"{file}: scales.{scale}.runs: no group of runs '{group}' "
                     f"{nearest(group, list(plan.runs))}"
                 )
+            where = f"{file}: scales.{scale}.runs.{group}.grid"
+            _require_columns(where, plan.runs[group].grid | override.grid)
     return plan
+
+
+def _coordinate(path: str) -> str:
+    """Return what a grid axis is called in coordinates and frames: the last part of its path."""
+    return path.rpartition(".")[2]
+
+
+def _require_columns(where: str, grid: Iterable[str]) -> None:
+    """Make sure that the axes of a grid can be told apart, and from the other columns of a frame.
+
+    Args:
+        where: file and key, for the error.
+        grid: dotted paths.
+    """
+    taken = set(_COLUMNS)
+    for path in grid:
+        name = _coordinate(path)
+        if name in taken:
+            what = "a column of all runs" if name in _COLUMNS else "the end of another axis"
+            raise FedreproError(f"{where}: {path}: '{name}' is {what}; use groups of runs instead")
+        taken.add(name)
 
 
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -208,8 +265,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         FedreproError: the plan is wrong; names the file and key.
     """
     plan = load_plan(paper)
-    file = root() / f"config/papers/{paper}.yaml"
-    entry = plan.scales.get(scale, ScaleEntry())
+    entry = plan.at(scale)
     defaults = merge(plan.defaults, entry.defaults)
     planned = []
     for name, group in plan.runs.items():
@@ -218,14 +274,14 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         grid = group.grid | override.grid
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         points = list(itertools.product(*(_values(axis) for axis in grid.values())))
-        where = f"{file}: runs.{name} ({scale})"
+        where = f"{_file(paper)}: runs.{name} ({scale})"
         for seed, point in itertools.product(seeds, points):
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
             spec = validate(content, RunSpec, where)
             coordinates = {
-                path.rpartition(".")[2]: value for path, value in zip(grid, point, strict=True)
+                _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
             planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
     return tuple(planned)

@@ -150,6 +150,15 @@ def test_a_figure_is_no_table(smoke: Smoke, tmp_path: Path, write: str, name: st
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("name", "made"), [("table2", TABLES), ("fig5a", FIGURES)])
+def test_an_artefact_without_a_function_is_named(
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, name: str, made: dict[str, dict[str, object]]
+) -> None:
+    monkeypatch.delitem(made["emd"], name)
+    with pytest.raises(FedreproError, match=rf"emd\.yaml: (tables|figures)\.{name}: no function"):
+        artefacts.frame(smoke("emd"), name)
+
+
 @EVERY_PAPER
 def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
     found = check(paper, "smoke", smoke(paper)._folder)

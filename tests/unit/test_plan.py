@@ -168,6 +168,28 @@ def test_merge() -> None:
         ),
         (lambda p: p["scales"].update(light={}), ["scales.light", "'paper', 'lite' or 'smoke'"]),
         (lambda p: p.pop("seeds"), ["seeds: Field required"]),
+        (lambda p: p["scales"]["lite"].update(seeds=[]), ["scales.lite.seeds", "at least 1 item"]),
+        (lambda p: p["runs"]["adam"].update(seeds=[]), ["runs.adam.seeds", "at least 1 item"]),
+        (
+            lambda p: p["scales"]["lite"]["runs"]["adam"].update(seeds=[]),
+            ["scales.lite.runs.adam.seeds", "at least 1 item"],
+        ),
+        (
+            lambda p: p["tables"]["table1"].update(part_of="table"),
+            ["toy.yaml: tables.table1.part_of: no table 'table'", "did you mean 'table1'?"],
+        ),
+        (
+            lambda p: p["runs"]["plain"].update(grid={"seed": [1, 2]}),
+            ["toy.yaml: runs.plain.grid: seed: 'seed' is a column of all runs"],
+        ),
+        (
+            lambda p: p["runs"]["plain"].update(grid={"dataset.name": ["mnist"], "model.name": []}),
+            ["runs.plain.grid: model.name: 'name' is the end of another axis"],
+        ),
+        (
+            lambda p: p["scales"]["lite"]["runs"]["adam"]["grid"].update({"algorithm.rounds": [1]}),
+            ["scales.lite.runs.adam.grid: algorithm.rounds: 'rounds' is the end of another axis"],
+        ),
     ],
 )
 def test_a_typo_names_the_key_and_the_nearest(
@@ -178,6 +200,27 @@ def test_a_typo_names_the_key_and_the_nearest(
         expand("toy", "paper")
     for text in texts:
         assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("scale", "text"),
+    [("lite", r"toy\.yaml: scales: no scale 'lite'"), ("ligth", r"unknown scale 'ligth' .*'lite'")],
+)
+def test_a_scale_that_is_not_there_is_not_the_published_one(
+    plans: Plans, scale: Any, text: str
+) -> None:
+    plans(lambda plan: plan["scales"].pop("lite"))
+    with pytest.raises(FedreproError, match=text):
+        expand("toy", scale)
+
+
+def test_the_published_scale_needs_no_entry(plans: Plans) -> None:
+    plans()
+    runs = expand("toy", "paper")
+    load_plan.cache_clear()
+    expand.cache_clear()
+    plans(lambda plan: plan["scales"].pop("paper"))
+    assert expand("toy", "paper") == runs
 
 
 def test_not_yaml(plans: Plans) -> None:

@@ -258,7 +258,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument(
         "--checkpoint-seconds",
-        type=float,
+        type=_pause,
         default=30.0,
         metavar="S",
         help="least time between two checkpoints of a run; 0: after every round; default: 30",
@@ -427,6 +427,13 @@ def _seconds(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text}: must be a positive number of seconds")
+    return number
+
+
+def _pause(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds, or 0")
     return number
 
 

@@ -9,7 +9,7 @@ and the two key columns of its frame.
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,6 +20,8 @@ from fedrepro.paths import root
 from fedrepro.plan import load_plan
 from fedrepro.strict import Strict
 
+_Tolerance = Annotated[float, Field(gt=0)]
+
 
 class Number(Strict):
     """One published number."""
@@ -29,7 +31,7 @@ class Number(Strict):
     artefact: str = Field(description="the table or figure that holds our value")
     cell: tuple[str, str | float] = Field(description="row and column, or series and x")
     published: float
-    tolerance: float = Field(gt=0, description="largest difference of a reproduced value")
+    tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
     reason: str = Field(description="why this tolerance")
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     reading: str = Field(default="", description="as_run or as_written, where both are held")
@@ -57,7 +59,7 @@ class Series(Strict):
     series: str
     x: list[float]
     published: list[float]
-    tolerance: list[float] | float = Field(description="one for all points, or one each")
+    tolerance: list[_Tolerance] | _Tolerance = Field(description="one for all points, or one each")
     reason: str
     reading: str = ""
     explanation: str = ""
@@ -107,7 +109,7 @@ class Series(Strict):
 
 
 class Claim(Strict):
-    """A qualitative claim, decided by the function of the same id in ``fedrepro.checks``."""
+    """A qualitative claim, decided by the function of the same id in ``fedrepro.claims``."""
 
     id: str
     statement: str = Field(description="the assertion, with its numbers")

@@ -203,15 +203,19 @@ class Hypergeometric(_Devices):
     )
 
 
+_Count = Annotated[int, Field(ge=1)]
+_Deviation = Annotated[float, Field(ge=0)]
+
+
 class LabelClusters(Strict):
     """Clusters of clients with the same labels (Nguyen et al. 2023, section V.A, MC)."""
 
     scheme: Literal["label_clusters"]
-    clusters: tuple[int, ...] = Field(min_length=1, description="clients in each cluster")
-    per_label: int | tuple[int, ...] = Field(
+    clusters: tuple[_Count, ...] = Field(min_length=1, description="clients in each cluster")
+    per_label: _Count | tuple[_Count, ...] = Field(
         description="examples a client gets of each label, before its factor; one for each cluster"
     )
-    spread: float | tuple[float, ...] = Field(
+    spread: _Deviation | tuple[_Deviation, ...] = Field(
         default=0.3, description="standard deviation of a client's factor; one for each cluster"
     )
     labels: Literal["consecutive", "random"] = Field(

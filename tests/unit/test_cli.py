@@ -46,6 +46,14 @@ def test_an_unknown_run_is_not_trained(capsys: pytest.CaptureFixture[str], tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("pause", ["nan", "inf", "-1"])
+def test_checkpoints_are_seconds_apart(capsys: pytest.CaptureFixture[str], pause: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--pending", f"--checkpoint-seconds={pause}"])
+    message = f"argument --checkpoint-seconds: {pause}: must be a number of seconds, or 0"
+    assert message in capsys.readouterr().err
+
+
 def test_releases_are_made_in_the_repository(capsys: pytest.CaptureFixture[str]) -> None:
     assert refusal(capsys, "check", "--release", "--paper", "tricks") == (
         f"run it in {root()}: the released verdicts are made from the records there"

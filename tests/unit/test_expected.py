@@ -23,6 +23,18 @@ NUMBER = {
 }
 
 
+CURVE: dict[str, Any] = {
+    "id": "F",
+    "where": "Fig. 1",
+    "artefact": "fig1",
+    "series": "a",
+    "x": [1.0, 2.0],
+    "published": [0.5, 0.6],
+    "tolerance": 0.1,
+    "reason": "-",
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "refused"),
     [
@@ -34,8 +46,7 @@ NUMBER = {
     ],
 )
 def test_a_curve_has_one_value_for_each_x(changes: dict[str, Any], refused: bool) -> None:
-    content = {"id": "F", "where": "Fig. 1", "artefact": "fig1", "series": "a", "reason": "-"}
-    content |= {"x": [1.0, 2.0], "published": [0.5, 0.6], "tolerance": 0.1} | changes
+    content = CURVE | changes
     if refused:
         with pytest.raises(ValidationError, match="x, published and tolerance differ in length"):
             Series.model_validate(content)
@@ -58,6 +69,8 @@ def test_a_curve_has_one_value_for_each_x(changes: dict[str, Any], refused: bool
             {"numbers": [NUMBER | {"id": "T1", "artefact": "tabel1"}]},
             r"T1: no table or figure 'tabel1' \(did you mean 'table1'",
         ),
+        ({"series": [CURVE | {"tolerance": 0}]}, r"(?s:.*)tolerance\.constrained-float: .* than 0"),
+        ({"series": [CURVE | {"tolerance": [0.1, 0]}]}, r"series\.0\.tolerance\.\S+\.1: .* than 0"),
     ],
 )
 def test_files_that_are_refused(
@@ -69,5 +82,5 @@ def test_files_that_are_refused(
     file = tmp_path / "config/expected/tricks.yaml"
     file.write_text(yaml.safe_dump({"paper": "tricks"} | content))
     monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
-    with pytest.raises(FedreproError, match=rf"tricks\.yaml: {problem}"):
+    with pytest.raises(FedreproError, match=rf"tricks\.yaml:\s+{problem}"):
         load_expected.__wrapped__("tricks")

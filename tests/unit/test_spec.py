@@ -23,6 +23,7 @@ BASE: dict[str, Any] = {
     "seed": 0,
 }
 
+CLUSTERS = {"scheme": "label_clusters", "clusters": [5, 5], "per_label": 3}
 SHARED_PARTITION = {"scheme": "balanced_percent", "clients": 3, "percent": 50}
 
 
@@ -120,6 +121,9 @@ def test_canonical_json() -> None:
         ({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}}, "nesterov needs momentum"),
         ({"partition": {"scheme": "iid", "clients": 3}}, "iid_plain"),
         ({"partition": {"scheme": "emd_shift", "clients": 3, "emd": 2.1, "per_class": 1}}, "2"),
+        ({"partition": CLUSTERS | {"clusters": [-1, 11]}}, r"clusters\.0\n.*than or equal to 1"),
+        ({"partition": CLUSTERS | {"per_label": [0, 5]}}, r"per_label\..*\.0\n.*or equal to 1"),
+        ({"partition": CLUSTERS | {"spread": -0.1}}, r"spread\.\S+\n.*or equal to 0"),
     ],
 )
 def test_wrong_specs_are_refused(change: dict[str, Any], text: str) -> None:

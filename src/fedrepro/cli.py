@@ -92,13 +92,20 @@ def _why(arguments: argparse.Namespace) -> None:
 def _prune(arguments: argparse.Namespace) -> None:
     from fedrepro import status
 
-    orphaned = status.orphans()
-    for run_id in orphaned:
-        file = records.path_of(run_id)
-        if not arguments.dry_run:
+    files = []
+    for run_id in status.orphans():
+        try:
+            records.is_recorded(run_id)
+            files.append(records.path_of(run_id))
+        except FedreproError as error:
+            print(f"left alone: {error}")
+    for file in files:
+        if arguments.yes:
             file.unlink()
-        print(f"{'would remove' if arguments.dry_run else 'removed'} {file}")
-    print(f"{len(orphaned)} records of no planned run")
+        print(f"{'removed' if arguments.yes else 'would remove'} {file}")
+    print(f"{len(files)} records of no planned run")
+    if files and not arguments.yes:
+        print("nothing was removed; `fedrepro prune --yes` removes them")
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -305,10 +312,11 @@ def _parser() -> argparse.ArgumentParser:
 
     prune = commands.add_parser(
         "prune",
-        help="remove records that no plan asks for",
-        description="Remove the records of runs that are in no plan at any scale.",
+        help="list or remove records that no plan asks for",
+        description="List the records of runs that are in no plan at any scale, or remove them. "
+        "Other files are left alone.",
     )
-    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.add_argument("--yes", action="store_true", help="remove them, not only list them")
     prune.set_defaults(run=_prune)
 
     check = commands.add_parser(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any
 
 from fedrepro import records
 from fedrepro.plan import SCALES, PlannedRun, expand, papers, unique
+from fedrepro.spec import RUN_ID_LENGTH
+
+_RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Status:
             parts.append("\n".join(self._line(run) for run in self.runs))
         if self.orphaned:
             parts.append(
-                f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` removes "
+                f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` lists "
                 "them."
             )
         return "\n\n".join(parts)
@@ -98,7 +102,8 @@ def duration(seconds: float) -> str:
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
     """Return the ids of record files that no paper's plan asks for at any scale."""
     planned = _planned()
-    return tuple(name for name in records.recorded_ids(folder) if name not in planned)
+    names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
+    return tuple(name for name in names if name not in planned)
 
 
 def _planned() -> dict[str, PlannedRun]:

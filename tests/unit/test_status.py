@@ -98,20 +98,6 @@ def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[
     assert "selective" in text
 
 
-def test_prune_removes_orphans_only(
-    folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = write_record(RUNS[0], folder)
-    orphan = folder / f"{'0' * 12}.json"
-    orphan.write_text("{}")
-    assert main(["prune", "--dry-run"]) == 0
-    assert orphan.exists()
-    assert f"would remove {orphan}" in capsys.readouterr().out
-    assert main(["prune"]) == 0
-    assert not orphan.exists()
-    assert kept.exists()
-
-
 def test_durations_for_readers() -> None:
     assert [duration(s) for s in (0.4, 89, 90, 3600, 5400)] == [
         "0 s",

@@ -237,12 +237,19 @@ def changes(checks: Iterable[Check], file: Path) -> list[str]:
     """Return how fresh checks differ from the released ones, one line a difference.
 
     Raises:
-        FedreproError: there is no released file; says how to release.
+        FedreproError: there is no released file, or it is damaged; says how to release.
     """
     checks = list(checks)
     if not file.exists():
         raise FedreproError(f"{file}: no released verdicts; `fedrepro check --release` writes them")
-    old, new = json.loads(file.read_text()), json.loads(released(checks))
+    try:
+        old = json.loads(file.read_text())
+    except ValueError as error:
+        raise FedreproError(
+            f"{file}: not valid JSON ({error}); restore it with git, or `fedrepro check --release` "
+            "writes it anew"
+        ) from error
+    new = json.loads(released(checks))
     lines = []
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):

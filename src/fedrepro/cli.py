@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,22 +120,23 @@ def _check(arguments: argparse.Namespace) -> None:
     everything = [item for items in found.values() for item in items]
     if arguments.out:
         write_text(arguments.out, checks.to_json(everything))
-    if arguments.json:
-        print(checks.to_json(everything), end="")
-    else:
-        print(checks.text(everything, verbose=arguments.verbose))
+    changed = []
     for name, items in found.items():
         file = checks.released_file(name, arguments.scale)
         if arguments.release:
             write_text(file, checks.released(items))
-        elif arguments.against_released:
-            changes = checks.changes(items, file)
-            if changes:
-                raise FedreproError(
-                    f"verdicts of {name} differ from the released ones in {file}:\n  "
-                    + "\n  ".join(changes)
-                    + "\nlook into it; `fedrepro check --release` makes the new ones current"
-                )
+        elif arguments.against_released and (changes := checks.changes(items, file)):
+            title = f"verdicts of {name} differ from the released ones in {file}:"
+            changed.append("\n  ".join([title, *changes]))
+    try:
+        if arguments.json:
+            print(checks.to_json(everything), end="")
+        else:
+            print(checks.text(everything, verbose=arguments.verbose))
+    finally:  # whoever reads the output may have stopped reading
+        if changed:
+            advice = "look into it; `fedrepro check --release` makes the new ones current"
+            raise FedreproError("\n".join([*changed, advice]))
 
 
 def _table(arguments: argparse.Namespace) -> None:
@@ -330,10 +332,11 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="as a JSON list, one entry a check")
     check.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON list here")
     check.add_argument("--verbose", action="store_true", help="show every check, not the counts")
-    check.add_argument(
+    released = check.add_mutually_exclusive_group()
+    released.add_argument(
         "--against-released", action="store_true", help="fail if a released verdict changed"
     )
-    check.add_argument("--release", action="store_true", help="make these the released verdicts")
+    released.add_argument("--release", action="store_true", help="make these the released verdicts")
     check.set_defaults(run=_check)
 
     for name, function, what in (
@@ -464,11 +467,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if paper is not None:
             load_plan(paper)
         arguments.run(arguments)
+        sys.stdout.flush()
     except FedreproError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        return 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
+        return 1 if arguments.command == "check" else 0  # a verdict that nobody read is none
     except KeyboardInterrupt:
         print("fedrepro: interrupted; run again to go on from the checkpoints", file=sys.stderr)
         return 130

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from fedrepro import checks
 from fedrepro.checks import Check
 from fedrepro.cli import main
 from fedrepro.paths import root
+from fedrepro.plan import papers
 
 ITEM = Check(
     id="T2@1.44",
@@ -135,3 +139,53 @@ def test_the_command_fails_where_a_released_verdict_changed(
     )
     assert "ZA1" not in error
     assert released.read_text() == changed
+
+
+@pytest.mark.usefixtures("released")
+def test_all_papers_are_compared_before_any_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checks, "released_file", lambda paper, scale: tmp_path / f"{paper}.json")
+    for paper in papers():
+        kept = [ITEM] if paper in ("cadis", "tricks") else [ITEM, CLAIM]
+        (tmp_path / f"{paper}.json").write_text(checks.released(kept))
+    assert main(["check", "--against-released"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("verdicts of ") == 2
+    for paper in ("cadis", "tricks"):
+        assert f"verdicts of {paper} differ from the released ones in {tmp_path / paper}" in error
+    assert error.count("\n  ZA1: released None, now {") == 2
+
+
+@pytest.mark.parametrize(("changed", "options"), [(True, ["--verbose"]), (False, [])])
+def test_verdicts_are_compared_though_nobody_reads_them(
+    released: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changed: bool,
+    options: list[str],
+) -> None:
+    released.write_text(checks.released([ITEM] if changed else [ITEM, CLAIM]))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with contextlib.suppress(BrokenPipeError), open(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert command("--against-released", *options) == 1
+    assert ("ZA1: released None" in capsys.readouterr().err) == changed
+
+
+def test_a_damaged_file_of_released_verdicts_is_named(
+    released: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.write_text("<<<<<<< HEAD\n{}\n")
+    assert command("--against-released") == 1
+    assert f"fedrepro: {released}: not valid JSON (" in capsys.readouterr().err
+
+
+def test_verdicts_are_compared_or_released(
+    released: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command("--against-released", "--release")
+    assert "not allowed with argument" in capsys.readouterr().err
+    assert not released.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cadis_records import GROUPS, World, write_all
+from seeds import Seeds
 
 from fedrepro import checks
 from fedrepro.claims import cadis
@@ -106,6 +107,12 @@ def at_lite(tmp_path_factory) -> RunSet:
 def claimed(request, name: str) -> RunSet:
     """Return runs as claimed, at a scale that has those of a claim."""
     return request.getfixturevalue("at_lite" if name in AGAINST_AT_LITE else "as_claimed")
+
+
+def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
+    worlds = World(over_tau=-0.03), World(over_tau=0.03)
+    assert not CLAIMS["NG1"](Seeds(as_claimed, *worlds)).holds
+    assert CLAIMS["NG1"](Seeds(as_claimed, worlds[1], worlds[1])).holds
 
 
 def test_every_claim_has_a_function_and_every_function_a_claim():

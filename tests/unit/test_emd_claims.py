@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from emd_records import World, write_all
+from seeds import Seeds
 
 from fedrepro import checks
 from fedrepro.claims import emd
@@ -193,6 +194,20 @@ def test_claim_fails(as_claimed, name, world):
 def test_claim_just_holds(as_claimed, name, world):
     finding = CLAIMS[name](Elsewhere(as_claimed, world))
     assert finding.holds, finding.evidence
+
+
+@pytest.mark.parametrize("name", ["ZB2", "ZB3"])
+def test_distances_are_means_over_the_seeds(as_claimed, name):
+    for worlds in ([AGAINST[name], World()], [World(), AGAINST[name]]):
+        assert not CLAIMS[name](Seeds(as_claimed, *worlds)).holds
+    assert CLAIMS[name](Seeds(as_claimed, World(), World())).holds
+
+
+def test_a_claim_without_its_runs_is_refused(as_claimed, monkeypatch):
+    kept = [run for run in as_claimed._runs if run.coordinates.get("emd") != 0]
+    monkeypatch.setattr(as_claimed, "_runs", kept)
+    with pytest.raises(FedreproError, match=r"scales\.lite: bound has no EMD 0, which"):
+        CLAIMS["ZB3"](as_claimed)
 
 
 def test_worlds_against_one_claim_leave_others_alone(as_claimed):

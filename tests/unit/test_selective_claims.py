@@ -6,6 +6,7 @@ import pytest
 from selective_records import ACCURACIES, ONE_GROUP, THREE_GROUPS, MadeUpRuns
 
 from fedrepro.claims.selective import CLAIMS
+from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
 
 Values = dict[str, object]
@@ -295,6 +296,14 @@ def test_one_seed_with_other_groups_fails_the_grouping_claim():
     assert not finding.holds
     assert "2+3+4" in finding.evidence
     assert CLAIMS["B14"](MadeUpRuns(final)).holds
+
+
+@pytest.mark.parametrize(("kept", "what"), [(range(2, 101), "N = 0"), (range(20), "N from 20 on")])
+def test_no_runs_are_no_groups(kept, what):
+    runs = MadeUpRuns(as_claimed)
+    runs._runs = tuple(run for run in runs._runs if run.coordinates.get("percent") in kept)
+    with pytest.raises(FedreproError, match=f"selective_as_run has no {what}, which a claim needs"):
+        CLAIMS["B14"](runs)
 
 
 def test_claims_are_about_the_mean_over_the_seeds():

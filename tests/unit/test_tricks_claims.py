@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from seeds import Seeds
 from tricks_records import World, write_all
 
 from fedrepro import checks
@@ -134,6 +135,14 @@ def test_evidence_has_our_numbers(as_claimed):
     distance = CLAIMS["OC2"](as_claimed)
     assert "round 1: 1.73 with projection, 3.16 without" in distance.evidence
     assert distance.ours == pytest.approx((3 / 10) ** 0.5)
+
+
+def test_distances_are_means_over_the_seeds(as_claimed):
+    far = World(projected_products=[[20.0, -1.0, 0.3], [-1.0, 20.0, 0.2], [0.3, 0.2, 1.0]])
+    assert not CLAIMS["OC2"](Seeds(as_claimed, far, World())).holds
+    finding = CLAIMS["OC2"](Seeds(as_claimed, World(), World()))
+    assert finding.holds
+    assert finding.ours == pytest.approx((3 / 10) ** 0.5)
 
 
 def test_the_rank_of_the_papers_cell(tmp_path):

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from fedrepro.errors import FedreproError
+from fedrepro.runs import RunSet
+
 SLACK = 1e-9
 """Means of decimal fractions are not exact; a bound that is met exactly is met."""
 
@@ -26,6 +29,14 @@ class Finding:
     evidence: str
     runs: Sequence[str]
     ours: float | None = None
+
+
+def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:
+    """Return the error of a claim that a group's runs at this scale cannot decide."""
+    return FedreproError(
+        f"config/papers/{runs.paper}.yaml: scales.{runs.scale}: {group} has no {what}, which a "
+        "claim needs; add it to the grid, or take the scale off the claim"
+    )
 
 
 def in_percent(value: float, digits: int = 2) -> str:

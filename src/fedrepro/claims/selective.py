@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fedrepro.claims.finding import SLACK, Finding, in_percent, in_points
+from fedrepro.claims.finding import SLACK, Finding, in_percent, in_points, not_planned
 from fedrepro.runs import RunSet
 from fedrepro.tables.selective import (
     AS_RUN_RESET,
@@ -213,11 +213,14 @@ def grouping(runs: RunSet, *, curve: Curve) -> Finding:
     finals = runs.final([curve.group], ["groups"])
     at_zero = finals[finals["percent"] == 0]
     later = finals[finals["percent"] >= 20]
+    for what, found in (("N = 0", at_zero), ("N from 20 on", later)):
+        if found.empty:
+            raise not_planned(runs, curve.group, what)
     sizes = [sorted(len(group) for group in groups) for groups in at_zero["groups"]]
     several = later[[len(groups) != 1 for groups in later["groups"]]]
     exceptions = ", ".join(str(n) for n in sorted(set(several["percent"])))
     return Finding(
-        holds=all(found == [3, 3, 3] for found in sizes) and several.empty,
+        holds=all(size == [3, 3, 3] for size in sizes) and several.empty,
         evidence=f"sizes of the groups at N = 0: {_listed(sizes)}; runs with more than one group "
         f"from N = 20 on: {len(several)} of {len(later)}"
         + (f" (N = {exceptions})" if exceptions else ""),

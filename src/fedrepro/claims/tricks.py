@@ -7,6 +7,7 @@ in the texts are percentage points. Claims about the paper's own numbers rest on
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -168,15 +169,16 @@ def conflicts_fall(runs: RunSet) -> Finding:
 
 def projection_keeps_together(runs: RunSet) -> Finding:
     """OC2: projected agents end every round closer to each other."""
-    apart: dict[str, dict[int, float]] = {}
+    apart: dict[tuple[str, int], list[float]] = defaultdict(list)
     used = []
     for run in runs.members(["updates", "updates_projected"]):
         used.append(run.id)
-        apart[run.group] = {
-            kept["round"]: _distance(np.array(kept["inner_products"]))
-            for kept in runs.record(run).final["updates"]
-        }
-    plain, projected = apart["updates"], apart["updates_projected"]
+        for kept in runs.record(run).final["updates"]:
+            apart[run.group, kept["round"]].append(_distance(np.array(kept["inner_products"])))
+    plain, projected = (
+        {t: float(np.mean(values)) for (name, t), values in apart.items() if name == group}
+        for group in ("updates", "updates_projected")
+    )
     evidence = "distance of the agents: " + "; ".join(
         f"round {t}: {projected[t]:.3g} with projection, {plain[t]:.3g} without" for t in plain
     )

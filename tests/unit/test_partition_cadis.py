@@ -167,6 +167,8 @@ def test_pareto_labels_that_do_not_fit():
         pareto_labels(LABELS, 20, 2, 5000, rng())
     with pytest.raises(FedreproError, match="too few examples"):
         pareto_labels(LABELS, 20, 2, 5000, rng(), shared=True)
+    with pytest.raises(FedreproError, match=r"leave one of 100 labels out .*; raise"):
+        pareto_labels(np.repeat(np.arange(100), 3), 100, 2, 50, rng())
 
 
 LAWS = {

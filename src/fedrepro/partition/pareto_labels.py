@@ -9,6 +9,9 @@ from fedrepro.errors import FedreproError
 from fedrepro.partition.label_clusters import TRIES, demand, hand_out
 from fedrepro.partition.shared import Indices, Partition, check_labels, shuffled_classes
 
+_LABEL_TRIES = 10_000
+"""How often labels are drawn before there count as too few draws for all of them."""
+
 
 def pareto_labels(
     labels: Indices,
@@ -42,7 +45,8 @@ def pareto_labels(
         One ascending index array for each client.
 
     Raises:
-        FedreproError: the arguments do not fit each other, or a label has too few examples.
+        FedreproError: the arguments do not fit each other, too few draws for all labels to occur,
+            or a label has too few examples.
     """
     check_labels(labels)
     classes = int(labels.max()) + 1
@@ -53,15 +57,27 @@ def pareto_labels(
         )
     hand = _shared if shared else _apart
     for _ in range(TRIES):
-        drawn = rng.integers(0, classes, (clients, draws))
-        while len(np.unique(drawn)) < classes:
-            drawn = rng.integers(0, classes, (clients, draws))
+        drawn = _all_labels(classes, clients, draws, rng)
         wealth = rng.pareto(shape, clients)
         asked = np.bincount(drawn.ravel(), np.repeat(wealth, draws), minlength=classes)
         clients_indices = hand(labels, drawn, wealth * budget / asked.max(), rng)
         if clients_indices is not None:
             return clients_indices
     raise FedreproError(f"a label has too few examples for its clients; lower budget ({budget})")
+
+
+def _all_labels(
+    classes: int, clients: int, draws: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw every client's labels, anew until each label occurs, int64 [clients, draws]."""
+    for _ in range(_LABEL_TRIES):
+        drawn = rng.integers(0, classes, (clients, draws))
+        if len(np.unique(drawn)) == classes:
+            return drawn
+    raise FedreproError(
+        f"{clients} clients with {draws} draws each leave one of {classes} labels out again and "
+        "again; raise draws, or clients"
+    )
 
 
 def _apart(

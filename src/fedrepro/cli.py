@@ -394,7 +394,8 @@ def _parser() -> argparse.ArgumentParser:
     schema = commands.add_parser(
         "schema",
         help="export the JSON schemas of the configuration",
-        description="Write the JSON schemas of plans, expected values and specs.",
+        description="Write the JSON schemas of configuration, data sets, plans, published values "
+        "and specs.",
     )
     schema.add_argument("--out", type=Path, default=None, help="folder; default: config/schemas")
     schema.set_defaults(run=_schema)

@@ -204,7 +204,7 @@ def test_a_typo_names_the_key_and_the_nearest(
 
 @pytest.mark.parametrize(
     ("scale", "text"),
-    [("lite", r"toy\.yaml: scales: no scale 'lite'"), ("ligth", r"unknown scale 'ligth' .*'lite'")],
+    [("lite", r"toy\.yaml: scales: no scale 'lite'"), ("light", r"unknown scale 'light' .*'lite'")],
 )
 def test_a_scale_that_is_not_there_is_not_the_published_one(
     plans: Plans, scale: Any, text: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -26,6 +27,7 @@ from fedrepro.tables import TABLES
 from fedrepro.tables import cadis as cadis_tables
 from fedrepro.tables.cadis import (
     LOCAL_RATIO,
+    ON_PILL,
     ON_STAND_IN,
     OVER_BEST,
     OVER_FEDAVG,
@@ -282,6 +284,22 @@ def test_pill_has_no_runs_at_the_published_scale(paper):
     assert not table["n"].any()
     assert table["published"].notna().all()
     assert artefacts.frame(paper, "synthetic_pills").empty
+
+
+def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
+    """As whoever has the images adds them: groups `pill_*`, listed in the table's runs."""
+    runs = write_all(tmp_path, "lite")
+    real = {f"synthetic_pills_{name}": f"pill_{name}" for name in ("cadis", "fedfa_as_run")}
+    runs._runs = tuple(dataclasses.replace(r, group=real.get(r.group, r.group)) for r in runs._runs)
+    table = runs.plan.tables["pill"]
+    groups = [real.get(group, group) for group in table.runs]
+    tables = runs.plan.tables | {"pill": table.model_copy(update={"runs": groups})}
+    runs.plan = runs.plan.model_copy(update={"tables": tables})
+    cells = TABLES["cadis"]["pill"](runs)
+    assert set(cells.loc[cells["column"] == ON_PILL, "row"]) == {"CADIS", "FedFA, as run"}
+    assert cell(cells, "CADIS", ON_PILL)["mean"] == 0.5
+    assert "CADIS" not in set(cells.loc[cells["column"] == ON_STAND_IN, "row"])
+    assert "FedAvg" in set(cells.loc[cells["column"] == ON_STAND_IN, "row"])
 
 
 def test_overhead_is_what_was_measured(lite, tmp_path, monkeypatch):

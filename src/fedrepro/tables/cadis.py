@@ -48,6 +48,8 @@ TARGETS = {"MNIST": (0.8, 0.9), "CIFAR-10": (0.48,), "CIFAR-100": (0.35,)}
 
 STAND_IN = "synthetic_pills_"
 """Start of the groups of runs on synthetic pills, a stand-in for the private PILL images."""
+PILL = "pill_"
+"""Start of the groups that whoever has these images adds to the plan."""
 
 
 @dataclass(frozen=True)
@@ -401,17 +403,19 @@ def laws(runs: RunSet) -> pd.DataFrame:
 
 ON_STAND_IN = "synthetic stand-in, best accuracy (not PILL)"
 """Column of our runs on synthetic pills."""
+ON_PILL = "PILL, best accuracy (ours)"
+"""Column of runs on the private images."""
 
 
 def stand_in_method(run: PlannedRun) -> str:
-    """Return the title of a run's method on synthetic pills."""
-    method = run.group.removeprefix(STAND_IN)
+    """Return the title of a run's method on pills."""
+    method = run.group.removeprefix(STAND_IN).removeprefix(PILL)
     plain = method.removesuffix("_as_run")
     return METHODS[plain] + (AS_RUN if plain != method else "")
 
 
 def stand_in_runs(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
-    """Return the recorded runs on synthetic pills; none where the scale plans none."""
+    """Return the recorded runs on pills; none where the scale plans none."""
     return recorded(runs, groups) if runs.members(groups) else []
 
 
@@ -419,6 +423,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     """Show PILL's published cells, and beside them what a stand-in of made-up images reached.
 
     A published cell has no run of ours (``n`` is 0 and ``mean`` NaN); the two are not comparable.
+    Runs on PILL itself, where the plan has some, are a third kind of column.
     """
     nothing = {"mean": math.nan, "sd": math.nan, "low": math.nan, "high": math.nan}
     printed = pd.DataFrame(
@@ -430,7 +435,8 @@ def pill(runs: RunSet) -> pd.DataFrame:
         ]
     )
     rows = [
-        {"row": stand_in_method(run), "column": ON_STAND_IN, "seed": run.seed, "run": run.id}
+        {"row": stand_in_method(run), "seed": run.seed, "run": run.id}
+        | {"column": ON_STAND_IN if run.group.startswith(STAND_IN) else ON_PILL}
         | {"best": max(runs.record(run).metrics["accuracy"])}
         for run in stand_in_runs(runs, runs.plan.tables["pill"].runs)
     ]

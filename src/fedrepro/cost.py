@@ -11,8 +11,8 @@ from fedrepro.data import DatasetInfo, describe
 from fedrepro.partition import index_file, published_counts
 from fedrepro.spec import PartitionSpec, RunSpec
 
-# Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP. Only used where
-# no like run has been recorded yet.
+# Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP. Used where no
+# like run has been recorded yet.
 _MFLOP_PER_SAMPLE = {
     "liu1": 0.143,
     "liu2": 2.88,

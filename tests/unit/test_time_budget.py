@@ -270,7 +270,7 @@ def test_training_needs_little():
         f"""
         import sys
         for name in ("snakemake", "pandas", "matplotlib", "torchvision", "PIL", "scipy", "sklearn",
-                     "seaborn", "librosa", "pooch", "IPython", "papermill", "nbformat"):
+                     "librosa", "pooch", "IPython", "papermill", "nbformat"):
             sys.modules[name] = None  # importing it is an error
         from fedrepro.plan import PlannedRun
         from fedrepro.spec import RunSpec

@@ -32,7 +32,7 @@ class Batch:
     Attributes:
         name: made from the plan alone, so a later parse gives the same.
         dataset: the data set all of them need.
-        runs: ids of its runs that have no record yet.
+        runs: ids of its runs that the job trains.
     """
 
     name: str
@@ -47,15 +47,17 @@ class Workflow:
         config: the configuration.
         scale: the scale whose artefacts are made.
         papers: slugs of the chosen papers.
-        batches: the training jobs; empty where every run is recorded.
+        batches: the training jobs, of the runs without a record.
         summary: how many runs are recorded, how many to train, and how long that takes.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], *, every_batch: bool = False) -> None:
         """Read the configuration and plans, and look up once which runs are recorded.
 
         Args:
             values: Snakemake's ``config``.
+            every_batch: also the batches and runs that are recorded. For a job on another machine,
+                which reads the plan again: its runs may have got their records in the meantime.
 
         Raises:
             FedreproError: configuration, a plan or a record is wrong.
@@ -77,7 +79,7 @@ class Workflow:
         self.batches = [
             Batch(name, members[0].spec.dataset.name, ids)
             for name, members in batches(state.runs, self.config.runs_per_batch)
-            if (ids := tuple(run.id for run in members if run.id in state.seconds))
+            if (ids := tuple(r.id for r in members if every_batch or r.id in state.seconds))
         ]
 
     def data_of(self, batch: Batch) -> str:

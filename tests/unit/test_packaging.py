@@ -156,7 +156,6 @@ def test_default_profile() -> None:
     assert profile == {
         "rerun-incomplete": True,
         "show-failed-logs": True,
-        "keep-incomplete": True,
         "resources": {"gpu": 1},
     }
 
@@ -169,6 +168,22 @@ def test_cluster_profile_keeps_the_default_switches() -> None:
         key: value for key, value in default.items() if key != "resources"
     }
     assert "rerun-triggers" not in slurm
+
+
+def test_cluster_profile_goes_on_after_a_time_limit() -> None:
+    slurm = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
+    assert slurm["keep-going"] is True
+    assert slurm["retries"] >= 1
+    assert slurm["local-cores"] <= 4, "the login node is not ours alone"
+
+
+@pytest.mark.parametrize("profile", ["default", "slurm"])
+def test_profiles_have_options_of_snakemake(profile: str) -> None:
+    from snakemake.cli import get_argument_parser
+
+    options = get_argument_parser().format_help()
+    for key in yaml.safe_load((ROOT / f"profiles/{profile}/profile.yaml").read_text()):
+        assert re.search(rf"--{key}\b", options), key
 
 
 def test_git_ignores_no_source_file() -> None:

@@ -30,7 +30,7 @@ envvars:
 
 
 try:
-    PLAN = Workflow(config)
+    PLAN = Workflow(config, every_batch=not workflow.is_main_process)
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
@@ -43,7 +43,17 @@ PYTHON = "python" if WITH_CONDA else sys.executable
 
 
 def training_input(batch):
-    return lambda wildcards: PLAN.data_of(batch)
+    def data(wildcards):
+        keep_records()
+        return PLAN.data_of(batch)
+
+    return data
+
+
+def keep_records():
+    # What --keep-incomplete does, whatever profile there is; there are no settings for --dag.
+    if workflow.execution_settings:
+        workflow.execution_settings.keep_incomplete = True
 
 
 def table_input(wildcards):

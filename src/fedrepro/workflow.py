@@ -1,8 +1,9 @@
 """What the Snakefile asks: which artefacts there are, what each is made of, what is to be trained.
 
-Paths of artefacts and records are relative to the working directory, those of configuration and
-code absolute. Only runs without a record belong to a training job: a recorded run is a plain file
-that no rule makes, so nothing can train it again by accident.
+Paths are relative to the working directory, so that a clone may be moved without making everything
+again; where that is not the clone, those of configuration and code are absolute. Only runs without
+a record belong to a training job: a recorded run is a plain file that no rule makes, so nothing can
+train it again by accident.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Workflow:
         self.config = load_config(values)
         self.scale = self.config.scale
         self.papers = self.config.papers
-        self._root = root()
+        self._root = Path() if root() == Path.cwd() else root()
         planned = [run for paper in self.papers for run in expand(paper, self.scale)]
         self._records = {run.id: str(records.path_of(run.id)) for run in planned}
         state = status(planned)

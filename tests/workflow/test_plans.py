@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +181,39 @@ def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
     )
     assert done.returncode != 0
     assert f"This Snakefile is in {clone.root}" in done.stdout + done.stderr
+
+
+OVERHEAD = "results/smoke/tables/cadis/overhead.md"
+"""A table that needs no records."""
+
+
+def test_jobs_run_the_code_of_this_clone(clone: Clone) -> None:
+    """Also where the environment has the package of another one, as shared conda environments may."""
+    clone.edit(
+        "src/fedrepro/cli.py",
+        "    arguments = _parser().parse_args(argv)",
+        "    arguments = _parser().parse_args(argv)\n    print(__file__)",
+    )
+    program = (
+        "import os, sys\n"
+        "sys.path.insert(0, os.environ.pop('PYTHONPATH'))\n"
+        "from snakemake.cli import main\n"
+        f"main(['--cores', '1', *{SMOKE!r}, {OVERHEAD!r}])\n"
+    )
+    done = clone.run(sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    log = (clone.root / "logs/smoke/tables/cadis/overhead.log").read_text()
+    assert str(clone.root / "src/fedrepro/cli.py") in log
+
+
+def test_another_name_of_python_or_of_the_clone_makes_nothing_again(clone: Clone) -> None:
+    python = Path(sys.executable)
+    names = (python.with_name(name) for name in ("python", "python3"))
+    other = next(name for name in names if name.exists() and name != python)
+    done = clone.run(str(other), "-m", "snakemake", "--cores", "1", *SMOKE, OVERHEAD)
+    assert done.returncode == 0, done.stderr
+    moved = Clone(clone.root.rename(clone.root.with_name("moved")))
+    assert moved.plan(*SMOKE, OVERHEAD).jobs == {}
 
 
 def test_a_typo_in_a_plan(clone: Clone) -> None:

@@ -21,12 +21,23 @@ if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
         f"Snakemake from {ROOT}/.venv/bin, which `make figures` installs."
     )
 
-# Jobs read the same clone as this Snakefile, wherever they run.
+# Jobs use the plans and the code of this clone, wherever they run. The prefix sets PYTHONPATH inside
+# a conda environment too, where Snakemake removes the variable. Without conda, the jobs' Python is
+# the one that runs Snakemake; no rule names it, or another name of it would make everything again.
 os.environ.update(FEDREPRO_ROOT=str(ROOT))
 
 
 envvars:
     "FEDREPRO_ROOT",
+
+
+shell.prefix(
+    "set -euo pipefail; "
+    'export PYTHONPATH="$FEDREPRO_ROOT/src${{PYTHONPATH:+:$PYTHONPATH}}"; '
+)
+if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    os.environ.update(PATH=os.pathsep.join(folders))
 
 
 try:
@@ -36,10 +47,6 @@ except FedreproError as error:
 
 if workflow.is_main_process:
     logger.info(PLAN.summary)
-
-# The Python that runs Snakemake has the package; with --sdm conda, that of the environment has.
-WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-PYTHON = "python" if WITH_CONDA else sys.executable
 
 
 def training_input(batch):

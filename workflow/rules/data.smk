@@ -14,8 +14,7 @@ rule dataset:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         data_root=data_root_option,
     shell:
-        "{params.python:q} -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
+        "python3 -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
         " {params.data_root:q} > {log:q} 2>&1"

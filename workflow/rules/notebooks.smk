@@ -24,14 +24,13 @@ rule notebook:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         executed="logs/{scale}/notebooks/{paper}.ipynb",
         runs="results/runs",
     shell:
         "("
-        "{params.python:q} -m papermill {input.template:q} {params.executed:q} -k python3"
+        "python3 -m papermill {input.template:q} {params.executed:q} -k python3"
         " --no-progress-bar -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
         " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }};"
         " mv {params.executed:q} {output.ipynb:q};"
-        " {params.python:q} -m nbconvert --to html --no-input {output.ipynb:q}"
+        " python3 -m nbconvert --to html --no-input {output.ipynb:q}"
         ") > {log:q} 2>&1"

@@ -27,11 +27,10 @@ for batch in PLAN.batches:
         resources:
             gpu=1 if PLAN.config.on_gpu else 0,
         params:
-            python=PYTHON,
             runs=batch.runs,
             scale=PLAN.scale,
             device=PLAN.config.device,
             data_root=data_root_option,
         shell:
-            "{params.python:q} -m fedrepro.cli train {params.runs} --scale {params.scale}"
+            "python3 -m fedrepro.cli train {params.runs} --scale {params.scale}"
             " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"

@@ -93,6 +93,17 @@ class Workflow:
             raise FedreproError(_refusal(self._status, self.scale))
         return f"data/ready/{batch.dataset}.json"
 
+    def of_dataset(self, name: str) -> list[str]:
+        """Return the files that hold a data set now; none where it is downloaded or made up.
+
+        Raises:
+            FedreproError: unknown data set, no such folder of packed data, or half a pack.
+        """
+        from fedrepro.data import sources  # only a workflow that needs data waits for this import
+
+        chosen = self.config.data_root
+        return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
+
     def tables(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the papers."""
         return [

@@ -283,12 +283,24 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
         (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
         (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
         (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),
+        (lambda w: w.of_dataset("minst"), "'mnist'"),
     ],
 )
 def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
     with pytest.raises(FedreproError) as error:
         ask(Workflow(CONFIG))
     assert text in str(error.value)
+
+
+def test_a_data_set_is_made_of_the_files_that_hold_it(tmp_path: Path) -> None:
+    pack = tmp_path / "some packs"
+    pack.mkdir()
+    workflow = Workflow(CONFIG | {"data_root": str(pack)})
+    assert workflow.of_dataset("mnist") == []
+    (pack / "mnist.npz").touch()
+    (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
+    assert workflow.of_dataset("mnist") == [str(pack / "mnist.npz")]
+    assert workflow.of_dataset("synthetic") == []
 
 
 def test_papers_may_be_switched_off() -> None:

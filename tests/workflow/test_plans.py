@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,10 +118,25 @@ def test_training_jobs_ask_for_a_gpu(clone: Clone) -> None:
 
 
 def test_jobs_are_told_where_packed_data_are(clone: Clone) -> None:
-    text = clone.plan("-p", "--config", "scale=smoke", "data_root=/some packs", "--", "all").text
-    named = [line for line in text.splitlines() if "--data-root '/some packs'" in line]
+    (clone.root / "some packs").mkdir()
+    text = clone.plan("-p", "--config", "scale=smoke", "data_root=some packs", "--", "all").text
+    named = [line for line in text.splitlines() if "--data-root 'some packs'" in line]
     assert any("fedrepro.cli train" in line for line in named)
     assert any("fedrepro.cli data prepare synthetic" in line for line in named)
+
+
+def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
+    clone.edit("workflow/rules/data.smk", "python3 -m fedrepro.cli data", "touch {output:q} #")
+    pack = clone.root / "data/pack"
+    pack.mkdir(parents=True)
+    (pack / "mnist.npz").touch()
+    (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
+    manifest = (*SMOKE, "data/ready/mnist.json")
+    done = clone.snakemake("--cores", "1", *manifest)
+    assert done.returncode == 0, done.stderr
+    assert clone.plan(*manifest).jobs == {}
+    shutil.rmtree(pack)
+    assert clone.plan(*manifest).jobs == {"dataset": 1}
 
 
 def without(runs: list[str]) -> list[str]:
@@ -188,7 +204,7 @@ OVERHEAD = "results/smoke/tables/cadis/overhead.md"
 
 
 def test_jobs_run_the_code_of_this_clone(clone: Clone) -> None:
-    """Also where the environment has the package of another one, as shared conda environments may."""
+    """Also in an environment with the package of another one, as a conda environment may be."""
     clone.edit(
         "src/fedrepro/cli.py",
         "    arguments = _parser().parse_args(argv)",

@@ -63,6 +63,10 @@ def keep_records():
         workflow.execution_settings.keep_incomplete = True
 
 
+def dataset_input(wildcards):
+    return PLAN.of_dataset(wildcards.dataset)
+
+
 def table_input(wildcards):
     return PLAN.of_table(wildcards.scale, wildcards.paper, wildcards.table)
 

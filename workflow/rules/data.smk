@@ -1,10 +1,13 @@
 # Data sets. Input: a pack, official files or a download. Output: data/ready/<dataset>.json, which
 # says what was found: source, content hash, counts.
 #
-# Only training jobs and index lists need it, so a clone with records needs no data.
+# The files that are there are its input, so that where they are removed or replaced it is looked for
+# and checked again. Only training jobs and index lists need it: a clone with records needs no data.
 
 
 rule dataset:
+    input:
+        dataset_input,
     output:
         "data/ready/{dataset}.json",
     log:

@@ -176,7 +176,8 @@ class Workflow:
     def of_check(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the verdicts on a paper are made of."""
         self._require(scale, paper)
-        modules = (*ANALYSIS, *_drawing(paper), "checks", "claims/finding", f"claims/{paper}")
+        claims = ("checks", "claims/__init__", "claims/finding", f"claims/{paper}")
+        modules = (*ANALYSIS, *_drawing(paper), *claims)
         return self._files(paper, load_plan(paper).runs, modules)
 
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
@@ -242,14 +243,21 @@ FOR_TABLES = {
     "fedcd": (
         "algorithms/fedcd",
         "partition/archetypes",
+        "partition/shared",
         "data/registry",
         "models/__init__",
         "models/fedcd_cnn",
+        "models/layers",
     ),
     "selective": (
         "algorithms/__init__",
+        "algorithms/fedavg",
+        "algorithms/local",
+        "algorithms/selective",
+        "algorithms/sgd",
         "data/registry",
         "models/__init__",
+        "models/layers",
         "models/liu1",
         "models/liu2",
         "models/liu3",
@@ -262,9 +270,11 @@ FOR_FIGURES = {
     "tricks": ("conflicts",),
     "cadis": (
         "meeting",
+        "data/dataset",
         "data/pill_counts",
         "data/registry",
         "data/sources",
+        "data/synthetic",
         "data/synthetic_pills",
     ),
     "fedcd": ("plots/fedcd_curves", "plots/fedcd_logs"),
@@ -284,6 +294,7 @@ def _drawing(paper: str) -> tuple[str, ...]:
     return (
         *FOR_TABLES.get(paper, ()),
         *FOR_FIGURES.get(paper, ()),
+        "tables/__init__",
         f"tables/{paper}",
         "plots/__init__",
         "plots/figure",

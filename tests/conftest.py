@@ -6,11 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from made_up import content
 
 from fedrepro import records
 from fedrepro.plan import PlannedRun
+
+hypothesis.settings.register_profile("fedrepro", deadline=None)  # machines are slow at times
+hypothesis.settings.load_profile("fedrepro")
 
 WriteRecord = Callable[..., Path]
 

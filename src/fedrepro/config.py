@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from fedrepro.configfile import nearest, validate
 from fedrepro.errors import FedreproError
-from fedrepro.paths import root
+from fedrepro.paths import data_root, root
 from fedrepro.plan import SCALES, Scale, papers
 from fedrepro.strict import Strict
 
@@ -53,7 +54,7 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     """Check what Snakemake read from the configuration file and the command line.
 
     Raises:
-        FedreproError: an unknown key, scale or paper, or a wrong value; names the nearest.
+        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value.
     """
     where = str(root() / "config/config.yaml") + " or --config"
     scale = values.get("scale")
@@ -67,4 +68,8 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     for name in config.papers:
         if name not in known:
             raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
+        if config.papers.count(name) > 1:
+            raise FedreproError(f"{where}: papers: '{name}' is named twice; name it once")
+    if config.data_root:
+        data_root(Path(config.data_root))
     return config

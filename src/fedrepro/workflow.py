@@ -1,8 +1,9 @@
 """What the Snakefile asks: which artefacts there are, what each is made of, what is to be trained.
 
-Paths of artefacts and records are relative to the working directory, those of configuration and
-code absolute. Only runs without a record belong to a training job: a recorded run is a plain file
-that no rule makes, so nothing can train it again by accident.
+Paths are relative to the working directory, so that a clone may be moved without making everything
+again; where that is not the clone, those of configuration and code are absolute. Only runs without
+a record belong to a training job: a recorded run is a plain file that no rule makes, so nothing can
+train it again by accident.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Batch:
     Attributes:
         name: made from the plan alone, so a later parse gives the same.
         dataset: the data set all of them need.
-        runs: ids of its runs that have no record yet.
+        runs: ids of its runs that the job trains.
     """
 
     name: str
@@ -47,15 +48,17 @@ class Workflow:
         config: the configuration.
         scale: the scale whose artefacts are made.
         papers: slugs of the chosen papers.
-        batches: the training jobs; empty where every run is recorded.
+        batches: the training jobs, of the runs without a record.
         summary: how many runs are recorded, how many to train, and how long that takes.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], *, every_batch: bool = False) -> None:
         """Read the configuration and plans, and look up once which runs are recorded.
 
         Args:
             values: Snakemake's ``config``.
+            every_batch: also the batches and runs that are recorded. For a job on another machine,
+                which reads the plan again: its runs may have got their records in the meantime.
 
         Raises:
             FedreproError: configuration, a plan or a record is wrong.
@@ -63,7 +66,7 @@ class Workflow:
         self.config = load_config(values)
         self.scale = self.config.scale
         self.papers = self.config.papers
-        self._root = root()
+        self._root = Path() if root() == Path.cwd() else root()
         planned = [run for paper in self.papers for run in expand(paper, self.scale)]
         self._records = {run.id: str(records.path_of(run.id)) for run in planned}
         state = status(planned)
@@ -77,7 +80,7 @@ class Workflow:
         self.batches = [
             Batch(name, members[0].spec.dataset.name, ids)
             for name, members in batches(state.runs, self.config.runs_per_batch)
-            if (ids := tuple(run.id for run in members if run.id in state.seconds))
+            if (ids := tuple(r.id for r in members if every_batch or r.id in state.seconds))
         ]
 
     def data_of(self, batch: Batch) -> str:
@@ -89,6 +92,17 @@ class Workflow:
         if self.config.train == "never":
             raise FedreproError(_refusal(self._status, self.scale))
         return f"data/ready/{batch.dataset}.json"
+
+    def of_dataset(self, name: str) -> list[str]:
+        """Return the files that hold a data set now; none where it is downloaded or made up.
+
+        Raises:
+            FedreproError: unknown data set, no such folder of packed data, or half a pack.
+        """
+        from fedrepro.data import sources  # only a workflow that needs data waits for this import
+
+        chosen = self.config.data_root
+        return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
 
     def tables(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the papers."""
@@ -162,7 +176,8 @@ class Workflow:
     def of_check(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the verdicts on a paper are made of."""
         self._require(scale, paper)
-        modules = (*ANALYSIS, *_drawing(paper), "checks", "claims/finding", f"claims/{paper}")
+        claims = ("checks", "claims/__init__", "claims/finding", f"claims/{paper}")
+        modules = (*ANALYSIS, *_drawing(paper), *claims)
         return self._files(paper, load_plan(paper).runs, modules)
 
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
@@ -228,14 +243,21 @@ FOR_TABLES = {
     "fedcd": (
         "algorithms/fedcd",
         "partition/archetypes",
+        "partition/shared",
         "data/registry",
         "models/__init__",
         "models/fedcd_cnn",
+        "models/layers",
     ),
     "selective": (
         "algorithms/__init__",
+        "algorithms/fedavg",
+        "algorithms/local",
+        "algorithms/selective",
+        "algorithms/sgd",
         "data/registry",
         "models/__init__",
+        "models/layers",
         "models/liu1",
         "models/liu2",
         "models/liu3",
@@ -248,9 +270,11 @@ FOR_FIGURES = {
     "tricks": ("conflicts",),
     "cadis": (
         "meeting",
+        "data/dataset",
         "data/pill_counts",
         "data/registry",
         "data/sources",
+        "data/synthetic",
         "data/synthetic_pills",
     ),
     "fedcd": ("plots/fedcd_curves", "plots/fedcd_logs"),
@@ -270,6 +294,7 @@ def _drawing(paper: str) -> tuple[str, ...]:
     return (
         *FOR_TABLES.get(paper, ()),
         *FOR_FIGURES.get(paper, ()),
+        "tables/__init__",
         f"tables/{paper}",
         "plots/__init__",
         "plots/figure",

@@ -112,12 +112,26 @@ def fingerprint(component: str) -> str:
             body = getattr(node, "body", None)
             if isinstance(body, list) and body and _is_text(body[0]):
                 node.body = body[1:] or [ast.Pass()]
-        digest.update(ast.unparse(tree).encode())
+        digest.update(repr(_plain(tree)).encode())
     kind, _, name = component.partition(".")
     if kind == "data":
         info = describe(name)
         digest.update(repr((info.mean, info.std, info.statistics_axis)).encode())
     return digest.hexdigest()[:16]
+
+
+def _plain(node: object) -> object:
+    """Return code as lists that are the same in every version of Python.
+
+    New versions add fields, which are empty where nothing new is used, and 3.12 adds empty strings
+    inside of f-strings: both are left out.
+    """
+    if isinstance(node, ast.JoinedStr):
+        return ["f", *(_plain(part) for part in node.values if getattr(part, "value", None) != "")]
+    if isinstance(node, ast.AST):
+        fields = [(name, _plain(value)) for name, value in ast.iter_fields(node)]
+        return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
+    return [_plain(item) for item in node] if isinstance(node, list) else node
 
 
 def _is_text(node: ast.AST) -> bool:

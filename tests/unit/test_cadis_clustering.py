@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrepro.algorithms import classifier, clustering
@@ -55,7 +55,6 @@ def test_running_means_and_counts():
 UNIT = st.lists(st.floats(-1, 1), min_size=4, max_size=4).filter(lambda v: np.linalg.norm(v) > 1e-3)
 
 
-@settings(deadline=None)
 @given(UNIT, UNIT, UNIT)
 def test_theorem_iii_3_bounds_the_third_cosine(x, y, z):
     s = np.nan_to_num(clustering.cosines(np.array([x, y, z])))

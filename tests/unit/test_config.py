@@ -45,6 +45,8 @@ def test_every_key_is_written_out() -> None:
         ({"scale": 3}, ["scale"]),
         ({"papers": ["emd", "selectiv"]}, ["unknown paper 'selectiv'", "'selective'?"]),
         ({"papers": []}, ["papers"]),
+        ({"papers": "emd,emd"}, ["papers: 'emd' is named twice"]),
+        ({"data_root": "no/packs"}, ["data_root is no/packs, which is not a folder"]),
         ({"train": "sometimes"}, ["train", "'auto' or 'never'"]),
         ({"device": "gpu"}, ["device"]),
         ({"runs_per_batch": 0}, ["runs_per_batch", "greater than or equal to 1"]),
@@ -67,12 +69,13 @@ def test_devices(device: str, gpu: bool) -> None:
     assert load_config(DEFAULT | {"device": device}).on_gpu == gpu
 
 
-def test_where_packed_data_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_packed_data_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDREPRO_DATA", raising=False)
     assert load_config(DEFAULT).data_root_option == ""
     monkeypatch.setenv("FEDREPRO_DATA", "/packs")
     assert load_config(DEFAULT).data_root_option == "/packs"
-    assert load_config(DEFAULT | {"data_root": "/mine"}).data_root_option == "/mine"
+    mine = str(tmp_path)
+    assert load_config(DEFAULT | {"data_root": mine}).data_root_option == mine
 
 
 def test_committed_schemas_are_current(tmp_path: Path) -> None:

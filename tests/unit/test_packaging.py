@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import fedrepro
+from fedrepro.workflow import Workflow
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,21 +54,37 @@ def pinned(python: str) -> dict[str, str]:
 
 
 COMMAND = re.compile(r"(?:^|[`\s])(snakemake (?:-|all)[^\n`#]*)")
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(ROOT / "docs").rglob("*.md"),
+    *(file for name in ("config", "profiles", "envs") for file in (ROOT / name).rglob("*.*")),
+]
+COMMANDS = sorted({c.strip() for file in DOCUMENTS for c in COMMAND.findall(file.read_text())})
 
 
-def test_documented_snakemake_commands_are_understood() -> None:
+def test_commands_are_found() -> None:
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_documented_snakemake_commands_are_understood(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from snakemake.cli import get_argument_parser
 
-    parser = get_argument_parser()
-    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "config").rglob("*.*ml")]
-    files += [*(ROOT / "config").rglob("*.md"), *(ROOT / "profiles").rglob("*.*")]
-    commands = [found for file in files for found in COMMAND.findall(file.read_text())]
-    assert len(commands) > 10
-    for command in commands:
-        arguments, _ = parser.parse_known_args(shlex.split(command)[1:])
-        for option in ("config", "resources"):  # they take all that follows, up to ` -- `
-            values = getattr(arguments, option) or []
-            assert all("=" in value for value in values), command
+    arguments, unknown = get_argument_parser().parse_known_args(shlex.split(command)[1:])
+    assert not unknown
+    assert all("=" in value for value in arguments.resources or [])
+    values = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    for value in arguments.config or []:  # takes all that follows, up to ` -- `
+        assert "=" in value
+        key, _, text = value.partition("=")
+        values[key] = yaml.safe_load(text)
+    monkeypatch.chdir(tmp_path)  # here is no record to read
+    workflow = Workflow(values)
+    rules = re.findall(r"^rule (\w+):$", (ROOT / "workflow/Snakefile").read_text(), re.MULTILINE)
+    targets = {*rules, *(f"all_{paper}" for paper in workflow.papers)}
+    assert set(arguments.targets) <= targets | {*workflow.everything(workflow.papers)}
 
 
 def test_every_locked_requirement_has_one_version_and_hashes() -> None:
@@ -156,7 +173,6 @@ def test_default_profile() -> None:
     assert profile == {
         "rerun-incomplete": True,
         "show-failed-logs": True,
-        "keep-incomplete": True,
         "resources": {"gpu": 1},
     }
 
@@ -169,6 +185,22 @@ def test_cluster_profile_keeps_the_default_switches() -> None:
         key: value for key, value in default.items() if key != "resources"
     }
     assert "rerun-triggers" not in slurm
+
+
+def test_cluster_profile_goes_on_after_a_time_limit() -> None:
+    slurm = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
+    assert slurm["keep-going"] is True
+    assert slurm["retries"] >= 1
+    assert slurm["local-cores"] <= 4, "the login node is not ours alone"
+
+
+@pytest.mark.parametrize("profile", ["default", "slurm"])
+def test_profiles_have_options_of_snakemake(profile: str) -> None:
+    from snakemake.cli import get_argument_parser
+
+    options = get_argument_parser().format_help()
+    for key in yaml.safe_load((ROOT / f"profiles/{profile}/profile.yaml").read_text()):
+        assert re.search(rf"--{key}\b", options), key
 
 
 def test_git_ignores_no_source_file() -> None:

@@ -23,7 +23,7 @@ from fedrepro.partition.balanced_percent import (
 from fedrepro.partition.statistics import class_counts
 from fedrepro.spec import BalancedPercent
 
-SMALL = settings(max_examples=80, deadline=None)
+SMALL = settings(max_examples=80)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from fedrepro.partition.main_cluster import main_cluster
 from fedrepro.partition.pareto_labels import pareto_labels
 from fedrepro.spec import partition_id
 
-SMALL = settings(max_examples=40, deadline=None)
+SMALL = settings(max_examples=40)
 SEEDS = st.integers(0, 2**32)
 LABELS = np.repeat(np.arange(10), 60)
 

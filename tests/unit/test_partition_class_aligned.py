@@ -13,7 +13,7 @@ from fedrepro.errors import FedreproError
 from fedrepro.partition.class_aligned import class_aligned
 from fedrepro.partition.statistics import class_counts, emd
 
-SMALL = settings(max_examples=60, deadline=None)
+SMALL = settings(max_examples=60)
 SEEDS = st.integers(0, 2**32)
 SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 2), st.integers(1, 3)).map(
     # classes, classes per client, clients: a multiple of the classes for either

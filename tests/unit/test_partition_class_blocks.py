@@ -73,7 +73,7 @@ def test_all_settings_of_a_seed_use_the_same_images():
     assert set(build(seed=4, classes_per_client=5, **options).validation) != set(iid.validation)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SHAPES, st.floats(0, 0.4), st.integers(0, 3), st.integers(0, 2**32))
 def test_parts_are_disjoint_and_even(shape, share, validation, seed):
     classes, holders, classes_per_client = shape

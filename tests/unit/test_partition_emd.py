@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedrepro.errors import FedreproError
 from fedrepro.partition import emd, statistics
 
-SMALL = settings(max_examples=80, deadline=None)
+SMALL = settings(max_examples=80)
 SEEDS = st.integers(0, 2**32)
 GRID = (0.0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)
 FREE = (0.36, 0.72, 1.08, 1.44)

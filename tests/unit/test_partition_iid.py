@@ -11,7 +11,7 @@ from fedrepro.errors import FedreproError
 from fedrepro.partition import iid
 from fedrepro.partition.statistics import class_counts, digest
 
-SMALL = settings(max_examples=60, deadline=None)
+SMALL = settings(max_examples=60)
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=120).map(np.array)
 SEEDS = st.integers(0, 2**32)
 

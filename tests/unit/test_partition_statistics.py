@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from fedrepro.errors import FedreproError
 from fedrepro.partition import balanced_percent, class_aligned, emd, iid, statistics
 
-SMALL = settings(max_examples=80, deadline=None)
+SMALL = settings(max_examples=80)
 COUNTS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2), elements=st.integers(1, 99))
 
 

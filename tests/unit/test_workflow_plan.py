@@ -19,7 +19,8 @@ import pytest
 from fedrepro import records
 from fedrepro import workflow as workflow_module
 from fedrepro.errors import FedreproError
-from fedrepro.plan import PlannedRun, expand, load_plan, papers, unique
+from fedrepro.paths import root
+from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
 from fedrepro.spec import partition_id
 from fedrepro.workflow import Workflow
 
@@ -235,29 +236,72 @@ def test_names_are_followed_to_where_they_are_defined() -> None:
     assert names == ["data/registry.py", "models/__init__.py"]
 
 
-PLUMBING = {"errors", "files", "paths", "strict", "versions"}
+PLUMBING = {"device_streams", "errors", "files", "paths", "strict", "versions"}
 """Modules that do not decide what an artefact shows."""
+
+READERS = {"official", "packs", "pill", "speech_commands"}
+"""Modules that read real data, which no artefact does."""
+
+
+def decides(paper: str, file: Path) -> set[Path]:
+    """Return the files that decide an artefact of a paper because this one does.
+
+    A package that has its modules in a dictionary counts for those that the plan names. A change of
+    ``spec`` shows in run ids, and an algorithm is only asked for its parameters and its rounds:
+    what these two import does not matter.
+    """
+    runs = [run for scale in SCALES for run in expand(paper, scale)]
+    named = {
+        "algorithms": {run.spec.algorithm.name for run in runs},
+        "models": {run.spec.model.name for run in runs},
+        **{package: {paper} for package in ("tables", "plots", "claims")},
+    }
+    if file.name == "__init__.py" and file.parent.name in named:
+        return {file.with_name(f"{name}.py") for name in named[file.parent.name]}
+    if file.stem == "spec" or file.parent.name == "algorithms":
+        return set()
+    found = {Path(path) for path in imports(file.read_text())}
+    return {path for path in found if path.stem not in PLUMBING | READERS}
+
+
+def all_that_decide(paper: str, *modules: str) -> set[Path]:
+    """Return these modules and all that decide an artefact because they do."""
+    found: set[Path] = set()
+    to_follow = {SOURCES / f"{module}.py" for module in modules}
+    while to_follow:
+        found |= to_follow
+        to_follow = {path for file in to_follow for path in decides(paper, file)} - found
+    return found
+
+
+def test_code_is_followed_through_packages() -> None:
+    found = {str(path.relative_to(SOURCES)) for path in all_that_decide("selective", "artefacts")}
+    assert {"algorithms/local.py", "models/liu1.py", "models/layers.py", "theory.py"} <= found
+    assert found.isdisjoint({"tables/emd.py", "models/resnet18.py", "algorithms/averaging.py"})
+
+
+READ = re.compile(r'"((?:benchmarks|config|docs)/[^"{}]+[.][a-z]+)"')
+"""A file of the repository that a module reads."""
 
 
 @pytest.mark.parametrize("paper", papers())
-def test_all_code_that_decides_an_artefact_is_its_input(paper: str) -> None:
+def test_all_that_decides_an_artefact_is_its_input(paper: str) -> None:
     workflow = Workflow(EVERY_PAPER)
     plan = load_plan(paper)
-    for files in (
-        workflow.of_table("smoke", paper, next(iter(plan.tables))),
-        workflow.of_figure("smoke", paper, next(iter(plan.figures))),
-        workflow.of_check("smoke", paper),
+    figures = all_that_decide(paper, "artefacts")
+    for files, decide in (
+        (
+            workflow.of_table("smoke", paper, next(iter(plan.tables))),
+            all_that_decide(paper, "tables/__init__"),
+        ),
+        (workflow.of_figure("smoke", paper, next(iter(plan.figures))), figures),
+        (workflow.of_check("smoke", paper), all_that_decide(paper, "checks")),
     ):
-        own = [
-            path
-            for path in files["code"]
-            if Path(path).parent.name in ("tables", "plots", "claims")
-            and Path(path).stem.startswith(paper)
-        ]
-        assert own
-        used = {used for path in own for used in imports(Path(path).read_text())}
-        missing = {p for p in used - set(files["code"]) if Path(p).stem not in PLUMBING}
+        missing = decide - {Path(path) for path in files["code"]}
         assert not missing, "add these modules to fedrepro.workflow"
+        read = {name for file in decide for name in READ.findall(file.read_text())}
+        missing = {root() / name for name in read} - {Path(path) for path in files["config"]}
+        assert not missing, "add these files to fedrepro.workflow"
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -283,12 +327,24 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
         (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
         (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
         (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),
+        (lambda w: w.of_dataset("minst"), "'mnist'"),
     ],
 )
 def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
     with pytest.raises(FedreproError) as error:
         ask(Workflow(CONFIG))
     assert text in str(error.value)
+
+
+def test_a_data_set_is_made_of_the_files_that_hold_it(tmp_path: Path) -> None:
+    pack = tmp_path / "some packs"
+    pack.mkdir()
+    workflow = Workflow(CONFIG | {"data_root": str(pack)})
+    assert workflow.of_dataset("mnist") == []
+    (pack / "mnist.npz").touch()
+    (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
+    assert workflow.of_dataset("mnist") == [str(pack / "mnist.npz")]
+    assert workflow.of_dataset("synthetic") == []
 
 
 def test_papers_may_be_switched_off() -> None:

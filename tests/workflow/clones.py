@@ -39,12 +39,21 @@ class Clone:
 
     root: Path
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The copy's code, no packed data, one thread."""
+        others = {k: v for k, v in os.environ.items() if not k.startswith("FEDREPRO_")}
+        return others | {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
+
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the copy, with its code, without packed data and with one thread."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("FEDREPRO_")}
-        environment |= {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
+        """Run a command in the copy."""
         return subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=self.root,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:

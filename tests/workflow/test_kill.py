@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from clones import Clone
+from clones import SMOKE, Clone
 
 from fedrepro.plan import expand
 
@@ -57,15 +58,10 @@ def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
     for run_id in ids:
         (clone.records / f"{run_id}.json").unlink()
 
-    environment = os.environ | {
-        "PYTHONPATH": str(clone.root / "src"),
-        "FEDREPRO_ROOT": str(clone.root),
-        "OMP_NUM_THREADS": "1",
-    }
     process = subprocess.Popen(
         [sys.executable, "-m", "fedrepro.cli", *train],
         cwd=clone.root,
-        env=environment,
+        env=clone.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -81,12 +77,47 @@ def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
     process.stderr.close()
     cut_off = [run_id for run_id in ids if not (clone.records / f"{run_id}.json").exists()]
     assert cut_off, "all runs had ended before the kill"
-    assert rounds_done(clone, checkpoints[0]) > 0
+    assert rounds_done(clone, clone.root / f".checkpoints/{cut_off[0]}.pt") > 0
 
     resumed = clone.fedrepro(*train)
     assert resumed.returncode == 0, resumed.stderr
     assert {run_id: result(clone, run_id) for run_id in ids} == wanted
     assert not any(file.exists() for file in checkpoints)
+
+
+def test_the_same_command_ends_what_a_killed_snakemake_began(clone: Clone) -> None:
+    """As config/README.md says; records that are there stay as they are."""
+    first = longer(clone)[0]
+    clone.edit("workflow/rules/train.smk", '" --device', '" --checkpoint-seconds 0 --device')
+    plan = clone.plan("-p", *SMOKE, f"results/runs/{first}.json").text
+    batch = re.findall(r"fedrepro.cli train ([0-9a-f ]+)", plan)[0].split()
+    command = ("--cores", "1", *SMOKE, f"results/runs/{batch[-1]}.json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *command],
+        cwd=clone.root,
+        env=clone.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    checkpoints = clone.root / ".checkpoints"
+    deadline = time.monotonic() + 120
+    while not (any(clone.records.glob("*.json")) and any(checkpoints.glob("*.pt"))):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)  # Snakemake and what it started
+    assert process.wait() == -signal.SIGKILL
+    records = {file: file.read_bytes() for file in clone.records.glob("*.json")}
+    assert len(records) < len(batch), "all runs had ended before the kill"
+
+    assert "--unlock" in clone.fails(*command)
+    assert clone.snakemake("--unlock", *SMOKE).returncode == 0
+    done = clone.snakemake(*command)
+    assert done.returncode == 0, done.stderr
+    assert {file.stem for file in clone.records.glob("*.json")} == {*batch}
+    for file, before in records.items():
+        assert file.read_bytes() == before
 
 
 def rounds_done(clone: Clone, checkpoint: Path) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,10 +118,25 @@ def test_training_jobs_ask_for_a_gpu(clone: Clone) -> None:
 
 
 def test_jobs_are_told_where_packed_data_are(clone: Clone) -> None:
-    text = clone.plan("-p", "--config", "scale=smoke", "data_root=/some packs", "--", "all").text
-    named = [line for line in text.splitlines() if "--data-root '/some packs'" in line]
+    (clone.root / "some packs").mkdir()
+    text = clone.plan("-p", "--config", "scale=smoke", "data_root=some packs", "--", "all").text
+    named = [line for line in text.splitlines() if "--data-root 'some packs'" in line]
     assert any("fedrepro.cli train" in line for line in named)
     assert any("fedrepro.cli data prepare synthetic" in line for line in named)
+
+
+def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
+    clone.edit("workflow/rules/data.smk", "python3 -m fedrepro.cli data", "touch {output:q} #")
+    pack = clone.root / "data/pack"
+    pack.mkdir(parents=True)
+    (pack / "mnist.npz").touch()
+    (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
+    manifest = (*SMOKE, "data/ready/mnist.json")
+    done = clone.snakemake("--cores", "1", *manifest)
+    assert done.returncode == 0, done.stderr
+    assert clone.plan(*manifest).jobs == {}
+    shutil.rmtree(pack)
+    assert clone.plan(*manifest).jobs == {"dataset": 1}
 
 
 def without(runs: list[str]) -> list[str]:
@@ -180,6 +197,39 @@ def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
     )
     assert done.returncode != 0
     assert f"This Snakefile is in {clone.root}" in done.stdout + done.stderr
+
+
+OVERHEAD = "results/smoke/tables/cadis/overhead.md"
+"""A table that needs no records."""
+
+
+def test_jobs_run_the_code_of_this_clone(clone: Clone) -> None:
+    """Also in an environment with the package of another one, as a conda environment may be."""
+    clone.edit(
+        "src/fedrepro/cli.py",
+        "    arguments = _parser().parse_args(argv)",
+        "    arguments = _parser().parse_args(argv)\n    print(__file__)",
+    )
+    program = (
+        "import os, sys\n"
+        "sys.path.insert(0, os.environ.pop('PYTHONPATH'))\n"
+        "from snakemake.cli import main\n"
+        f"main(['--cores', '1', *{SMOKE!r}, {OVERHEAD!r}])\n"
+    )
+    done = clone.run(sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
+    log = (clone.root / "logs/smoke/tables/cadis/overhead.log").read_text()
+    assert str(clone.root / "src/fedrepro/cli.py") in log
+
+
+def test_another_name_of_python_or_of_the_clone_makes_nothing_again(clone: Clone) -> None:
+    python = Path(sys.executable)
+    names = (python.with_name(name) for name in ("python", "python3"))
+    other = next(name for name in names if name.exists() and name != python)
+    done = clone.run(str(other), "-m", "snakemake", "--cores", "1", *SMOKE, OVERHEAD)
+    assert done.returncode == 0, done.stderr
+    moved = Clone(clone.root.rename(clone.root.with_name("moved")))
+    assert moved.plan(*SMOKE, OVERHEAD).jobs == {}
 
 
 def test_a_typo_in_a_plan(clone: Clone) -> None:

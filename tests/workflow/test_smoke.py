@@ -126,6 +126,22 @@ def test_a_failing_notebook_is_kept(recorded: Clone) -> None:
     shutil.rmtree(recorded.root)
 
 
+def test_a_half_written_page_is_no_output(clone: Clone, write_record: Any) -> None:
+    for run in expand("fedcd", "smoke"):
+        write_record(run, clone.records)
+    template = clone.root / "notebooks/fedcd.ipynb"
+    template.write_text(json.dumps(json.loads(template.read_text()) | {"cells": []}))
+    (clone.root / "src/nbconvert.py").write_text(  # goes before the real one
+        "import pathlib, sys\n"
+        "pathlib.Path(sys.argv[-1]).with_suffix('.html').write_text('<html>')\n"
+        "sys.exit('no space left')\n"
+    )
+    page = "results/smoke/notebooks/fedcd.html"
+    said = clone.fails("--keep-incomplete", "--cores", "1", *SMOKE, page)
+    assert "no space left" in said
+    assert not (clone.root / page).exists()
+
+
 def test_report(smoke: Smoke, tmp_path: Path) -> None:
     clone, folder, _ = smoke
     report = tmp_path / "report.html"

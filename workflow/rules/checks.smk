@@ -12,8 +12,6 @@ rule check:
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"
-    params:
-        python=PYTHON,
     shell:
-        "{params.python:q} -m fedrepro.cli check --paper {wildcards.paper}"
+        "python3 -m fedrepro.cli check --paper {wildcards.paper}"
         " --scale {wildcards.scale} --out {output:q} > {log:q} 2>&1"

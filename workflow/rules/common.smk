@@ -21,7 +21,9 @@ if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
         f"Snakemake from {ROOT}/.venv/bin, which `make figures` installs."
     )
 
-# Jobs read the same clone as this Snakefile, wherever they run.
+# Jobs use the plans and the code of this clone, wherever they run. The prefix sets PYTHONPATH inside
+# a conda environment too, where Snakemake removes the variable. Without conda, the jobs' Python is
+# the one that runs Snakemake; no rule names it, or another name of it would make everything again.
 os.environ.update(FEDREPRO_ROOT=str(ROOT))
 
 
@@ -29,21 +31,40 @@ envvars:
     "FEDREPRO_ROOT",
 
 
+shell.prefix(
+    "set -euo pipefail; "
+    'export PYTHONPATH="$FEDREPRO_ROOT/src${{PYTHONPATH:+:$PYTHONPATH}}"; '
+)
+if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    os.environ.update(PATH=os.pathsep.join(folders))
+
+
 try:
-    PLAN = Workflow(config)
+    PLAN = Workflow(config, every_batch=not workflow.is_main_process)
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
 if workflow.is_main_process:
     logger.info(PLAN.summary)
 
-# The Python that runs Snakemake has the package; with --sdm conda, that of the environment has.
-WITH_CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
-PYTHON = "python" if WITH_CONDA else sys.executable
-
 
 def training_input(batch):
-    return lambda wildcards: PLAN.data_of(batch)
+    def data(wildcards):
+        keep_records()
+        return PLAN.data_of(batch)
+
+    return data
+
+
+def keep_records():
+    # What --keep-incomplete does, whatever profile there is; there are no settings for --dag.
+    if workflow.execution_settings:
+        workflow.execution_settings.keep_incomplete = True
+
+
+def dataset_input(wildcards):
+    return PLAN.of_dataset(wildcards.dataset)
 
 
 def table_input(wildcards):

@@ -1,10 +1,13 @@
 # Data sets. Input: a pack, official files or a download. Output: data/ready/<dataset>.json, which
 # says what was found: source, content hash, counts.
 #
-# Only training jobs and index lists need it, so a clone with records needs no data.
+# The files that are there are its input, so that where they are removed or replaced it is looked for
+# and checked again. Only training jobs and index lists need it: a clone with records needs no data.
 
 
 rule dataset:
+    input:
+        dataset_input,
     output:
         "data/ready/{dataset}.json",
     log:
@@ -14,8 +17,7 @@ rule dataset:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         data_root=data_root_option,
     shell:
-        "{params.python:q} -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
+        "python3 -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
         " {params.data_root:q} > {log:q} 2>&1"

@@ -21,8 +21,7 @@ rule figure:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         stem=stem,
     shell:
-        "{params.python:q} -m fedrepro.cli figure {wildcards.paper} {wildcards.figure:q}"
+        "python3 -m fedrepro.cli figure {wildcards.paper} {wildcards.figure:q}"
         " --scale {wildcards.scale} --out {params.stem:q} > {log:q} 2>&1"

@@ -1,9 +1,9 @@
 # Notebooks. Input: the template notebooks/<paper>.ipynb, records, plan, published values, code.
 # Output: results/<scale>/notebooks/<paper>.ipynb, executed, and .html without the code.
 #
-# The notebook is executed into the folder of the log and moved from there: when a cell fails,
-# Snakemake deletes the output, and the notebook with the error stays beside the log. It is no
-# declared log, because Snakemake prints the logs of a failed job, and a notebook is long.
+# Both are made in the folder of the log and moved from there. So the notebook with the error stays
+# when a cell fails, and no half-written file looks finished. The notebook is no declared log, because
+# Snakemake prints the logs of a failed job, and a notebook is long.
 
 
 rule notebook:
@@ -24,14 +24,15 @@ rule notebook:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         executed="logs/{scale}/notebooks/{paper}.ipynb",
+        converted="logs/{scale}/notebooks/{paper}.html",
         runs="results/runs",
     shell:
         "("
-        "{params.python:q} -m papermill {input.template:q} {params.executed:q} -k python3"
+        "python3 -m papermill {input.template:q} {params.executed:q} -k python3"
         " --no-progress-bar -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
         " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }};"
-        " mv {params.executed:q} {output.ipynb:q};"
-        " {params.python:q} -m nbconvert --to html --no-input {output.ipynb:q}"
+        " python3 -m nbconvert --to html --no-input {params.executed:q};"
+        " mv {params.converted:q} {output.html:q};"
+        " mv {params.executed:q} {output.ipynb:q}"
         ") > {log:q} 2>&1"

@@ -14,10 +14,9 @@ rule partition:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         data_root=data_root_option,
     shell:
-        "{params.python:q} -m fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
+        "python3 -m fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
         " --scale {wildcards.scale} --out {output:q} {params.data_root:q} > {log:q} 2>&1"
 
 
@@ -40,8 +39,7 @@ rule partition_overview:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         stem=stem,
     shell:
-        "{params.python:q} -m fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
+        "python3 -m fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
         " --out {params.stem:q} > {log:q} 2>&1"

@@ -20,8 +20,7 @@ rule table:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        python=PYTHON,
         stem=stem,
     shell:
-        "{params.python:q} -m fedrepro.cli table {wildcards.paper} {wildcards.table:q}"
+        "python3 -m fedrepro.cli table {wildcards.paper} {wildcards.table:q}"
         " --scale {wildcards.scale} --out {params.stem:q} > {log:q} 2>&1"

@@ -4,6 +4,10 @@
 # One rule a batch, and none for recorded runs, so no recorded run can be trained again by accident:
 # delete its record for that. A batch is named by the whole plan, not by what is pending, so that
 # its name stays when the Snakefile is parsed again. Killed runs go on from their checkpoint.
+#
+# Every record is whole, and Snakemake must remove none: `update` is for those that come after it
+# planned the job (of another process, or of the attempt before), `keep_records` for those of a job
+# that fails. It then prints "Cannot restore ...: no backup found." for each new one; all is well.
 for batch in PLAN.batches:
 
     rule:
@@ -12,7 +16,7 @@ for batch in PLAN.batches:
         input:
             training_input(batch),
         output:
-            [f"results/runs/{run}.json" for run in batch.runs],
+            [update(f"results/runs/{run}.json") for run in batch.runs],
         log:
             f"logs/{PLAN.scale}/train/{batch.name}.log",
         benchmark:
@@ -23,11 +27,10 @@ for batch in PLAN.batches:
         resources:
             gpu=1 if PLAN.config.on_gpu else 0,
         params:
-            python=PYTHON,
             runs=batch.runs,
             scale=PLAN.scale,
             device=PLAN.config.device,
             data_root=data_root_option,
         shell:
-            "{params.python:q} -m fedrepro.cli train {params.runs} --scale {params.scale}"
+            "python3 -m fedrepro.cli train {params.runs} --scale {params.scale}"
             " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"

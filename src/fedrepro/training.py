@@ -381,10 +381,18 @@ def _origin(backend: str, device: str) -> dict[str, Any]:
 
 
 def _processor() -> str:
+    """Return the processor's name, family and model: cloud machines hide its generation in the name.
+
+    Matrix libraries choose their code, and so their rounding, by the generation.
+    """
+    facts: dict[str, str] = {}
     for line in _lines(Path("/proc/cpuinfo")):
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "CPU"
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip(), value.strip())
+    if "model name" not in facts:
+        return platform.processor() or "CPU"
+    numbers = [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
+    return ", ".join([facts["model name"], *numbers])
 
 
 def _lines(file: Path) -> list[str]:

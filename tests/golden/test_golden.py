@@ -32,8 +32,15 @@ def test_run_ids_are_what_they_were(name):
     )
 
 
+ROUNDING = 1e-4
+"""Share by which processors of other generations differ, seen between two of AMD: up to 1.6e-5."""
+
+
 def assert_same(ours, golden, rel, place):
     """Compare floats by the largest of their list, which differences may cancel to; others exactly.
+
+    Shares of examples may differ by one in a hundred: where a small network is undecided, another
+    processor's rounding decides.
 
     Args:
         ours: JSON values.
@@ -50,8 +57,10 @@ def assert_same(ours, golden, rel, place):
         for number, (one, value) in enumerate(zip(ours, golden, strict=True)):
             assert_same(one, value, rel, f"{place}[{number}]")
     elif isinstance(golden, list) and any(isinstance(value, float) for value in golden):
-        largest = max(map(abs, golden))
-        assert ours == pytest.approx(golden, rel=rel, abs=rel * largest), place
+        slack = 0.01 if "accuracy" in place else rel * max(map(abs, golden))
+        assert ours == pytest.approx(golden, rel=rel, abs=slack), place
+    elif isinstance(golden, float) and "accuracy" in place:
+        assert ours == pytest.approx(golden, abs=0.01), place
     elif isinstance(golden, float):
         assert ours == pytest.approx(golden, rel=rel), place
     else:
@@ -60,7 +69,7 @@ def assert_same(ours, golden, rel, place):
 
 @pytest.mark.parametrize("name", sorted(trajectories.CASES))
 def test_trajectories_are_what_they_were(name):
-    assert_same(trajectories.run(name), stored("trajectories.json")[name], 1e-5, name)
+    assert_same(trajectories.run(name), stored("trajectories.json")[name], ROUNDING, name)
 
 
 AMPLIFIED = {"fedavg_local_statistics", "selective_local_statistics"}
@@ -80,7 +89,7 @@ def test_the_pool_has_the_trajectories_of_the_loop(name):
     ours = trajectories.run(name, PoolBackend(1, stack=True))
     golden = stored("trajectories.json")[name]
     if name not in AMPLIFIED:
-        assert_same(ours, golden, 1e-4, name)
+        assert_same(ours, golden, ROUNDING, name)
         return
     assert ours["partition"] == golden["partition"]
     assert ours["metrics"].keys() == golden["metrics"].keys()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,14 @@ def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
     assert not any(file.exists() for file in checkpoints)
 
 
-def test_the_same_command_ends_what_a_killed_snakemake_began(clone: Clone) -> None:
-    """As config/README.md says; records that are there stay as they are."""
+@pytest.mark.parametrize("kill", [os.killpg, os.kill], ids=["with its jobs", "alone"])
+def test_the_same_command_ends_what_a_killed_snakemake_began(
+    clone: Clone, kill: Callable[[int, int], None]
+) -> None:
+    """As config/README.md says; records that are there stay as they are.
+
+    Where Snakemake is killed alone, its training job goes on, and the next one waits for it.
+    """
     first = longer(clone)[0]
     clone.edit("workflow/rules/train.smk", '" --device', '" --checkpoint-seconds 0 --device')
     plan = clone.plan("-p", *SMOKE, f"results/runs/{first}.json").text
@@ -106,7 +113,7 @@ def test_the_same_command_ends_what_a_killed_snakemake_began(clone: Clone) -> No
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)  # Snakemake and what it started
+    kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     records = {file: file.read_bytes() for file in clone.records.glob("*.json")}
     assert len(records) < len(batch), "all runs had ended before the kill"

@@ -381,9 +381,9 @@ def _origin(backend: str, device: str) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Return the processor's name, family and model: cloud machines hide its generation in the name.
+    """Return the processor's name, family and model; cloud machines leave these out of the name.
 
-    Matrix libraries choose their code, and so their rounding, by the generation.
+    Matrix libraries choose their code, and so their rounding, by the processor's generation.
     """
     facts: dict[str, str] = {}
     for line in _lines(Path("/proc/cpuinfo")):

@@ -148,7 +148,8 @@ CASES = {
     "proximal": ({}, {"proximal": 2.0}),
     "proximal and linear": ({"optimizer": ADAM}, {"proximal": 0.5, "linear": True}),
     "distillation": ({"optimizer": sgd(momentum=0.5)}, {"distillation": 3.0}),
-    "distillation of a cnn": ({"model": CNN, "optimizer": sgd(lr=0.2)}, {"distillation": 3.0}),
+    # With longer steps or more of it, the rounding of one processor or another grows to per cents.
+    "distillation of a cnn": ({"model": CNN}, {"distillation": 0.3}),
     "clipped": ({"optimizer": sgd(clip_norm=0.3, momentum=0.9)}, {"linear": True}),
     "clipped before the noise": ({"optimizer": sgd(clip_norm=0.3)}, {"gradient_noise": 0.1}),
     "noise": ({"optimizer": ADAM, "model": CNN}, {"gradient_noise": 0.02}),

@@ -270,6 +270,24 @@ def test_a_record_says_what_other_processes_did_of_the_run(monkeypatch):
     assert "earlier" not in records.path_of(planned(1).id).read_text()
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            ["cpu family\t: 26", "model\t\t: 2", "model name\t: AMD EPYC", "model\t\t: 3"],
+            "AMD EPYC, cpu family 26, model 2",
+        ),
+        (["model name\t: Some: CPU"], "Some: CPU"),
+        ([], "an architecture"),
+    ],
+)
+def test_a_processor_is_named_with_its_generation(monkeypatch, lines, expected):
+    """Cloud machines have the same name for all of them."""
+    monkeypatch.setattr(training, "_lines", lambda _: lines)
+    monkeypatch.setattr(training.platform, "processor", lambda: "an architecture")
+    assert training._processor() == expected
+
+
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     chosen = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)

@@ -164,6 +164,7 @@ class _Trainer:
                 self._passes.pop(run.id, None)
                 continue
             self._locks[run.id] = lock
+            self._elsewhere.discard(run.id)
             if records.is_recorded(run.id):  # another process ended it since we looked
                 self._release(run.id)
             else:

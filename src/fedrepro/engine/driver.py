@@ -97,7 +97,7 @@ class ActiveRun:
         self._checkpoint_seconds = checkpoint_seconds
         self._last_save = time.monotonic()
         self._restore()
-        self.resumed_at, self._seconds_before = self.progress.round, self.progress.seconds
+        self.resumed_at = self.progress.round
         self._boundary = self._snapshot()
         self._steps = self._run()
         self._advance(None)
@@ -132,12 +132,11 @@ class ActiveRun:
     @property
     def parts(self) -> list[Part]:
         """What was done of the run, in order; what this process does comes last."""
-        boundary = self._boundary["progress"]
-        rounds = boundary["round"] - self.resumed_at
-        parts, seconds = list(self.earlier), self.progress.seconds - self._seconds_before
+        parts = list(self.earlier)
         if parts and parts[-1].origin == self._origin:
-            last = parts.pop()
-            rounds, seconds = rounds + last.rounds, seconds + last.seconds
+            parts.pop()
+        rounds = self._boundary["progress"]["round"] - sum(part.rounds for part in parts)
+        seconds = self.progress.seconds - sum(part.seconds for part in parts)
         return [*parts, Part(self._origin, rounds, seconds)]
 
     def _snapshot(self) -> dict[str, Any]:

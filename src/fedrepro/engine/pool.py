@@ -36,15 +36,14 @@ from fedrepro.engine.jobs import (
     OutOfTime,
     check_precision,
     result_of,
-    unexpected,
 )
 from fedrepro.engine.resources import Resources
 from fedrepro.engine.worker import (
     DataMessage,
     PredictTask,
     TrainTask,
+    attempt,
     packed,
-    perform,
     set_memory_use,
     unpacked,
     work,
@@ -192,13 +191,7 @@ class PoolBackend:
         pieces = self._next_pieces(idle=1)
         started = time.perf_counter()
         task = self._task(self._open[pieces[0].ticket].ask, pieces)
-        results: Sequence[Any]
-        try:
-            results = perform(task, resources, deadline)
-        except OutOfTime:
-            raise
-        except Exception as error:
-            results = [unexpected(error)] * len(pieces)
+        results = attempt(task, resources, deadline)
         self._finish(pieces, results, time.perf_counter() - started)
 
     def _let_workers_perform(self, deadline: float) -> None:

@@ -17,7 +17,14 @@ import torch
 import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
 
 from fedrepro.engine import dense, lane
-from fedrepro.engine.jobs import LaneError, LaneJob, is_out_of_memory, too_large, unexpected
+from fedrepro.engine.jobs import (
+    LaneError,
+    LaneJob,
+    OutOfTime,
+    is_out_of_memory,
+    too_large,
+    unexpected,
+)
 from fedrepro.engine.resources import Resources
 from fedrepro.requests import OptimizerState, Predict, Prediction, Trained
 from fedrepro.spec import RunSpec
@@ -81,17 +88,25 @@ def work(pipe: Connection) -> None:
                 resources.add(message.name, message.tensors, message.classes)
                 continue
             started = time.perf_counter()
-            task = unpacked(message)
-            results: list[Any]
-            try:
-                results = list(perform(task, resources))
-            except Exception as error:
-                results = [unexpected(error)] * _size(task)
+            results = attempt(unpacked(message), resources)
             pipe.send((packed(results), time.perf_counter() - started))
 
 
-def _size(task: TrainTask | PredictTask) -> int:
-    return len(task.jobs if isinstance(task, TrainTask) else task.request.models)
+def attempt(
+    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+) -> list[Any]:
+    """Perform a task; an error of the program becomes that of all its lanes or models.
+
+    Raises:
+        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+    """
+    try:
+        return list(perform(task, resources, deadline))
+    except OutOfTime:
+        raise
+    except Exception as error:
+        asked = task.jobs if isinstance(task, TrainTask) else task.request.models
+        return [unexpected(error)] * len(asked)
 
 
 def perform(

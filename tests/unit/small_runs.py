@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
 from fedrepro import data
 from fedrepro.data import Dataset
 from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask, Backend, Result
+from fedrepro.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
+from fedrepro.engine.loop import LoopBackend
 from fedrepro.plan import PlannedRun
 from fedrepro.requests import Lane, Request
 from fedrepro.spec import RunSpec, run_id
@@ -84,6 +88,21 @@ def answer(
 ) -> Any:
     """Return a backend's answer to a single request."""
     return answers(backend, [(spec, request)], dataset)[0]
+
+
+@contextlib.contextmanager
+def ends_after(answers: int, error: type[BaseException] = OutOfTime) -> Iterator[None]:
+    """Let the loop backend raise an error, the end of time say, after so many answers."""
+    left, collect = iter(range(answers)), LoopBackend.collect
+
+    def limited(self: LoopBackend, deadline: float = math.inf) -> list[Answer]:
+        if next(left, None) is None:
+            raise error
+        return collect(self, deadline)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoopBackend, "collect", limited)
+        yield
 
 
 def direction(fed: Federation) -> Callable[[int], torch.Tensor]:

@@ -10,16 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from small_runs import ends_after
 
 from fedrepro import cli, records, training
 from fedrepro.engine import driver
-from fedrepro.engine.jobs import OutOfTime
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
 from fedrepro.spec import RunSpec, run_id
-
-COLLECT = LoopBackend.collect
 
 
 def planned(seed, rounds=4):
@@ -58,41 +56,18 @@ def estimates(monkeypatch):
     return seconds
 
 
-@pytest.fixture
-def time_ends(monkeypatch):
-    """Make time end after so many answers of the loop backend."""
-
-    def after(answers):
-        left = iter(range(answers))
-        real = LoopBackend.collect
-
-        def collect(self, deadline=math.inf):
-            if next(left, None) is None:
-                raise OutOfTime
-            return real(self, deadline)
-
-        monkeypatch.setattr(LoopBackend, "collect", collect)
-
-    return after
-
-
-def test_an_interrupted_run_goes_on_to_the_same_numbers(
-    time_ends, estimates, monkeypatch, tmp_path, capsys
-):
+def test_an_interrupted_run_goes_on_to_the_same_numbers(estimates, monkeypatch, tmp_path, capsys):
     run = planned(0)
     with monkeypatch.context() as elsewhere:
         (tmp_path / "whole").mkdir()
         elsewhere.chdir(tmp_path / "whole")
         training.train([run], backend="loop")
         whole = records.read(run.id)
-    with monkeypatch.context():
-        time_ends(5)  # two rounds of training and prediction, and the training of the third
+    with ends_after(5):  # two rounds of training and prediction, and the training of the third
         assert training.train([run], backend="loop", time_budget=1000.0) == 0
     assert (training.CHECKPOINTS / f"{run.id}.pt").exists()
     assert not records.is_recorded(run.id)
     assert "1 runs left" in capsys.readouterr().err
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
     seen = []
     monkeypatch.setattr(
         training._Trainer, "report", lambda _, active: seen.extend(r.resumed_at for r in active)
@@ -104,35 +79,24 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(
     assert not list(training.CHECKPOINTS.iterdir())
 
 
-def test_out_holds_the_new_records_and_checkpoints(time_ends, estimates):
+def test_out_holds_the_new_records_and_checkpoints(estimates):
     runs = [planned(0), planned(1)]
-    time_ends(11)  # the first run and a round of the second
-    training.train(runs, backend="loop", time_budget=1000.0, out=training.Path("new/all.tar"))
+    with ends_after(11):  # the first run and a round of the second
+        training.train(runs, backend="loop", time_budget=1000.0, out=training.Path("new/all.tar"))
     with tarfile.open("new/all.tar") as tar:
         names = tar.getnames()
     assert names == [f"results/runs/{runs[0].id}.json", f".checkpoints/{runs[1].id}.pt"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-def test_out_is_written_whatever_ends_the_training(time_ends, estimates, monkeypatch, error):
+def test_out_is_written_whatever_ends_the_training(estimates, error):
     """And what the file held stays there, but for the checkpoint of a run that was ended."""
     runs, out = [planned(0), planned(1), planned(2)], training.Path("all.tar")
-    with monkeypatch.context() as patch:
-        time_ends(11)
+    with ends_after(11):
         training.train(runs[:2], backend="loop", time_budget=1000.0, out=out)
-    monkeypatch.setattr(LoopBackend, "collect", COLLECT)
     records.path_of(runs[0].id).unlink()  # sent away before, and not here any more
-    answers, real = iter(range(10)), LoopBackend.collect
-
-    def collect(self, deadline=math.inf):
-        if next(answers, None) is None:
-            raise error
-        return real(self, deadline)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LoopBackend, "collect", collect)
-        with pytest.raises(error):
-            training.train(runs[1:], backend="loop", out=out)
+    with ends_after(10, error), pytest.raises(error):
+        training.train(runs[1:], backend="loop", out=out)
     with tarfile.open(out) as tar:
         assert tar.getnames() == [
             f"results/runs/{runs[0].id}.json",
@@ -163,12 +127,12 @@ def test_estimates_are_of_one_core_and_say_nothing_of_a_gpu(estimates, monkeypat
             training.train([run], time_budget=600.0)
 
 
-def test_a_budget_too_small_for_a_gpu_names_no_shortest(time_ends, monkeypatch):
+def test_a_budget_too_small_for_a_gpu_names_no_shortest(monkeypatch):
     backend = LoopBackend()
     backend.cores = 0
     monkeypatch.setattr(training, "make_backend", lambda *_: backend)
-    time_ends(0)
-    with pytest.raises(FedreproError, match=r"too short to finish a round of any pending run$"):
+    message = r"too short to finish a round of any pending run$"
+    with ends_after(0), pytest.raises(FedreproError, match=message):
         training.train([planned(0)], time_budget=600.0)
 
 
@@ -203,18 +167,9 @@ def test_a_budget_is_a_positive_number(budget, capsys):
     assert "positive number of seconds" in capsys.readouterr().err
 
 
-def test_an_interrupt_from_the_keyboard_saves_the_runs_in_flight(monkeypatch):
+def test_an_interrupt_from_the_keyboard_saves_the_runs_in_flight():
     run = planned(0)
-    answers = iter(range(3))
-    real = LoopBackend.collect
-
-    def collect(self, deadline=math.inf):
-        if next(answers, None) is None:
-            raise KeyboardInterrupt
-        return real(self, deadline)
-
-    monkeypatch.setattr(LoopBackend, "collect", collect)
-    with pytest.raises(KeyboardInterrupt):
+    with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         training.train([run], backend="loop")
     saved = torch.load(training.CHECKPOINTS / f"{run.id}.pt", weights_only=True)
     assert saved["progress"]["progress"]["round"] == 1

@@ -9,6 +9,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from small_runs import ends_after
 
 from fedrepro import cli, records, training
 from fedrepro.engine.backends import backend
@@ -246,20 +247,10 @@ def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
         assert training.train(runs, in_flight=1) == 2
 
 
-def test_a_record_says_what_other_processes_did_of_the_run(monkeypatch):
+def test_a_record_says_what_other_processes_did_of_the_run():
     run = planned(0)
-    answers = iter(range(2))
-    collect = LoopBackend.collect
-
-    def interrupted(self, deadline):
-        if next(answers, None) is None:
-            raise KeyboardInterrupt
-        return collect(self, deadline)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LoopBackend, "collect", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            training.train([run], backend="loop")
+    with ends_after(2, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        training.train([run], backend="loop")
     training.train([run], backend="stacked")
     provenance = records.read(run.id).provenance
     [earlier] = provenance.earlier

@@ -155,7 +155,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     content["verdict"] = "not decidable"
     if at_published_scale(runs.paper, ids):
         content["verdict"] = _verdict(abs(ours - number.published), number.tolerance)
-    if content["verdict"] == "deviates":
+    if content["verdict"] in ("close", "deviates"):
         content["explanation"] = number.explanation
     return records.rounded(content)  # type: ignore[no-any-return]
 

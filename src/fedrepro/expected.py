@@ -35,7 +35,9 @@ class Number(Strict):
     reason: str = Field(description="why this tolerance")
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     reading: str = Field(default="", description="as_run or as_written, where both are held")
-    explanation: str = Field(default="", description="our explanation, where it deviates")
+    explanation: str = Field(
+        default="", description="our explanation, where ours is beyond the tolerance"
+    )
     sparse: bool = Field(
         default=False, description="not judged where our plan has no run for it, instead of refused"
     )

@@ -63,14 +63,16 @@ def test_a_standard_deviation_has_no_interval() -> None:
     ("ours", "verdict", "explanation"),
     [
         (0.91, "reproduced", ""),
-        (0.911, "close", ""),
-        (0.92, "close", ""),
-        (0.88, "close", ""),
+        (0.911, "close", "fewer rounds"),
+        (0.92, "close", "fewer rounds"),
+        (0.88, "close", "fewer rounds"),
         (0.921, "deviates", "fewer rounds"),
         (0.879, "deviates", "fewer rounds"),
     ],
 )
-def test_only_a_deviation_is_explained(ours: float, verdict: str, explanation: str) -> None:
+def test_what_is_beyond_the_tolerance_is_explained(
+    ours: float, verdict: str, explanation: str
+) -> None:
     shown = judged([ours])
     assert (shown["verdict"], shown["explanation"]) == (verdict, explanation)
 

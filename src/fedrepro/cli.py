@@ -234,9 +234,9 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--device", default="cpu", help="PyTorch device; default: cpu")
     train.add_argument(
         "--backend",
-        choices=["auto", "loop", "pool", "stacked"],
+        choices=["auto", "loop", "pool", "graphs"],
         default="auto",
-        help="how lanes are trained: one after another, over worker processes, or stacked; "
+        help="how lanes are trained: one after another, over worker processes, or as CUDA graphs; "
         "default: auto, whatever is fastest",
     )
     train.add_argument(

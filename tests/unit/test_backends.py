@@ -1,6 +1,7 @@
-"""All backends do what the plain loop does: every hook, every kind of network, fused or alone."""
+"""All backends do what the plain loop does: every hook, every kind of network, alone or not."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from small_runs import (
 )
 
 from fedrepro import data
-from fedrepro.engine import backends, dense, driver, lane, memory, network, vmapped
+from fedrepro.engine import backends, compiling, dense, driver, graphs, lane, memory, network
+from fedrepro.engine.graphs import GraphsBackend
 from fedrepro.engine.jobs import LaneError, LaneJob
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.engine.pool import PoolBackend
 from fedrepro.engine.resources import Resources
-from fedrepro.engine.stacked import StackedBackend
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Objective, Predict, Train
 from fedrepro.spec import run_id
@@ -30,12 +31,6 @@ from fedrepro.spec import run_id
 driver.use_one_thread()
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-
-
-@pytest.fixture
-def vmap_everything(monkeypatch):
-    """Keep small dense networks from the dense stacks, so that ``stacked`` vmaps them too."""
-    monkeypatch.setattr(dense, "LARGEST_NETWORK", 0)
 
 
 @pytest.fixture(scope="module")
@@ -172,9 +167,9 @@ def assert_equal(ours, theirs):
             assert torch.equal(torch.as_tensor(moment), torch.as_tensor(b.optimizer_state[name]))
 
 
-@pytest.mark.usefixtures("vmap_everything")
 @pytest.mark.parametrize("case", CASES)
-def test_loop_stack_and_pool_agree(case):
+def test_all_ways_to_train_agree(case):
+    """Lane graphs, whose steps a CPU takes one by one, have the bits of the loop."""
     changes, objective = CASES[case]
     spec = make_spec(**changes)
     fed = federation(spec)
@@ -183,17 +178,19 @@ def test_loop_stack_and_pool_agree(case):
     for result, one in zip(loop, request.lanes, strict=True):
         stays = spec.last_batch == "drop" and len(one.examples) < spec.batch
         assert (float((result.weights - one.weights).norm()) > 1e-3) != stays
-    for backend in (StackedBackend(), PoolBackend(1)):
-        found = answer(backend, spec, request)
-        if spec.precision == "bf16":
-            assert_close(found, loop, rtol=0.02, atol=2e-3)
-        elif spec.model.name in NORMED:
-            assert_near(found, loop, request.lanes, share=0.02)
-        else:
-            assert_close(found, loop)
+    few = GraphsBackend()
+    few._most_slots = 2  # so that lanes follow one another in a slot
+    for backend in (GraphsBackend(), few):
+        assert_equal(answer(backend, spec, request), loop)
+    found = answer(PoolBackend(1), spec, request)
+    if spec.precision == "bf16":
+        assert_close(found, loop, rtol=0.02, atol=2e-3)
+    elif spec.model.name in NORMED:
+        assert_near(found, loop, request.lanes, share=0.02)
+    else:
+        assert_close(found, loop)
 
 
-@pytest.mark.usefixtures("vmap_everything")
 def test_kept_moments_go_on_where_they_were():
     for optimizer in (ADAM, sgd(momentum=0.9)):
         spec = make_spec(optimizer=optimizer, model=SMALL_CNN)
@@ -207,8 +204,10 @@ def test_kept_moments_go_on_where_they_were():
         lanes[2] = dataclasses.replace(lanes[2], optimizer_state=None)  # one starts afresh
         second = dataclasses.replace(first, lanes=lanes, round=4)
         loop = answer(LoopBackend(), spec, second)
-        for backend in (StackedBackend(), PoolBackend(1)):
-            assert_near(answer(backend, spec, second), loop, lanes, share=0.005)
+        assert_near(answer(PoolBackend(1), spec, second), loop, lanes, share=0.005)
+        graphs_too = GraphsBackend()
+        assert_equal(answer(graphs_too, spec, first), half)
+        assert_equal(answer(graphs_too, spec, second), loop)
         forgetful = [dataclasses.replace(one, optimizer_state=None) for one in lanes]
         reset = answer(LoopBackend(), spec, dataclasses.replace(second, lanes=forgetful))
         share = (reset[0].weights - loop[0].weights).norm()
@@ -216,7 +215,7 @@ def test_kept_moments_go_on_where_they_were():
         assert torch.equal(reset[2].weights, loop[2].weights)
 
 
-def test_no_epoch_is_rounding_alone(two_workers, monkeypatch):
+def test_no_epoch_is_rounding_alone(two_workers):
     """FedCD quantises a clone without training it; beside it others may train."""
     spec = make_spec(optimizer=sgd(momentum=0.9))
     lanes = make_lanes(federation(spec), (17, 9))
@@ -226,7 +225,7 @@ def test_no_epoch_is_rounding_alone(two_workers, monkeypatch):
     expected = [answer(LoopBackend(), spec, request) for request in (still, moving)]
     assert len(expected[0][0].weights.unique()) < len(lanes[0].weights.unique())
     assert expected[0][0].loss == 0
-    for backend in five_backends(two_workers, monkeypatch):
+    for backend in all_backends(two_workers):
         assert_equal(answer(backend, spec, still), expected[0])
         for found, wanted in zip(
             answers(backend, [(spec, moving), (spec, still)]), expected[::-1], strict=True
@@ -234,9 +233,8 @@ def test_no_epoch_is_rounding_alone(two_workers, monkeypatch):
             assert_close(found, wanted)
 
 
-@pytest.mark.usefixtures("vmap_everything")
 @pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
-def test_lanes_of_several_runs_make_one_stack(model, monkeypatch):
+def test_lanes_of_several_runs_share_the_slots(model):
     """Runs of other seeds, in other rounds, with other numbers of epochs and step sizes."""
     specs = [
         make_spec(model=model, seed=1),
@@ -247,17 +245,15 @@ def test_lanes_of_several_runs_make_one_stack(model, monkeypatch):
     for i, spec in enumerate(specs):
         lanes = make_lanes(federation(spec), (20, 9 + i))
         asks.append((spec, Train(lanes, round=i, epochs=3 if i == 2 else None)))
-    stacks = []
-    train = vmapped.Stack.train
-    monkeypatch.setattr(
-        vmapped.Stack,
-        "train",
-        lambda self, jobs, deadline: stacks.append(len(jobs)) or train(self, jobs, deadline),
-    )
-    together = answers(StackedBackend(), asks)
-    assert stacks == [6]
-    for (spec, request), result in zip(asks, together, strict=True):
-        assert_close(result, answer(LoopBackend(), spec, request))
+    expected = [answer(LoopBackend(), spec, request) for spec, request in asks]
+    for most in (graphs.MOST_SLOTS, 1):
+        backend = GraphsBackend()
+        backend._most_slots = most
+        for _ in range(2):
+            for found, wanted in zip(answers(backend, asks), expected, strict=True):
+                assert_equal(found, wanted)
+        [kind] = backend._kinds.values()
+        assert len(kind.slots) == min(most, 6)
 
 
 def test_predictions_agree(two_workers):
@@ -268,7 +264,7 @@ def test_predictions_agree(two_workers):
     for request in (Predict(models, "test"), Predict(models[:1], "train", chosen)):
         expected = answer(LoopBackend(), spec, request)
         assert len(expected[0].classes) == (500 if request.examples is None else 4)
-        for backend in (StackedBackend(), PoolBackend(1), two_workers):
+        for backend in (GraphsBackend(), PoolBackend(1), two_workers):
             found = answer(backend, spec, request)
             for ours, theirs in zip(found, expected, strict=True):
                 assert np.array_equal(ours.classes, theirs.classes)
@@ -276,21 +272,18 @@ def test_predictions_agree(two_workers):
                 assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
 
 
-@pytest.mark.parametrize(("precision", "sizes"), [("float32", [2]), ("bf16", [1, 1])])
-def test_predictions_of_one_precision_are_fused(monkeypatch, precision, sizes):
-    specs = [make_spec(seed=1), make_spec(seed=2, precision=precision)]
-    found = []
-    predict = StackedBackend._predict
-    monkeypatch.setattr(
-        StackedBackend,
-        "_predict",
-        lambda self, asked: found.append(len(asked)) or predict(self, asked),
-    )
-    answers(
-        StackedBackend(),
-        [(spec, Predict([federation(spec).initial_weights()], "test")) for spec in specs],
-    )
-    assert found == sizes
+def test_predictions_of_graphs_follow_one_another_in_a_slot():
+    """With a part of the split, then all of it, then a part again: other lengths of the rows."""
+    spec = make_spec(model=SMALL_CNN)
+    models = [federation(spec).initial_weights(k) for k in range(2)]
+    backend = GraphsBackend()
+    for count in (30, None, 7):
+        request = Predict(models, "train", None if count is None else np.arange(count))
+        expected = answer(LoopBackend(), spec, request)
+        for ours, theirs in zip(answer(backend, spec, request), expected, strict=True):
+            assert np.array_equal(ours.classes, theirs.classes)
+            assert np.array_equal(ours.correct, theirs.correct)
+            assert ours.loss == theirs.loss
 
 
 # Dense stacks
@@ -406,14 +399,218 @@ def test_a_run_has_the_same_bits_alone_and_fused_and_on_any_number_of_workers(st
         assert metrics == first[1]
 
 
-def test_a_run_fused_with_others_on_a_stack_is_the_run_alone(tmp_path, vmap_everything):
-    together = trained(StackedBackend(), RUNS, tmp_path, in_flight=5)
-    alone = [trained(LoopBackend(), [spec], tmp_path)[0] for spec in RUNS]
-    for ours, theirs in zip(together, alone, strict=True):
-        torch.testing.assert_close(ours.state.weights, theirs.state.weights, rtol=1e-3, atol=1e-4)
-        assert ours.progress.final["accuracy"] == pytest.approx(
-            theirs.progress.final["accuracy"], abs=0.01
+def test_a_run_beside_others_on_graphs_is_the_run_alone(tmp_path):
+    together = states(trained(GraphsBackend(), RUNS, tmp_path, in_flight=5))
+    alone = states([trained(LoopBackend(), [spec], tmp_path)[0] for spec in RUNS])
+    assert all(map(torch.equal, together[0], alone[0]))
+    assert together[1] == alone[1]
+
+
+# Lane graphs
+
+
+class Recorded:
+    """A place of a CPU that notes what is captured, and may refuse some of it."""
+
+    def __init__(self, refuse=lambda number: False):
+        self.captures, self.replays, self._refuse = 0, 0, refuse
+
+    def __call__(self, step):
+        self.captures += 1
+        if self._refuse(self.captures):
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+        def replay():
+            self.replays += 1
+            step()
+
+        return replay
+
+
+def watch_captures(monkeypatch, **options):
+    recorded = Recorded(**options)
+    monkeypatch.setattr(graphs.HostPlace, "capture", lambda self, step: recorded(step))
+    return recorded
+
+
+def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
+    spec = make_spec()  # two epochs of batches of 8
+    recorded = watch_captures(monkeypatch)
+    request = Train(make_lanes(federation(spec), (20,)), 0)  # 8, 8, 4, 8, 8, 4
+    backend = GraphsBackend()
+    expected = answer(LoopBackend(), spec, request)
+    assert_equal(answer(backend, spec, request), expected)
+    assert (recorded.captures, recorded.replays) == (2, 4)  # the first step of each size is plain
+    assert_equal(answer(backend, spec, request), expected)
+    assert (recorded.captures, recorded.replays) == (2, 10)
+    longer = Train(make_lanes(federation(spec), (40,)), 0)  # ten rows, which lie in another place
+    assert_equal(answer(backend, spec, longer), answer(LoopBackend(), spec, longer))
+    assert (recorded.captures, recorded.replays) == (3, 20)
+
+
+def test_a_slot_serves_runs_with_other_constants(monkeypatch):
+    """What is no part of the key is loaded: step size, seed, round, moments, linear term."""
+    recorded = watch_captures(monkeypatch)
+    backend = GraphsBackend()
+    backend._most_slots = 1
+    for optimizer in (sgd(momentum=0.9, clip_norm=0.5), ADAM):
+        for number, lr in enumerate((0.05, 0.01)):
+            spec = make_spec(seed=number, optimizer=optimizer | {"lr": lr})
+            fed = federation(spec)
+            lanes = make_lanes(fed, (9, 20), linear=direction(fed))
+            request = Train(lanes, number, True, objective=Objective(proximal=0.5))
+            expected = answer(LoopBackend(), spec, request)
+            assert_equal(answer(backend, spec, request), expected)
+    assert len(backend._kinds) == 2
+    assert recorded.captures == 2 * 5  # batches of 8 and 1; in longer rows of 8, 4 and 1
+
+
+@pytest.mark.parametrize(("failing", "field"), [(0, "dataset"), (1, "model"), (2, "optimizer")])
+def test_what_cannot_be_captured_is_trained_without_and_named(monkeypatch, failing, field):
+    """The step fails first, then its parts are tried in turn."""
+    recorded = watch_captures(monkeypatch, refuse=lambda number: number in (1, 2 + failing))
+    spec = make_spec()
+    request = Train(make_lanes(federation(spec), (20, 12)), 0)
+    with pytest.warns(UserWarning, match=f"without a CUDA graph, .* spec field {field} ="):
+        found = answer(GraphsBackend(), spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+    assert recorded.replays == 0
+
+
+def test_a_deadline_in_mid_request_ends_the_work(monkeypatch):
+    spec = make_spec()
+    backend = GraphsBackend()
+    backend.submit(
+        0, driver.Ask(spec, data.load("synthetic"), request_for(federation(spec), Objective()))
+    )
+    steps = []
+    step = lane.Training.step
+    monkeypatch.setattr(
+        lane.Training, "step", lambda self, size: steps.append(size) or step(self, size)
+    )
+    monkeypatch.setattr(graphs, "check_time", lambda _: len(steps) < 5 or out_of_time())
+    with pytest.raises(driver.OutOfTime):
+        backend.collect(0.0)
+    assert len(steps) == 5
+    backend.close()
+
+
+def out_of_time():
+    raise driver.OutOfTime
+
+
+def test_the_time_of_requests_adds_up():
+    spec = make_spec(model=SMALL_CNN)
+    backend = GraphsBackend()
+    fed = federation(spec)
+    for ticket, sizes in enumerate(((20, 9), (40,))):
+        request = Train(make_lanes(fed, sizes), ticket)
+        backend.submit(ticket, driver.Ask(spec, data.load("synthetic"), request))
+    started = time.perf_counter()
+    found = []
+    while len(found) < 2:
+        found += backend.collect()
+    elapsed = time.perf_counter() - started
+    assert 0.5 * elapsed < sum(one.seconds for one in found) <= elapsed
+    assert min(one.seconds for one in found) > 0
+
+
+def test_losses_are_compiled_once_for_all_lanes(monkeypatch):
+    """The compiler's front end alone, which decides when to compile anew; its code is not made."""
+    made = []
+
+    def note(graph, _):
+        made.append(graph)
+        return graph.forward
+
+    compiling._compiled.cache_clear()
+    monkeypatch.setattr(
+        compiling, "_compile", lambda function: torch.compile(function, backend=note, dynamic=False)
+    )
+    spec = make_spec(model={"name": "liu3", "width": 0.1}, last_batch="drop_single")
+    request = Train(make_lanes(federation(spec), (17, 20, 24, 9)), 0)
+    backend = GraphsBackend(compile="on")
+    assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+    assert backend.compiles
+    assert len(made) == 1  # full batches; the smaller last ones are not compiled
+    compiling._compiled.cache_clear()
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_what_cannot_be_compiled_is_said(monkeypatch, required):
+    def broken(*_):
+        raise RuntimeError("no such device\nand more")
+
+    compiling._compiled.cache_clear()
+    monkeypatch.setattr(
+        compiling, "_compile", lambda function: torch.compile(function, backend=broken)
+    )
+    spec = make_spec(model=SMALL_CNN)
+    request = Train(make_lanes(federation(spec), (20,)), 0)
+    losses = compiling.compiled_losses(spec, required=required)
+    monkeypatch.setattr(graphs, "compiled_losses", lambda *_, **__: losses)
+    backend = GraphsBackend(compile="on")
+    if required:
+        with pytest.raises(FedreproError, match=r"--compile on: spec field model = mnist_cnn"):
+            answer(backend, spec, request)
+    else:
+        with pytest.warns(UserWarning, match="spec field model = mnist_cnn cannot be compiled"):
+            found = answer(backend, spec, request)
+        assert_equal(found, answer(LoopBackend(), spec, request))
+    compiling._compiled.cache_clear()
+
+
+def test_compiling_needs_a_compiler_and_the_backend_that_does_it(monkeypatch):
+    with pytest.raises(FedreproError, match="only the backend graphs compiles"):
+        backends.backend("loop", compile="on")
+    monkeypatch.setattr(compiling.shutil, "which", lambda _: None)
+    with pytest.raises(FedreproError, match="--compile on: there is no C compiler"):
+        backends.backend("graphs", compile="on")
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda _: None)
+    assert "triton" in str(compiling.compiler_problem(torch.device("cuda")))
+
+
+def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
+    backend = GraphsBackend(compile="auto")
+    monkeypatch.setattr(graphs, "compiler_problem", lambda _: None)
+    lanes = make_lanes(federation(make_spec()), (17, 20))
+    request = Train(lanes, 0)
+
+    def pays(rounds, place="cuda"):
+        spec = make_spec(model={"name": "mnist_cnn"}, rounds=rounds)
+        backend._resources.add_dataset(data.load("synthetic"))
+        backend._open = {0: graphs._Open(driver.Ask(spec, data.load("synthetic"), request), 2, [])}
+        backend.device = torch.device(place)
+        return backend._pays_to_compile(LaneJob(spec, request, lanes[0]))
+
+    assert not pays(rounds=10_000)
+    assert pays(rounds=1_000_000)
+    assert not pays(rounds=1_000_000, place="cpu")
+
+
+def test_prepared_inputs_have_the_bits_of_those_of_each_batch():
+    for transform in ("unit", "standard", "tutorial24"):
+        spec = make_spec(dataset=RGB | {"transform": transform, "augment": True}).dataset
+        plain, ready = (data_of(spec) for _ in range(2))
+        ready.prepare("test", 1 << 30)
+        chosen = torch.tensor([3, 77, 4, 4])
+        for ours, theirs in zip(
+            ready.batch("test", chosen), plain.batch("test", chosen), strict=True
+        ):
+            assert torch.equal(ours, theirs)
+        ready.prepare("train", 1 << 30)
+        key = torch.tensor(7)  # augmented examples are never prepared
+        assert torch.equal(
+            ready.batch("train", chosen, key)[0], plain.batch("train", chosen, key)[0]
         )
+    plain.prepare("test", 1000)
+    assert not plain._ready  # larger than the limit
+
+
+def data_of(spec):
+    kept = Resources(torch.device("cpu"))
+    kept.add_dataset(data.load(spec.name))
+    return kept.data(make_spec(dataset=spec.model_dump()))
 
 
 # Memory
@@ -472,69 +669,107 @@ def test_another_error_in_the_pool_fails_its_lanes_with_the_traceback(cnn_lanes,
             assert "RuntimeError: mat1 and mat2 shapes" in str(refused)
 
 
-def out_of_memory_above(most, monkeypatch, raise_it):
-    """Let stacks of more lanes run out of memory; return the sizes tried."""
-    tried = []
-    train = vmapped.Stack.train
+def out_of_memory_with(most, monkeypatch, raise_it, where="step"):
+    """Let memory run out when more than so many slots take their first step, or are made."""
+    holders = []
 
-    def limited(self, jobs, deadline):
-        tried.append(len(jobs))
-        if len(jobs) > most:
-            raise_it()
-        return train(self, jobs, deadline)
+    def limited(self, *arguments, **options):
+        if self not in holders:
+            if len(holders) >= most:
+                raise_it()
+            holders.append(self)
+        return original(self, *arguments, **options)
 
-    monkeypatch.setattr(vmapped.Stack, "train", limited)
-    return tried
+    original = getattr(lane.Training, where)
+    monkeypatch.setattr(lane.Training, where, limited)
+    return holders
 
 
+@pytest.mark.parametrize("where", ["__init__", "load", "step"])
 @pytest.mark.parametrize("raise_it", [as_on_a_gpu, as_on_a_cpu])
-def test_a_stack_that_is_too_large_is_halved_and_training_goes_on(cnn_lanes, monkeypatch, raise_it):
+def test_where_memory_runs_out_fewer_slots_train_on(cnn_lanes, monkeypatch, raise_it, where):
     spec, request = cnn_lanes
     expected = answer(LoopBackend(), spec, request)
-    tried = out_of_memory_above(2, monkeypatch, raise_it)
-    backend = StackedBackend()
-    assert_close(answer(backend, spec, request), expected)
-    assert tried == [7, 3, 1, 1, 1, 1, 1, 1, 1]
-    answer(backend, spec, request)
-    assert tried[9:] == [1] * 7  # remembered
+    holders = out_of_memory_with(2, monkeypatch, raise_it, where)
+    backend = GraphsBackend()
+    for _ in range(2):
+        assert_equal(answer(backend, spec, request), expected)
+    assert len(holders) == 2
 
 
 def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
     monkeypatch, tmp_path
 ):
-    out_of_memory_above(0, monkeypatch, as_on_a_gpu)
-    bad, good = trained(StackedBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
-    assert "lane 'client 0' in round 0 does not fit into memory" in str(bad)
+    train = lane.Training.load
+
+    def limited(self, job):
+        if job.spec.model.name == "mnist_cnn":
+            as_on_a_gpu()
+        return train(self, job)
+
+    monkeypatch.setattr(lane.Training, "load", limited)
+    bad, good = trained(GraphsBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
+    assert "lane 'client " in str(bad)
+    assert "in round 0 does not fit into memory" in str(bad)
     assert "batch" in str(bad)
     assert good.progress.round == 3
 
 
-def test_another_error_of_a_stack_is_not_taken_for_lack_of_memory(cnn_lanes, monkeypatch):
-    def broken():
+def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
+    small, large = make_spec(model=SMALL_CNN), make_spec()
+    requests = [Train(make_lanes(federation(spec), (20, 9)), 0) for spec in (small, large)]
+    backend = GraphsBackend()
+    sizes = [
+        backend._slot_bytes(LaneJob(spec, request, request.lanes[0]))
+        for spec, request in zip((small, large), requests, strict=True)
+        if backend.load(driver.Ask(spec, data.load("synthetic"), request))
+    ]
+    backend._limit = 2 * max(sizes)
+    for spec, request in zip((small, large), requests, strict=True):
+        assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+        assert sum(len(kind.slots) for kind in backend._kinds.values()) <= 3
+    assert sum(bool(kind.slots) for kind in backend._kinds.values()) == 1
+
+
+def test_another_error_in_a_slot_fails_its_lane_with_the_traceback(cnn_lanes, monkeypatch):
+    def broken(self, size):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-    tried = out_of_memory_above(0, monkeypatch, broken)
-    with pytest.raises(RuntimeError, match="mat1"):
-        answer(StackedBackend(), *cnn_lanes)
-    assert tried == [7]
+    monkeypatch.setattr(lane.Training, "step", broken)
+    refused = answer(GraphsBackend(), *cnn_lanes)
+    assert isinstance(refused, LaneError)
+    assert "RuntimeError: mat1 and mat2 shapes" in str(refused)
 
 
-def test_a_memory_limit_bounds_the_lanes_of_a_stack(cnn_lanes, monkeypatch):
+def test_an_error_of_the_device_is_not_taken_for_one_of_a_lane(cnn_lanes, monkeypatch):
+    def lost(self, size):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(lane.Training, "step", lost)
+    with pytest.raises(torch.AcceleratorError):
+        answer(GraphsBackend(), *cnn_lanes)
+
+
+def test_a_memory_limit_bounds_the_slots_and_the_runs_in_flight(cnn_lanes):
     spec, request = cnn_lanes
     expected = answer(LoopBackend(), spec, request)
-    one = memory.lane_bytes(resources().network(spec), (1, 28, 28), spec, Objective(), spec.batch)
-    for limit, sizes in ((3 * one + 1, [3, 3, 1]), (one // 2, [1] * 7)):
-        tried = out_of_memory_above(7, monkeypatch, as_on_a_gpu)
-        assert_close(answer(StackedBackend(memory_limit=limit), spec, request), expected)
-        assert tried == sizes
-        monkeypatch.undo()
+    kept = resources()
+    module = kept.network(spec).module
+    one = memory.lane_bytes(module, (1, 28, 28), spec, Objective(), spec.batch)
+    ask = driver.Ask(spec, data.load("synthetic"), request)
+    for limit, slots in ((3 * one + 1, 3), (one // 2, 1)):
+        backend = GraphsBackend(memory_limit=limit)
+        assert backend.load(ask) == pytest.approx(7 * one / limit)
+        assert_equal(answer(backend, spec, request), expected)
+        [kind] = backend._kinds.values()
+        assert len(kind.slots) == slots
 
 
 def test_memory_estimates():
     def estimate(model=SMALL_CNN, batch=8, optimizer=None, **objective):
         spec = make_spec(model=model, optimizer=optimizer or sgd())
-        net = resources().network(spec)
-        return memory.lane_bytes(net, (1, 28, 28), spec, Objective(**objective), batch)
+        module = resources().network(spec).module
+        return memory.lane_bytes(module, (1, 28, 28), spec, Objective(**objective), batch)
 
     module = resources().network(make_spec(model={"name": "liu1"})).module
     assert memory.activation_bytes(module, (1, 28, 28)) == 4 * (784 + 30 + 30 + 10)
@@ -548,17 +783,18 @@ def test_memory_estimates():
     assert memory.available(torch.device("cpu")) > 1 << 20
 
 
+def test_the_arithmetic_of_an_example():
+    """A product counts as two; backward is twice forward, but for the images' gradient."""
+    module = resources().network(make_spec(model={"name": "liu1"})).module
+    assert memory.flop(module, (1, 28, 28)) == 2 * (2 * 784 * 30 + 3 * 30 * 10)
+
+
 # Bad input
 
 
-def five_backends(two_workers, monkeypatch):
-    """Yield the ways to train; the small dense network is vmapped in the last."""
-    yield LoopBackend()
-    yield PoolBackend(1)
-    yield two_workers
-    yield StackedBackend()
-    monkeypatch.setattr(dense, "LARGEST_NETWORK", 0)
-    yield StackedBackend()
+def all_backends(two_workers):
+    """Return the ways to train."""
+    return [LoopBackend(), PoolBackend(1), PoolBackend(1, stack=True), two_workers, GraphsBackend()]
 
 
 def check_that_only_the_bad_one_fails(ways, good, bad, *words, dataset=None):
@@ -572,8 +808,7 @@ def check_that_only_the_bad_one_fails(ways, good, bad, *words, dataset=None):
             assert_near(fine, expected, request.lanes, share=0.02)
         else:
             assert_close(fine, expected)
-        if not isinstance(backend, StackedBackend):
-            assert_equal(fine, answer(backend, spec, request, dataset))
+        assert_equal(fine, answer(backend, spec, request, dataset))
         assert isinstance(refused, LaneError)
         for word in words:
             assert word in str(refused)
@@ -589,12 +824,12 @@ def check_that_only_the_bad_one_fails(ways, good, bad, *words, dataset=None):
     ids=["empty", "length", "step size"],
 )
 @pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
-def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers, monkeypatch):
+def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers):
     spec = make_spec(model=model)
     lanes = make_lanes(federation(spec), (20, 9, 16))
     wrong = [lanes[0], dataclasses.replace(lanes[1], **changes), lanes[2]]
     check_that_only_the_bad_one_fails(
-        five_backends(two_workers, monkeypatch),
+        all_backends(two_workers),
         (spec, Train(lanes, 2)),
         (spec, Train(wrong, 2)),
         "lane 'client 1' in round 2",
@@ -603,8 +838,8 @@ def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers, mo
 
 
 @pytest.mark.parametrize("model", ["liu1", "mnist_cnn", "fedcd_cnn"])
-def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers, monkeypatch):
-    """Example 0 is the one that stacks pad batches with."""
+def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers):
+    """Example 0 is the one that rows of batches are padded with."""
     generator = np.random.default_rng(0)
     images = generator.normal(size=(40, 1, 20, 12)).astype(np.float32)
     images[[0, 33]] = np.nan
@@ -622,7 +857,7 @@ def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers, monke
         )
     ]
     check_that_only_the_bad_one_fails(
-        five_backends(two_workers, monkeypatch),
+        all_backends(two_workers),
         (spec, Train(lanes[:3], 0)),
         (spec, Train(lanes[3:], 0)),
         "lane 'client 1' in round 0",
@@ -631,11 +866,11 @@ def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers, monke
     )
 
 
-def test_a_batch_larger_than_the_lane(two_workers, monkeypatch):
+def test_a_batch_larger_than_the_lane(two_workers):
     fed = federation(make_spec())
     lanes = make_lanes(fed, (5,))
     whole = [dataclasses.replace(lanes[0], batch=5)]
-    for backend in five_backends(two_workers, monkeypatch):
+    for backend in all_backends(two_workers):
         kept = answer(backend, make_spec(), Train(lanes, 0))
         assert_close(kept, answer(backend, make_spec(), Train(whole, 0)))
         request = Train(lanes, 0, keep_optimizer_state=True)
@@ -650,7 +885,7 @@ def test_a_batch_larger_than_the_lane(two_workers, monkeypatch):
 def test_batch_normalisation_of_a_single_example_is_refused_with_the_fix(two_workers):
     spec = make_spec(model={"name": "liu3", "width": 0.1})
     request = Train(make_lanes(federation(spec), (16, 9)), 0)
-    for backend in (LoopBackend(), PoolBackend(1), StackedBackend(), two_workers):
+    for backend in (LoopBackend(), PoolBackend(1), GraphsBackend(), two_workers):
         refused = answer(backend, spec, request)
         assert isinstance(refused, LaneError)
         assert "client 1" in str(refused)
@@ -662,7 +897,7 @@ def test_batch_normalisation_of_a_single_example_is_refused_with_the_fix(two_wor
 def test_convolutions_train_on_a_single_example():
     spec = make_spec(model={"name": "resnet9", "width": 0.1}, dataset=RGB)
     request = Train(make_lanes(federation(spec), (9,)), 0, epochs=1)
-    assert_close(answer(StackedBackend(), spec, request), answer(LoopBackend(), spec, request))
+    assert_equal(answer(GraphsBackend(), spec, request), answer(LoopBackend(), spec, request))
 
 
 # Devices
@@ -670,7 +905,7 @@ def test_convolutions_train_on_a_single_example():
 
 def test_tf32_needs_a_gpu(tmp_path):
     specs = [make_spec(precision="tf32"), make_spec()]
-    for backend in (LoopBackend(), StackedBackend(), PoolBackend(1)):
+    for backend in (LoopBackend(), GraphsBackend(), PoolBackend(1)):
         refused, fine = trained(backend, specs, tmp_path)
         assert isinstance(refused, FedreproError)
         assert "precision: tf32" in str(refused)
@@ -691,7 +926,7 @@ def test_devices_that_are_none(name, device, message):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("name", ["auto", "loop", "pool", "stacked"])
+@pytest.mark.parametrize("name", backends.BACKENDS)
 def test_without_a_gpu_cuda_is_refused(name):
     with pytest.raises(FedreproError, match="--device cuda: PyTorch sees no GPU here"):
         backends.backend(name, "cuda")
@@ -714,21 +949,6 @@ def test_auto_takes_the_cores_of_a_cpu():
 # On a GPU
 
 
-@pytest.mark.usefixtures("vmap_everything")
-def test_results_are_brought_to_the_cpu(monkeypatch):
-    """Whatever trains; here that is seen by what went through ``Tensor.cpu``."""
-    brought = []
-    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: brought.append(self) or self)
-    spec = make_spec(optimizer=ADAM)
-    request = request_for(federation(spec), Objective())
-    for backend, moments in ((LoopBackend(), 2 * 4), (StackedBackend(), 2)):
-        brought.clear()
-        results = answer(backend, spec, request)
-        places = {tensor.data_ptr() for tensor in brought}
-        assert {one.weights.data_ptr() for one in results} <= places
-        assert len([x for x in brought if x.shape[-1:] == results[0].weights.shape]) == 4 + moments
-
-
 def test_vectors_go_where_the_network_is():
     spec = make_spec()
     net = network.build(spec.model, (1, 28, 28), 10, torch.device("meta"))
@@ -747,23 +967,64 @@ GPU_CASES = {
 }
 
 
+def to_cpu(results):
+    return [
+        dataclasses.replace(
+            one,
+            weights=one.weights.cpu(),
+            optimizer_state={
+                name: value.cpu() if isinstance(value, torch.Tensor) else value
+                for name, value in (one.optimizer_state or {}).items()
+            },
+        )
+        for one in results
+    ]
+
+
 @needs_gpu
 @pytest.mark.parametrize("case", GPU_CASES)
-def test_a_stack_on_a_gpu_equals_the_loop_on_the_cpu(case):
+def test_graphs_on_a_gpu_equal_the_loop_on_the_cpu(case):
     spec = make_spec(**GPU_CASES[case])
     fed = federation(spec)
-    expected = answer(LoopBackend(), spec, request_for(fed, ALL_AT_ONCE, linear=True))
-    backend = StackedBackend("cuda")
-    for _ in range(2):  # the second time the graph is there
-        found = answer(backend, spec, request_for(fed, ALL_AT_ONCE, linear=True))
-        for ours, theirs in zip(found, expected, strict=True):
+    request = request_for(fed, ALL_AT_ONCE, linear=True)
+    expected = answer(LoopBackend(), spec, request)
+    backend = GraphsBackend("cuda")
+    for _ in range(2):  # the second time the graphs are there
+        for ours, theirs in zip(to_cpu(answer(backend, spec, request)), expected, strict=True):
             torch.testing.assert_close(ours.weights, theirs.weights, rtol=5e-3, atol=5e-4)
             assert ours.loss == pytest.approx(theirs.loss, rel=1e-3)
 
 
 @needs_gpu
+@pytest.mark.parametrize("case", CASES)
+def test_every_hook_is_captured_on_a_gpu(case):
+    """Without the warning that something is trained without a graph, which would be an error."""
+    changes, objective = CASES[case]
+    spec = make_spec(**changes)
+    request = request_for(federation(spec), Objective(**objective), linear=True)
+    for result in answer(GraphsBackend("cuda"), spec, request):
+        assert bool(result.weights.isfinite().all())
+
+
+@needs_gpu
+@pytest.mark.parametrize("case", GPU_CASES)
+def test_deterministic_graphs_have_the_same_bits_twice_alone_and_beside_others(case):
+    spec = make_spec(**GPU_CASES[case])
+    request = request_for(federation(spec), ALL_AT_ONCE, linear=True)
+    backend = GraphsBackend("cuda", deterministic=True)
+    first = answer(backend, spec, request)
+    again, beside = answers(backend, [(spec, request)] * 2)
+    fresh = GraphsBackend("cuda", deterministic=True)
+    alone = [
+        answer(fresh, spec, dataclasses.replace(request, lanes=[one]))[0] for one in request.lanes
+    ]
+    for results in (again, beside, alone):
+        assert_equal(results, first)
+
+
+@needs_gpu
 def test_runs_on_a_gpu_equal_those_on_the_cpu(tmp_path):
-    together = trained(StackedBackend("cuda"), RUNS, tmp_path, in_flight=5)
+    together = trained(GraphsBackend("cuda"), RUNS, tmp_path, in_flight=5)
     alone = trained(LoopBackend(), RUNS, tmp_path)
     for ours, theirs in zip(together, alone, strict=True):
         assert ours.progress.final["accuracy"] == pytest.approx(
@@ -772,10 +1033,22 @@ def test_runs_on_a_gpu_equal_those_on_the_cpu(tmp_path):
 
 
 @needs_gpu
-def test_a_gpu_accepts_tf32_and_leaves_the_setting_as_it_was(tmp_path):
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    [run] = trained(
-        StackedBackend("cuda"), [make_spec(model=SMALL_CNN, precision="tf32")], tmp_path
-    )
+def test_compiled_losses_on_a_gpu_are_those_of_the_loop():
+    spec = make_spec(**GPU_CASES["resnet9"])
+    request = request_for(federation(spec), Objective())
+    backend = GraphsBackend("cuda", compile="on")
+    expected = answer(LoopBackend(), spec, request)
+    assert_near(to_cpu(answer(backend, spec, request)), expected, request.lanes, share=0.02)
+    assert backend.compiles
+
+
+@needs_gpu
+def test_a_gpu_accepts_tf32_and_leaves_the_settings_as_they_were(tmp_path):
+    def settings():
+        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        return matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+
+    before = settings()
+    [run] = trained(GraphsBackend("cuda"), [make_spec(model=SMALL_CNN, precision="tf32")], tmp_path)
     assert run.progress.round == 3
-    assert before == (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    assert before == settings()

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional
 
 from fedrepro.engine.layout import Layout
@@ -119,24 +118,6 @@ def test_channels_last_gives_the_same_logits(name):
     torch.testing.assert_close(
         net(x.to(memory_format=torch.channels_last)), plain, atol=1e-4, rtol=1e-4
     )
-
-
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_stacked_gradients_are_those_of_each_network(name):
-    nets = [thin(name, seed, scatter=0.05) for seed in (0, 1)]
-    x, labels = images(name, 6).view(2, 3, *SMALL[name]), torch.tensor([[0, 5, 9], [1, 1, 2]])
-    parameters, buffers = stack_module_state(nets)
-
-    def loss(parameters, buffers, x, labels):
-        logits = functional_call(nets[0], (parameters, buffers), (x,))
-        return functional.cross_entropy(logits, labels)
-
-    stacked = vmap(grad(loss))(parameters, buffers, x, labels)
-    for lane, net in enumerate(nets):
-        functional.cross_entropy(net(x[lane]), labels[lane]).backward()
-        for key, parameter in net.named_parameters():
-            assert float(parameter.grad.abs().max()) > 0, key
-            torch.testing.assert_close(stacked[key][lane], parameter.grad, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])

@@ -401,20 +401,6 @@ def test_equal_examples_have_no_distance():
     assert ours.item() == pytest.approx(divergence(student, teacher).item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("real", [[1, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
-def test_masked_examples_are_left_out(real):
-    mask = torch.tensor(real, dtype=torch.float64)
-    student, teacher = representations(6)
-    student.requires_grad_()
-    ours = objective.pairwise_divergence(student, teacher, mask)
-    kept = mask.bool()
-    theirs = objective.pairwise_divergence(student[kept], teacher[kept])
-    assert ours.item() == pytest.approx(theirs.item(), rel=1e-9)
-    [gradient] = torch.autograd.grad(ours, [student])
-    [expected] = torch.autograd.grad(theirs, [student])
-    torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-10)
-
-
 def test_noise_has_its_standard_deviation_and_its_own_stream_a_lane():
     spec = make_spec(model={"name": "liu1"}, optimizer=sgd(lr=0.1))
     fed = federation(spec)

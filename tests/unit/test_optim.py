@@ -94,6 +94,42 @@ def test_the_lanes_of_a_stack_get_the_bits_of_single_vectors(spec, length):
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(states[lane][name]))
 
 
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_step_size_in_a_tensor_changes_no_bit(spec):
+    """As the graphs of a GPU read it; on a CPU the step count is one too."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(1003, generator=generator)
+    plain, fixed = start.clone(), start.clone()
+    numbers, registers = optim.fresh_state(spec, start), optim.fresh_state(spec, start)
+    kind = optim.register_type(torch.device("cpu"))
+    if "step" in registers:
+        registers["step"] = torch.zeros((), dtype=kind)
+    for _ in range(4):
+        gradient = torch.randn(1003, generator=generator)
+        optim.step(spec, spec.lr, plain, gradient.clone(), numbers)
+        optim.step(spec, torch.tensor(spec.lr, dtype=kind), fixed, gradient, registers)
+    assert torch.equal(plain, fixed)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_the_fused_kernels_do_the_same(spec):
+    """What a GPU uses; PyTorch has the same kernels for CPUs."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(1003, generator=generator)
+    plain, fused = start.clone(), start.clone()
+    numbers, registers = optim.fresh_state(spec, start), optim.fresh_state(spec, start)
+    if "step" in registers:
+        registers["step"] = torch.zeros(())
+    for _ in range(4):
+        gradient = torch.randn(1003, generator=generator)
+        optim.step(spec, spec.lr, plain, gradient.clone(), numbers)
+        optim.fused_step(spec, torch.tensor(spec.lr), fused, gradient, registers)
+    torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
+    for name, value in registers.items():
+        wanted = torch.as_tensor(numbers[name], dtype=torch.float32)
+        torch.testing.assert_close(torch.as_tensor(value), wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_no_state_is_a_fresh_one():
     spec = Adam(name="adam", lr=0.01)
     used = {"step": 7, "mean": torch.ones(4), "square": torch.ones(4)}

@@ -251,10 +251,10 @@ def test_a_record_says_what_other_processes_did_of_the_run():
     run = planned(0)
     with ends_after(2, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         training.train([run], backend="loop")
-    training.train([run], backend="stacked")
+    training.train([run], backend="graphs")
     provenance = records.read(run.id).provenance
     [earlier] = provenance.earlier
-    assert (provenance.backend, earlier.backend, earlier.rounds) == ("stacked", "loop", 1)
+    assert (provenance.backend, earlier.backend, earlier.rounds) == ("graphs", "loop", 1)
     assert 0 < earlier.seconds < provenance.seconds
     assert (provenance.device_type, earlier.device_type) == ("cpu", "cpu")
     training.train([planned(1)])

@@ -2,65 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import torch
 
+from fedrepro.engine.compiling import Compile, compiler_problem
+from fedrepro.engine.graphs import GraphsBackend
 from fedrepro.engine.jobs import Backend
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.engine.pool import PoolBackend
-from fedrepro.engine.stacked import StackedBackend
 from fedrepro.errors import FedreproError
 
-
-def _auto(device: str, workers: int | None) -> Backend:
-    """Stack on a GPU; on a CPU use every core, and stack small dense networks within each.
-
-    benchmarks/README.md has the measurements behind the CPU rule. The GPU rule is reasoned: a step
-    of one lane of these papers leaves a GPU mostly idle.
-    """
-    if device.startswith("cuda"):
-        return StackedBackend(device)
-    return PoolBackend(workers, stack=True)
+BACKENDS = ("auto", "loop", "pool", "graphs")
+"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
+each worker. benchmarks/README.md has the measurements behind that."""
 
 
-BACKENDS: dict[str, Callable[[str, int | None], Backend]] = {
-    "auto": _auto,
-    "loop": lambda device, workers: LoopBackend(device),
-    "pool": lambda device, workers: PoolBackend(workers),
-    "stacked": lambda device, workers: StackedBackend(device),
-}
-
-
-def backend(name: str, device: str = "cpu", workers: int | None = None) -> Backend:
+def backend(
+    name: str,
+    device: str = "cpu",
+    workers: int | None = None,
+    *,
+    compile: Compile = "auto",
+    deterministic: bool = False,
+) -> Backend:
     """Make a backend.
 
     Args:
-        name: a key of :data:`BACKENDS`.
+        name: one of :data:`BACKENDS`.
         device: a PyTorch device name.
         workers: processes of the pool; None: as many cores as there are.
+        compile: whether ``graphs`` compiles; ``auto``: where it pays, and can be done.
+        deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
 
     Raises:
-        FedreproError: the device is not one, or not one that the backend can use.
+        FedreproError: the device is not one, or not one that the backend can use; nothing can be
+            compiled here, or the backend does not compile.
     """
-    import torch
+    place = _device(device)
+    stack = name == "auto"
+    if name == "auto":
+        name = "graphs" if place.type == "cuda" else "pool"
+    if compile == "on":
+        _require_compiler(name, place)
+    if name == "graphs":
+        return GraphsBackend(device, compile=compile, deterministic=deterministic)
+    if name == "loop":
+        return LoopBackend(device)
+    if place.type != "cpu":
+        raise FedreproError("--backend pool uses CPU cores; with a GPU take auto or graphs")
+    return PoolBackend(workers, stack=stack)
 
+
+def _device(name: str) -> torch.device:
     try:
-        place = torch.device(device)
+        place = torch.device(name)
     except RuntimeError as error:
-        raise FedreproError(f"--device {device}: not a PyTorch device; cpu and cuda are") from error
-    kind = place.type
-    if kind == "cuda" and not torch.cuda.is_available():
+        raise FedreproError(f"--device {name}: not a PyTorch device; cpu and cuda are") from error
+    if place.type not in ("cpu", "cuda"):
+        raise FedreproError(f"--device {name}: only cpu and cuda are supported")
+    if place.type == "cpu":
+        return place
+    if not torch.cuda.is_available():
         raise FedreproError(
-            f"--device {device}: PyTorch sees no GPU here; leave the option out to use the CPU"
+            f"--device {name}: PyTorch sees no GPU here; leave the option out to use the CPU"
         )
-    if kind == "cuda" and place.index is not None:
+    if place.index is not None:
         if place.index >= torch.cuda.device_count():
             raise FedreproError(
-                f"--device {device}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted "
+                f"--device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted "
                 "from 0"
             )
         torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
-    if kind not in ("cpu", "cuda"):
-        raise FedreproError(f"--device {device}: only cpu and cuda are supported")
-    if name == "pool" and kind != "cpu":
-        raise FedreproError("--backend pool uses CPU cores; with a GPU take auto or stacked")
-    return BACKENDS[name](device, workers)
+    return place
+
+
+def _require_compiler(name: str, place: torch.device) -> None:
+    if name != "graphs":
+        raise FedreproError(
+            "--compile on: only the backend graphs compiles; take --device cuda, or leave it out"
+        )
+    problem = compiler_problem(place)
+    if problem is not None:
+        raise FedreproError(f"--compile on: {problem}; install it, or leave the option out")

@@ -20,6 +20,7 @@ from fedrepro.spec import DatasetSpec
 PADDING = 4
 """Zero pixels around an image before the random crop."""
 TUTORIAL_CROP = 24
+_PREPARED_AT_ONCE = 1000
 _DRAWS = 4  # stream values an image: row, column, flip, contrast
 
 Split = Literal["train", "test"]
@@ -67,12 +68,31 @@ class DeviceData:
         self.transform = spec.transform
         self.shape = input_shape(spec, tuple(self.images["train"].shape[1:]))
         self._scale = 255.0 if self.images["train"].dtype == torch.uint8 else 1.0
+        self._ready: dict[Split, torch.Tensor] = {}
         self._mean = self._std = None
         if spec.transform == "standard":
             constants = describe(spec.name)
             shape = constants.statistics_shape
             self._mean = torch.tensor(constants.mean, device=device).view(shape)
             self._std = torch.tensor(constants.std, device=device).view(shape)
+
+    def prepare(self, split: Split, limit: int) -> None:
+        """Compute a split's network inputs once, so that a batch of them is a mere selection.
+
+        Augmented examples are always computed anew; those of a split that was prepared have the
+        same bits as before.
+
+        Args:
+            split: official split.
+            limit: bytes that the inputs may take; more, and nothing is prepared.
+        """
+        count, device = len(self.labels[split]), self.labels[split].device
+        if split in self._ready or 4 * count * math.prod(self.shape) > limit:
+            return
+        ready = torch.empty(count, *self.shape, device=device)
+        for examples in torch.split(torch.arange(count, device=device), _PREPARED_AT_ONCE):
+            ready[examples[0] : examples[-1] + 1] = self.batch(split, examples)[0]
+        self._ready[split] = ready
 
     def batch(
         self, split: Split, examples: torch.Tensor, key: torch.Tensor | None = None
@@ -88,8 +108,11 @@ class DeviceData:
             Inputs float32 [(lanes,) n, channels, height, width], labels int64 [(lanes,) n].
         """
         flat = examples.reshape(-1)
-        images = self.images[split].index_select(0, flat)
         labels = self.labels[split].index_select(0, flat)
+        if split in self._ready and not (key is not None and self.augments):
+            images = self._ready[split].index_select(0, flat)
+            return images.view(*examples.shape, *self.shape), labels.view(examples.shape)
+        images = self.images[split].index_select(0, flat)
         draws = None
         if key is not None and self.augments:
             draws = device_streams.uniform(key, _DRAWS * examples.shape[-1]).view(-1, _DRAWS)

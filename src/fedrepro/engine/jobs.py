@@ -67,7 +67,10 @@ class LaneJob:
 
     @property
     def key(self) -> Hashable:
-        """What lanes must share to be stacked; lengths, step sizes and seeds may differ."""
+        """What lanes must share to be stacked, or to follow one another in a slot.
+
+        Lengths, step sizes and seeds may differ.
+        """
         return (
             data_key(self.spec),
             self.spec.model,
@@ -207,10 +210,12 @@ class Backend(Protocol):
 
     Attributes:
         name: as on the command line, for the record: there it makes the same on a like device.
+        device: where weights are between requests; those in requests may be anywhere.
         cores: of the CPU that it keeps busy; 0: it works on a GPU.
     """
 
     name: str
+    device: torch.device
     cores: int
 
     def check(self, spec: RunSpec) -> None:

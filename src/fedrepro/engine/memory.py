@@ -7,14 +7,19 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from fedrepro.engine.network import FlatModule
+from fedrepro.engine.layout import Layout
 from fedrepro.requests import Objective
 from fedrepro.spec import Adam, RunSpec
 
 _FREE_SHARE = {"cpu": 0.5, "cuda": 0.8}
 _UNKNOWN = 4 << 30
 _KEPT_ACTIVATIONS = 3  # the output, its gradient, and what a kernel needs besides
+
+
+def _on_meta(module: nn.Module) -> nn.Module:
+    return copy.deepcopy(module).to("meta").eval()
 
 
 def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
@@ -26,7 +31,7 @@ def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
         if isinstance(output, torch.Tensor):
             total += output.numel() * output.element_size()
 
-    dry = copy.deepcopy(module).to("meta").eval()
+    dry = _on_meta(module)
     for layer in dry.modules():
         if not list(layer.children()):
             layer.register_forward_hook(count)
@@ -34,13 +39,25 @@ def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
     return total
 
 
+def flop(module: nn.Module, shape: tuple[int, int, int]) -> int:
+    """Return the arithmetic of one training example, forward and backward, by a dry run."""
+    dry = _on_meta(module)
+    with FlopCounterMode(display=False) as counter:
+        dry(torch.empty(2, *shape, device="meta")).sum().backward()
+    return int(counter.get_total_flops()) // 2
+
+
 def lane_bytes(
-    net: FlatModule, shape: tuple[int, int, int], spec: RunSpec, objective: Objective, batch: int
+    module: nn.Module,
+    shape: tuple[int, int, int],
+    spec: RunSpec,
+    objective: Objective,
+    batch: int,
 ) -> int:
-    """Return an estimate of the bytes that one lane of a stack takes.
+    """Return an estimate of the bytes that one lane takes.
 
     Args:
-        net: its network.
+        module: its network.
         shape: of one input.
         spec: for the optimiser's moments.
         objective: for the vectors it keeps.
@@ -53,8 +70,8 @@ def lane_bytes(
     )
     vectors += bool(objective.distillation)
     passes = 2 if objective.distillation else 1
-    activations = activation_bytes(net.module, shape) * batch * _KEPT_ACTIVATIONS * passes
-    return vectors * 4 * net.layout.size + activations
+    activations = activation_bytes(module, shape) * batch * _KEPT_ACTIVATIONS * passes
+    return vectors * 4 * Layout.of(module).size + activations
 
 
 def available(device: torch.device) -> int:

@@ -16,9 +16,9 @@ class FlatModule:
     """A module whose parameters and buffers are views of a flat vector.
 
     With ``channels_last`` the convolution kernels are stored channel by channel last, which the
-    convolutions of a CPU prefer, unless the network has one that oneDNN gets wrong that way;
-    ``flat`` then has another order than :class:`Layout` says, and vectors in the layout's order go
-    in and out through the methods.
+    convolutions of a CPU prefer, and those of a GPU in TF32 and bfloat16, unless the network has
+    one that oneDNN gets wrong that way; ``flat`` then has another order than :class:`Layout` says,
+    and vectors in the layout's order go in and out through the methods.
 
     Attributes:
         module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
@@ -34,7 +34,8 @@ class FlatModule:
     ) -> None:
         self.layout = Layout.of(module)
         self.module = module.to(device)
-        self.channels_last = channels_last and _may_be_channels_last(module)
+        safe = device.type != "cpu" or _is_safe_channels_last(module)
+        self.channels_last = channels_last and _has_convolutions(module) and safe
         self.flat = torch.zeros(self.layout.size, device=device)
         self.gradient = torch.zeros(self.layout.parameters, device=device)
         start = self.layout.flatten(self.module)
@@ -44,9 +45,7 @@ class FlatModule:
         self.load(start)
         self._trainable = list(self.module.parameters())
         self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
-        self.normalises_vectors = any(
-            isinstance(layer, nn.BatchNorm1d) for _, layer in layers.batch_norms(module)
-        )
+        self.normalises_vectors = layers.normalises_vectors(module)
         self.body, self.classifier = self.module[:-1], self.module[-1]
         self.drops = any(isinstance(layer, layers.Dropout) for layer in module.modules())
 
@@ -72,10 +71,16 @@ class FlatModule:
         """Return a copy of the weights in the layout's order, float32 [size]."""
         return self.outward(self.flat)
 
-    def inward(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a vector of parameters or weights in this module's order and place."""
-        ours = torch.empty_like(vector, device=self.flat.device)
-        return self._reorder(vector, ours, outward=False)
+    def inward(self, vector: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Copy a vector of parameters or weights to this module's order and place.
+
+        Args:
+            vector: in the layout's order, on any device.
+            out: where to; None: to a new vector.
+        """
+        if out is None:
+            out = torch.empty_like(vector, device=self.flat.device)
+        return self._reorder(vector, out, outward=False)
 
     def outward(self, vector: torch.Tensor) -> torch.Tensor:
         """Return a copy of a vector of parameters or weights in the layout's order."""
@@ -85,7 +90,9 @@ class FlatModule:
         self, source: torch.Tensor, target: torch.Tensor, *, outward: bool
     ) -> torch.Tensor:
         if not self.channels_last:
-            return target.copy_(source)
+            return target.copy_(source, non_blocking=True)
+        if source.device != target.device:  # one transfer rather than one a tensor
+            source = source.to(target.device, non_blocking=True)
         for position, end in enumerate(self.layout.offsets[1:]):
             if end > source.numel():
                 break
@@ -97,33 +104,41 @@ class FlatModule:
                 ours.copy_(theirs)
         return target
 
+    def arranged(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images in the memory format of the convolutions."""
+        if self.channels_last:
+            return images.contiguous(memory_format=torch.channels_last)
+        return images
+
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the representation, [n, features], and the logits, [n, classes]."""
-        if self.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
-        representation = self.body(images)
+        representation = self.body(self.arranged(images))
         return representation, self.classifier(representation)
 
     def differentiate(self, loss: torch.Tensor) -> None:
         """Write the gradient of a loss, float32 [], to ``gradient``, in this module's order.
 
-        Copied rather than added up in place by ``backward``, which reads and writes it once more.
+        Copied rather than added up in place by ``backward``, which reads and writes it once more;
+        on a GPU by one kernel for all tensors.
         """
         found = torch.autograd.grad(loss, self._trainable)
-        for place, gradient in zip(self._gradients, found, strict=True):
-            place.copy_(gradient)
+        torch._foreach_copy_(self._gradients, found)
 
 
-def _may_be_channels_last(module: nn.Module) -> bool:
-    """Whether a network has convolutions, and all of them are safe with channels last.
+def _has_convolutions(module: nn.Module) -> bool:
+    return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
 
-    oneDNN writes past its workspace in the weight gradient of a strided 1 x 1 convolution of fewer
+
+def _is_safe_channels_last(module: nn.Module) -> bool:
+    """Whether oneDNN gets all convolutions of a network right with channels last.
+
+    It writes past its workspace in the weight gradient of a strided 1 x 1 convolution of fewer
     input channels than a vector register holds: 8 with AVX2, 16 with AVX-512
     (https://github.com/uxlfoundation/oneDNN/issues/6035). The bound is 16 everywhere, so that a
     run's bits do not depend on it.
     """
     kernels = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
-    return bool(kernels) and not any(
+    return not any(
         kernel.kernel_size == (1, 1) and kernel.stride != (1, 1) and kernel.in_channels < 16
         for kernel in kernels
     )

@@ -123,9 +123,7 @@ def quantise(
             tensor.copy_(2 * scale * (torch.round(x * levels) / levels - 0.5))
 
 
-def pairwise_divergence(
-    student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor | None = None
-) -> torch.Tensor:
+def pairwise_divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """Return D, how far a batch's pairwise structure is from the teacher's (Nguyen et al. 2023).
 
     With ``d_ab`` the Euclidean distances of the representations of different examples, and m and v
@@ -137,18 +135,16 @@ def pairwise_divergence(
     Args:
         student: representations, float32 [n, features].
         teacher: representations of the same examples by the start model.
-        mask: which examples are real, float32 [n] of ones and zeros; None: all.
 
     Returns:
         float32 [].
     """
     count = student.shape[0]
-    real = torch.ones_like(student[:, 0]) if mask is None else mask
-    pairs = real[:, None] * real[None, :] * (1 - torch.eye(count, device=student.device))
+    pairs = 1 - torch.eye(count, device=student.device)
     log_p = _log_affinity(student, pairs)
     log_q = _log_affinity(teacher, pairs)
     divergence = (pairs * log_q.exp() * (log_q - log_p)).sum()
-    return divergence * (real.sum() >= SMALLEST_DISTILLED_BATCH)
+    return divergence * float(count >= SMALLEST_DISTILLED_BATCH)
 
 
 def _log_affinity(representation: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:

@@ -114,13 +114,17 @@ def step(
 
     Args:
         spec: the optimiser and its constants.
-        lr: step size of this round; float64 [lanes, 1] for a stack.
+        lr: step size of this round; float64 [lanes, 1] for a stack, and a tensor of the type of
+            :func:`register_type`, [], where a graph is to read it.
         parameters: float32 [parameters] or [lanes, parameters].
         gradient: of the same shape.
-        state: as of :func:`fresh_state`; ``step`` is float64 [lanes, 1] for a stack, and the
+        state: as of :func:`fresh_state`; ``step`` is a tensor like ``lr`` if that is one, and the
             moments have the shape of the parameters.
         scale: as of :func:`factors`.
     """
+    if parameters.is_cuda and isinstance(lr, torch.Tensor) and scale is None:
+        fused_step(spec, lr, parameters, gradient, state)
+        return
     if isinstance(spec, Adam):
         _adam(spec, lr, parameters, gradient, state)
         return
@@ -139,6 +143,63 @@ def step(
         parameters.addcmul_(gradient, lr.to(parameters.dtype), value=-1)
     else:
         parameters.add_(gradient, alpha=-lr)
+
+
+def register_type(device: torch.device) -> torch.dtype:
+    """Return the type of step sizes and step counts that lie on a device for a graph to read.
+
+    The fused kernels of a GPU take float32; on a CPU float64 gives the bits of Python's numbers.
+    """
+    return torch.float32 if device.type == "cuda" else torch.float64
+
+
+def fused_step(
+    spec: Sgd | Adam,
+    lr: torch.Tensor,
+    parameters: torch.Tensor,
+    gradient: torch.Tensor,
+    state: OptimizerState,
+) -> None:
+    """Do what :func:`step` does with one kernel of PyTorch's own, as a GPU prefers.
+
+    Args:
+        spec: the optimiser; its step size is the same for all coordinates.
+        lr: float32 [].
+        parameters: float32 [parameters].
+        gradient: of the same shape.
+        state: as of :func:`fresh_state`; ``step`` is float32 [].
+    """
+    if isinstance(spec, Adam):
+        count = _moment(state, "step")
+        count.add_(1)
+        torch._fused_adam_(
+            [parameters],
+            [gradient],
+            [_moment(state, "mean")],
+            [_moment(state, "square")],
+            [],
+            [count],
+            lr=lr,
+            beta1=spec.beta1,
+            beta2=spec.beta2,
+            weight_decay=0.0,
+            eps=spec.eps,
+            amsgrad=False,
+            maximize=False,
+        )
+        return
+    torch._fused_sgd_(
+        [parameters],
+        [gradient],
+        [_moment(state, "velocity")] if spec.momentum else [],
+        weight_decay=spec.weight_decay,
+        momentum=spec.momentum,
+        lr=lr,
+        dampening=0.0,
+        nesterov=spec.nesterov,
+        maximize=False,
+        is_first_step=False,
+    )
 
 
 def _adam(

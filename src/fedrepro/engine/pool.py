@@ -104,9 +104,10 @@ class PoolBackend:
 
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "auto" if stack else "pool"
+        self.device = torch.device("cpu")
         self.workers = self.cores = workers or len(os.sched_getaffinity(0))
         self._stack = stack
-        self._resources = Resources(torch.device("cpu"))
+        self._resources = Resources(self.device)
         self._shared: dict[str, DataMessage] = {}
         self._stackable: dict[Hashable, bool] = {}
         self._open: dict[int, _Open] = {}

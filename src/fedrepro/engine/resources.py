@@ -46,13 +46,15 @@ class Resources:
 
     def network(self, spec: RunSpec, copy: int = 0) -> FlatModule:
         """Return a network of a run's architecture; ``copy`` names further ones."""
-        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
-        key = (spec.model, shape, classes, copy)
+        key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], copy)
         if key not in self._networks:
-            self._networks[key] = network.build(
-                spec.model, shape, classes, self.device, channels_last=self._channels_last
-            )
+            self._networks[key] = self.build(spec, channels_last=self._channels_last)
         return self._networks[key]
+
+    def build(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
+        """Return a new network of a run's architecture, which is not kept here."""
+        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
+        return network.build(spec.model, shape, classes, self.device, channels_last=channels_last)
 
 
 @contextlib.contextmanager

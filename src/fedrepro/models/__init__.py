@@ -6,8 +6,8 @@ the engine relies on:
 - It is an :class:`torch.nn.Sequential` whose last child is the :class:`torch.nn.Linear` from the
   representation to the logits, so ``net[:-1]`` is the representation map.
 - Dropout and batch normalisation are those of :mod:`fedrepro.models.layers`.
-- It runs under ``torch.func.functional_call`` and ``vmap(grad(...))``, so nothing happens in
-  place, and in the ``channels_last`` memory format.
+- It can be captured as a CUDA graph: nothing in it waits for the device or depends on values.
+- It runs in the ``channels_last`` memory format.
 - ``width`` in (0, 1] scales a layer of n channels or units to ``max(1, round(n * width))``; where
   channels double from stage to stage, the first stage is scaled and the doubling stays.
 - Initial weights are PyTorch's defaults unless a file says otherwise, drawn in the constructor from

@@ -1,7 +1,8 @@
-"""Layers whose training behaviour the engine steers: dropout from named streams, masked norms.
+"""Layers that suit the engine: dropout from named streams, batch normalisation without a counter.
 
-Networks use these instead of PyTorch's so that a lane gets the same masks and the same statistics
-whether it is trained alone or stacked with others. In evaluation mode they do what PyTorch's do.
+Networks use these instead of PyTorch's so that a lane gets the same masks whatever is trained
+beside it, and a step has no more kernels than it needs. In evaluation mode they do what PyTorch's
+do.
 """
 
 from __future__ import annotations
@@ -58,53 +59,22 @@ def set_keys(module: nn.Module, key: torch.Tensor | None) -> None:
         layer.key = None if key is None else device_streams.child(key, number)
 
 
-class _MaskedBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation that can leave padded examples out and return its new statistics.
+class _Uncounted(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation that does not count its batches, which only a mean over all needs."""
 
-    With no mask it is PyTorch's layer and updates its buffers in place. With :attr:`mask`, float32
-    [n] of ones and zeros, only the marked examples count; the new running statistics are then kept
-    in :attr:`updated` and the buffers stay as they are, as ``torch.func`` asks for.
-    """
-
-    mask: torch.Tensor | None = None
-    updated: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalise x, [n, channels] or [n, channels, height, width]."""
-        if not self.training or self.mask is None:
-            return super().forward(x)
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.momentum is not None
-        spatial = list(range(2, x.dim()))
-        shape = [1, -1, *[1] * len(spatial)]
-        mask = self.mask.view(-1, *[1] * (x.dim() - 1))
-        count = self.mask.sum() * x.shape[2:].numel()
-        axes = [0, *spatial]
-        mean = (x * mask).sum(axes) / count.clamp(min=1)
-        centred = (x - mean.view(shape)) * mask
-        variance = (centred * centred).sum(axes) / count.clamp(min=1)
-        unbiased = variance * count / (count - 1).clamp(min=1)
-        self.updated = (
-            torch.lerp(self.running_mean, mean, self.momentum),
-            torch.lerp(self.running_var, unbiased, self.momentum),
-        )
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        return centred * scale.view(shape) + self.bias.view(shape)
+    def __init__(self, features: int) -> None:
+        super().__init__(features)
+        self.num_batches_tracked = None
 
 
-class BatchNorm1d(_MaskedBatchNorm, nn.BatchNorm1d):
+class BatchNorm1d(_Uncounted, nn.BatchNorm1d):
     """Batch normalisation of [n, channels]."""
 
 
-class BatchNorm2d(_MaskedBatchNorm, nn.BatchNorm2d):
+class BatchNorm2d(_Uncounted, nn.BatchNorm2d):
     """Batch normalisation of [n, channels, height, width]."""
 
 
-def batch_norms(module: nn.Module) -> list[tuple[str, _MaskedBatchNorm]]:
-    """Return the batch normalisation layers of a network and their dotted names, in order."""
-    return [
-        (name, layer)
-        for name, layer in module.named_modules()
-        if isinstance(layer, _MaskedBatchNorm)
-    ]
+def normalises_vectors(module: nn.Module) -> bool:
+    """Return whether a network normalises over the examples of a batch alone (BatchNorm1d)."""
+    return any(isinstance(layer, nn.BatchNorm1d) for layer in module.modules())

@@ -1,0 +1,70 @@
+"""``torch.compile`` of what a lane minimises: compiled once for all lanes of a shape."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import shutil
+import warnings
+from typing import Any, Literal
+
+import torch
+
+from fedrepro.engine import lane
+from fedrepro.errors import FedreproError
+from fedrepro.spec import RunSpec
+
+Compile = Literal["auto", "on", "off"]
+
+_SHAPES = 64
+"""Networks, batch sizes and objectives that one process compiles; beyond, plain code runs."""
+
+
+def compiler_problem(device: torch.device) -> str | None:
+    """Return what is missing to compile for a device, and None where nothing is."""
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        return "triton is not installed (pip install triton; Linux wheels of PyTorch bring it)"
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        return "there is no C compiler (Debian, Ubuntu: apt-get install gcc)"
+    return None
+
+
+@functools.cache
+def _compiled() -> Any:
+    import torch._dynamo
+
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, _SHAPES)
+    return _compile(lane.losses)
+
+
+def _compile(function: lane.Loss) -> Any:
+    return torch.compile(function, dynamic=False)
+
+
+def compiled_losses(spec: RunSpec, *, required: bool) -> lane.Loss:
+    """Return a compiled :func:`fedrepro.engine.lane.losses`.
+
+    Args:
+        spec: a run it is for, to be named where it fails.
+        required: raise an error where compiling fails; otherwise plain code runs, with a warning.
+    """
+    failed = False
+
+    def losses(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        nonlocal failed
+        if failed:
+            return lane.losses(*arguments)
+        try:
+            found: tuple[torch.Tensor, torch.Tensor] = _compiled()(*arguments)
+            return found
+        except torch._dynamo.exc.TorchDynamoException as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            problem = f"spec field model = {spec.model.name} cannot be compiled ({reason})"
+            if required:
+                raise FedreproError(f"--compile on: {problem}; leave it out") from error
+            warnings.warn(f"{problem}; it is trained without", stacklevel=2)
+            failed = True
+            return lane.losses(*arguments)
+
+    return losses

@@ -1,0 +1,129 @@
+"""Where the steps of a lane run: in this thread on a CPU, or on a stream of a GPU as a CUDA graph.
+
+Both offer the same few calls, so that all but the capture itself is the same code, and is tested,
+on a machine without a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+Step = Callable[[], object]
+
+
+class Place(Protocol):
+    """A sequence of work on a device; a slot has one, and may share it with others."""
+
+    ahead: int
+    """Groups of steps that are handed over before the first of them must have ended."""
+    group: int
+    """Steps of a group."""
+
+    def using(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context whose work goes here."""
+
+    def take_over(self, *tensors: torch.Tensor | None) -> None:
+        """Wait, here, for what made these tensors elsewhere, and keep them until it is used."""
+
+    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+        """Let tensors made here be used elsewhere, once the work here has ended."""
+
+    def capture(self, step: Step) -> Step:
+        """Return a function that does what a step does, without doing it now.
+
+        Raises:
+            RuntimeError: the step cannot be captured.
+        """
+
+    def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the host that holds a copy once the work here has ended."""
+
+    def mark(self) -> Callable[[], bool]:
+        """Return a function that tells whether all work handed over so far has ended."""
+
+
+class HostPlace:
+    """Work is done when it is handed over; replaying a step means taking it."""
+
+    ahead = 1
+    group = 1
+
+    def using(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context that changes nothing."""
+        return contextlib.nullcontext()
+
+    def take_over(self, *tensors: torch.Tensor | None) -> None:
+        """Do nothing: all tensors are there."""
+
+    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+        """Do nothing: all tensors are there."""
+
+    def capture(self, step: Step) -> Step:
+        """Return the step itself."""
+        return step
+
+    def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor itself."""
+        return tensor
+
+    def mark(self) -> Callable[[], bool]:
+        """Return a function that says yes."""
+        return lambda: True
+
+
+class CudaPlace:
+    """A stream, and the memory that the graphs captured on it share.
+
+    They may share it because they run one after another there and leave nothing in it: what
+    outlives a step lies in buffers that were made outside of a capture.
+    """
+
+    ahead = 4
+    group = 8
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._others = torch.cuda.default_stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def using(self) -> contextlib.AbstractContextManager[object]:
+        """Return a context whose kernels go to the stream."""
+        context: contextlib.AbstractContextManager[object] = torch.cuda.stream(self._stream)
+        return context
+
+    def take_over(self, *tensors: torch.Tensor | None) -> None:
+        """Let the stream wait for the default one."""
+        self._stream.wait_stream(self._others)
+        for tensor in tensors:
+            if tensor is not None and tensor.is_cuda:
+                tensor.record_stream(self._stream)
+
+    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+        """Keep the memory of tensors of this stream until the default one is done with them."""
+        for tensor in tensors:
+            if tensor is not None:
+                tensor.record_stream(self._others)
+
+    def capture(self, step: Step) -> Step:
+        """Return the replay of a graph of the step's kernels."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            step()
+        replay: Step = graph.replay
+        return replay
+
+    def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Copy a tensor to pinned memory of the host."""
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return host.copy_(tensor, non_blocking=True)
+
+    def mark(self) -> Callable[[], bool]:
+        """Record an event."""
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(self._stream)
+        done: Callable[[], bool] = event.query
+        return done

@@ -90,6 +90,10 @@ def _value(row: pd.Series) -> str:
     return text + ("; not published" if math.isnan(published) else f"; published {published:.6g}")
 
 
+_REPLACED = {"stacked": "graphs"}
+"""Backends that some records name and that are no more, with what does their work now."""
+
+
 def _run(run: PlannedRun, record: RunRecord) -> str:
     file = records.path_of(run.id)
     from_ = record.provenance
@@ -112,10 +116,11 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
     }
     if from_.earlier:
         facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
+    backend = _REPLACED.get(from_.backend, from_.backend)
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
     facts["again"] = (
         f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
-        f"{from_.backend}{device}"
+        f"{backend}{device}"
     )
     return "\n".join(
         [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]

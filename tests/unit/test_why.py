@@ -87,15 +87,19 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         assert text in str(error.value)
 
 
-def test_a_run_is_trained_again_where_and_how_it_was(write_record: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("backend", ["graphs", "stacked"])
+def test_a_run_is_trained_again_where_and_how_it_was(
+    write_record: Callable[..., Path], backend: str
+) -> None:
+    """With what replaced the backend, where that is no more."""
     run = AT_036[0]
     provenance = content(run)["provenance"]
-    how = {"backend": "stacked", "device": "some GPU", "device_type": "cuda"}
+    how = {"backend": backend, "device": "some GPU", "device_type": "cuda"}
     earlier = {key: provenance[key] for key in Origin.model_fields if key in provenance}
     earlier |= {"rounds": 2, "seconds": 1.5}
     write_record(run, records.FOLDER, provenance=provenance | how | {"earlier": [earlier]})
     text = why("emd", "table2", f"MNIST/{run.coordinates['emd']}", "smoke")
-    assert f"fedrepro train {run.id} --backend stacked --device cuda\n" in f"{text}\n"
+    assert f"fedrepro train {run.id} --backend graphs --device cuda\n" in f"{text}\n"
     part = "2 rounds in 1.5 s, made up, backend loop, commit 0123abc, with uncommitted changes"
     assert f"earlier   {part}, torch 2\n" in text
     assert text.count("earlier  ") == 1

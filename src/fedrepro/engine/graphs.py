@@ -154,19 +154,21 @@ class _Slot:
             self._replays.clear()
         self._left.extend(self.work.sizes)
 
-    def advance(self) -> bool:
-        """Hand over a group of steps; return whether there was room for one."""
+    @property
+    def has_room(self) -> bool:
+        """Whether another group of steps can be handed over."""
         while self._marks and self._marks[0]():
             self._marks.popleft()
-        if self._ended is not None or len(self._marks) >= self._place.ahead:
-            return False
+        return self._ended is None and len(self._marks) < self._place.ahead
+
+    def advance(self) -> None:
+        """Hand over a group of steps."""
         with self._place.using():
             for _ in range(min(self._place.group, len(self._left))):
                 self._step(self._left.popleft())
             if not self._left:
                 self._end()
             self._marks.append(self._place.mark())
-        return True
 
     def _step(self, size: int) -> None:
         replay = self._replays.get(size)
@@ -349,16 +351,15 @@ class GraphsBackend:
             if answers:
                 return answers
             self._start_waiting()
-            went_on = False
-            for slot in self._busy():
+            ready = [slot for slot in self._busy() if slot.has_room]
+            for slot in ready:
                 check_time(deadline)
-                went_on |= bool(self._attempt(slot, slot.advance))
+                self._attempt(slot, slot.advance)
             self._tick()
-            for slot in self._busy():
-                if slot.done:
-                    went_on = True
-                    self._finish(slot)
-            if not went_on and self._busy():
+            done = [slot for slot in self._busy() if slot.done]
+            for slot in done:
+                self._finish(slot)
+            if not (ready or done):
                 check_time(deadline)
                 time.sleep(_PAUSE)
         return []

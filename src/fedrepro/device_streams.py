@@ -57,9 +57,9 @@ def keep(key: torch.Tensor, size: int, p: float) -> torch.Tensor:
     A stream value serves four decisions of 16 bits, so ``p`` is rounded to a multiple of 2**-16.
     Decision number i is the same whatever ``size`` is, as that of every stream here.
     """
-    raw = bits(key, (size + 3) // 4)
-    quarters = torch.stack([(raw >> by).bitwise_and_(0xFFFF) for by in (0, 16, 32, 48)], dim=-1)
-    return quarters.flatten(-2)[..., :size] >= round(p * 65536)
+    quarters = bits(key, (size + 3) // 4).view(torch.int16)  # the lowest first
+    unsigned = quarters.bitwise_xor_(-32768)  # in the order of unsigned numbers, less 32768
+    return unsigned[..., :size] >= round(p * 65536) - 32768
 
 
 def uniform(key: torch.Tensor, size: int) -> torch.Tensor:

@@ -599,9 +599,9 @@ def test_prepared_inputs_have_the_bits_of_those_of_each_batch():
         ):
             assert torch.equal(ours, theirs)
         ready.prepare("train", 1 << 30)
-        key = torch.tensor(7)  # augmented examples are never prepared
+        draws = ready.draws(torch.tensor(7), 4)  # augmented examples are never prepared
         assert torch.equal(
-            ready.batch("train", chosen, key)[0], plain.batch("train", chosen, key)[0]
+            ready.batch("train", chosen, draws)[0], plain.batch("train", chosen, draws)[0]
         )
     plain.prepare("test", 1000)
     assert not plain._ready  # larger than the limit

@@ -109,7 +109,7 @@ def test_crops_are_windows_of_the_padded_image():
     found = []
     for key in keys(*range(20)):
         chosen = torch.tensor([3, 0, 3, 9])
-        images, labels = augmented.batch("train", chosen, key)
+        images, labels = augmented.batch("train", chosen, augmented.draws(key, len(chosen)))
         assert labels.tolist() == [3, 0, 3, 9]
         for image, i in zip(images.numpy(), chosen.tolist(), strict=True):
             wide = np.pad(dataset.train_x[i], [(0, 0), *[(PADDING, PADDING)] * 2])
@@ -133,7 +133,9 @@ def test_the_tutorial_crops_flips_changes_the_contrast_and_standardises():
         raw[:, -1] += 100  # the channels' means stay apart at any contrast
         dataset = float_dataset(raw, np.arange(10))
         augmented = device_data(dataset, "kws_mfcc20", transform="tutorial24", augment=True)
-        images, _ = augmented.batch("train", torch.tensor([2] * 60), keys(5)[0])
+        images, _ = augmented.batch(
+            "train", torch.tensor([2] * 60), augmented.draws(keys(5)[0], 60)
+        )
         factors = []
         for image in images.numpy().astype(np.float64):
             assert image.mean() == pytest.approx(0, abs=1e-4)
@@ -170,7 +172,7 @@ def windows(image):
 def test_the_key_and_the_place_in_the_batch_decide(transform):
     augmented = device_data(transform=transform, augment=True)
     chosen = torch.tensor([5, 6, 5, 7, 1, 2])
-    one, two = keys(1, 2)
+    one, two = (augmented.draws(key, len(chosen)) for key in keys(1, 2))
     images, _ = augmented.batch("train", chosen, one)
     torch.manual_seed(1)
     assert torch.equal(augmented.batch("train", chosen, one)[0], images)
@@ -186,10 +188,10 @@ def test_the_key_and_the_place_in_the_batch_decide(transform):
 def test_lanes_side_by_side_get_what_each_gets_alone(transform, augment):
     examples = torch.tensor([[5, 6, 7], [5, 6, 7], [0, 0, 9], [1, 2, 3]])
     both = device_data(transform=transform, augment=augment)
-    images, labels = both.batch("train", examples, keys(1, 2, 3, 1))
+    images, labels = both.batch("train", examples, both.draws(keys(1, 2, 3, 1), examples.shape[1]))
     assert images.shape == (4, 3, *both.shape)
     for lane, key in enumerate(keys(1, 2, 3, 1)):
-        alone, own = both.batch("train", examples[lane], key)
+        alone, own = both.batch("train", examples[lane], both.draws(key, examples.shape[1]))
         assert torch.equal(images[lane], alone)
         assert torch.equal(labels[lane], own)
     assert torch.equal(images[0], images[1]) != augment

@@ -94,28 +94,39 @@ class DeviceData:
             ready[examples[0] : examples[-1] + 1] = self.batch(split, examples)[0]
         self._ready[split] = ready
 
+    def draws(self, key: torch.Tensor, count: int) -> torch.Tensor:
+        """Return what the augmentation of batches is made of, float32 [*key, 4 * count].
+
+        Args:
+            key: int64, the streams of some batches.
+            count: examples of each; the draws of fewer are the first of them.
+        """
+        return device_streams.uniform(key, _DRAWS * count)
+
     def batch(
-        self, split: Split, examples: torch.Tensor, key: torch.Tensor | None = None
+        self, split: Split, examples: torch.Tensor, draws: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return network inputs and labels.
 
         Args:
             split: official split.
             examples: positions in it, int64 [n], or [lanes, n].
-            key: stream of the augmentation, int64 [] or [lanes]; None: do not augment.
+            draws: of the augmentation, as of :meth:`draws`, for n examples or more, float32
+                [4 m], or [lanes, 4 m]; None: do not augment.
 
         Returns:
             Inputs float32 [(lanes,) n, channels, height, width], labels int64 [(lanes,) n].
         """
         flat = examples.reshape(-1)
         labels = self.labels[split].index_select(0, flat)
-        if split in self._ready and not (key is not None and self.augments):
+        if not self.augments:
+            draws = None
+        if split in self._ready and draws is None:
             images = self._ready[split].index_select(0, flat)
             return images.view(*examples.shape, *self.shape), labels.view(examples.shape)
         images = self.images[split].index_select(0, flat)
-        draws = None
-        if key is not None and self.augments:
-            draws = device_streams.uniform(key, _DRAWS * examples.shape[-1]).view(-1, _DRAWS)
+        if draws is not None:
+            draws = draws[..., : _DRAWS * examples.shape[-1]].reshape(-1, _DRAWS)
         if self.transform == "tutorial24":
             images = self._tutorial(images, draws)
         else:

@@ -212,10 +212,11 @@ class Stack:
     def step(self, lanes: slice, examples: torch.Tensor, number: int) -> None:
         """Train some lanes on one batch each, int64 [lanes, batch], as their step ``number``."""
         size = examples.shape[1]
-        augment = None
+        draws = None
         if self.data.augments:
-            augment = device_streams.child(self.augment_keys[lanes], number)
-        images, labels = self.data.batch("train", examples, augment)
+            keys = device_streams.child(self.augment_keys[lanes], number)
+            draws = self.data.draws(keys, size)
+        images, labels = self.data.batch("train", examples, draws)
         self._gradients(lanes, images.flatten(2), labels)
         parameters = self.weights[lanes, : self.net.layout.parameters]
         gradient = self.gradient[lanes]

@@ -28,7 +28,6 @@ from fedrepro.engine import optim
 from fedrepro.engine.data import DeviceData, Split
 from fedrepro.engine.jobs import LaneJob, batch_sizes, check_finite, check_lane, check_time
 from fedrepro.engine.network import FlatModule
-from fedrepro.models import layers
 from fedrepro.requests import IntArray, OptimizerState, Predict, Prediction, Trained, Weights
 
 PREDICT_BATCH = 1000
@@ -92,9 +91,13 @@ class Batches:
 
     def take(self, size: int) -> torch.Tensor:
         """Return the examples of this step, int64 [size]."""
+        return self.row(self._rows)[:size]
+
+    def row(self, table: torch.Tensor) -> torch.Tensor:
+        """Return this step's row of a table, [steps, ...]."""
         if isinstance(self.number, torch.Tensor):
-            return self._rows.index_select(0, self.number.view(1))[0, :size]
-        return self._rows[self.number, :size]
+            return table.index_select(0, self.number.view(1))[0]
+        return table[self.number]
 
     def write(self, values: torch.Tensor, to: torch.Tensor) -> None:
         """Write this step's values, [size], to the front of its row of ``to``, [steps, batch]."""
@@ -229,6 +232,7 @@ class Training:
         self._keys = {
             purpose: torch.zeros((), dtype=torch.int64, device=device) for purpose in _PURPOSES
         }
+        self._tables: dict[str, torch.Tensor] = {}
         self._total = torch.zeros((), device=device)
         self._job = job
 
@@ -273,7 +277,36 @@ class Training:
         self._total.zero_()
         used = sum(job.sizes)
         epochs = [rows_of(epoch_order(job, e)[:used], job.batch) for e in range(job.epochs)]
-        return self._batches.load(np.concatenate([np.zeros((0, job.batch), np.int64), *epochs]))
+        rows = np.concatenate([np.zeros((0, job.batch), np.int64), *epochs])
+        moved = self._batches.load(rows)
+        self._tabulate()
+        return moved
+
+    def _tabulate(self) -> None:
+        """Compute what the steps draw from their streams, or their keys, for all steps at once."""
+        capacity, batch = self._batches.shape
+        steps = torch.arange(capacity, device=self._device)
+        if self.data.augments:
+            keys = device_streams.child(self._keys["augment"], steps)
+            self._put("augment", self.data.draws(keys, batch))
+        if self.net.dropouts:
+            keys = device_streams.child(self._keys["dropout"], steps)
+            numbers = torch.arange(len(self.net.dropouts), device=self._device)
+            self._put("dropout", device_streams.child(keys.unsqueeze(1), numbers))
+        if self._objective.gradient_noise:
+            self._put("noise", device_streams.child(self._keys["noise"], steps))
+
+    def _put(self, name: str, table: torch.Tensor) -> None:
+        """Keep a table, [capacity, ...], where the one before it was if it fits there."""
+        old = self._tables.get(name)
+        if old is not None and old.shape == table.shape:
+            old.copy_(table)
+        else:
+            self._tables[name] = table
+
+    def _drawn(self, name: str) -> torch.Tensor:
+        """Return this step's row of a table."""
+        return self._batches.row(self._tables[name])
 
     def step(self, size: int) -> None:
         """Take the next step, on ``size`` examples; nothing in it waits for the device."""
@@ -297,17 +330,17 @@ class Training:
         ]
 
     def _take(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        augment = self._key("augment") if self.data.augments else None
-        images, labels = self.data.batch("train", self._batches.take(size), augment)
+        draws = self._drawn("augment") if self.data.augments else None
+        images, labels = self.data.batch("train", self._batches.take(size), draws)
         return self.net.arranged(images), labels
 
     def _differentiate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Compute the gradient; return the cross entropy."""
         net, teacher = self.net, self.teacher
-        dropout = self._key("dropout") if net.drops else None
-        layers.set_keys(net.module, dropout)
-        if teacher is not None:
-            layers.set_keys(teacher.module, dropout)
+        for one in (net, teacher) if net.dropouts else ():
+            if one is not None:
+                for layer, key in zip(one.dropouts, self._drawn("dropout"), strict=True):
+                    layer.key = key
         full_batch = len(labels) == self._job.batch
         function = self._compiled if self._compiled is not None and full_batch else losses
         full, loss = function(
@@ -322,17 +355,13 @@ class Training:
         net.differentiate(full)
         return loss
 
-    def _key(self, purpose: str) -> torch.Tensor:
-        """Return the key of this step."""
-        return device_streams.child(self._keys[purpose], self._batches.number)
-
     @torch.no_grad()
     def _update(self) -> None:
         net, objective, optimizer = self.net, self._objective, self._optimizer
         parameters, gradient = net.parameters, net.gradient
         noise = None
         if objective.gradient_noise:
-            noise = device_streams.normal(self._key("noise"), len(parameters))
+            noise = device_streams.normal(self._drawn("noise"), len(parameters))
             noise = net.inward(noise)
         objectives.adjust_gradient(
             objective,

@@ -27,6 +27,7 @@ class FlatModule:
         layout: names, shapes and places in a flat vector.
         flat: parameters, then buffers, float32 [size].
         gradient: of :meth:`differentiate`'s last loss, float32 [parameters].
+        dropouts: its dropout layers, which need a key before each training step.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class FlatModule:
         self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
         self.normalises_vectors = layers.normalises_vectors(module)
         self.body, self.classifier = self.module[:-1], self.module[-1]
-        self.drops = any(isinstance(layer, layers.Dropout) for layer in module.modules())
+        self.dropouts = layers.dropouts(module)
 
     def _view(self, flat: torch.Tensor, position: int) -> torch.Tensor:
         """Return tensor number ``position`` of a vector in this module's own order."""

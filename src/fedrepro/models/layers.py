@@ -16,7 +16,7 @@ from fedrepro import device_streams
 class Dropout(nn.Module):
     """Dropout whose mask is a pure function of a stream key.
 
-    The engine sets :attr:`key` before each training step; see :func:`set_keys`.
+    The engine sets :attr:`key` before each training step, to what :func:`set_keys` would.
 
     Args:
         p: probability of dropping, in [0, 1).
@@ -54,9 +54,13 @@ def set_keys(module: nn.Module, key: torch.Tensor | None) -> None:
         module: the network.
         key: int64 [], the key of the training step; None takes the keys away.
     """
-    layers = [layer for layer in module.modules() if isinstance(layer, Dropout)]
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(dropouts(module)):
         layer.key = None if key is None else device_streams.child(key, number)
+
+
+def dropouts(module: nn.Module) -> list[Dropout]:
+    """Return the dropout layers of a network, in order."""
+    return [layer for layer in module.modules() if isinstance(layer, Dropout)]
 
 
 class _Uncounted(nn.modules.batchnorm._BatchNorm):

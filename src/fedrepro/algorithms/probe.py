@@ -77,10 +77,9 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 def _rows(fed: Federation, models: list[Weights], start: Weights) -> list[list[list[float]]]:
     """Return lowest, mean and highest change of each row: [clients][classes][3]."""
-    before, _ = classifier.tensors(fed.layout, start)
-    changes = [
-        (classifier.tensors(fed.layout, model)[0] - before).cpu().numpy() for model in models
-    ]
+    changes = classifier.vectors(fed.layout, models, start, "weight_change").reshape(
+        len(models), *classifier.tensors(fed.layout, start)[0].shape
+    )
     return [
         [[float(row.min()), float(row.mean()), float(row.max())] for row in change]
         for change in changes

@@ -104,6 +104,7 @@ class PoolBackend:
 
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "auto" if stack else "pool"
+        self.device = torch.device("cpu")
         self.workers = self.cores = workers or len(os.sched_getaffinity(0))
         self._stack = stack
         self._resources = Resources(torch.device("cpu"))

@@ -195,7 +195,7 @@ def _server_step(
             moving.double().mean(),
             update.norm(),
             old.norm(),
-            *(one.norm() for one in updates),
+            *updates.norm(dim=1),
         ]
     )
     return {

@@ -101,7 +101,7 @@ class HostCopier:
         marker = torch.zeros((), dtype=torch.uint8, pin_memory=True)
         done = torch.ones((), dtype=torch.uint8, device=device)
         if self._stream is None:  # of high priority: no backend works on those
-            self._stream = torch.cuda.Stream(device, priority=-1)
+            self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         self._stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(self._stream):
             for host, tensor in zip([*hosts, marker], [*tensors, done], strict=True):

@@ -68,7 +68,8 @@ class Layout:
         def ratio(positions: list[int]) -> torch.Tensor:
             ours = torch.cat([self.view(model, i).reshape(-1) for i in positions]).double()
             theirs = torch.cat([self.view(reference, i).reshape(-1) for i in positions]).double()
-            return (ours - theirs).norm() / theirs.norm()
+            share: torch.Tensor = (ours - theirs).norm() / theirs.norm()
+            return share
 
         trainable = [i for i in range(len(self.names)) if self.offsets[i] < self.parameters]
         result: dict[str, torch.Tensor] = {}

@@ -2,9 +2,11 @@
 
 An algorithm is a generator that yields :class:`Train` and :class:`Predict` requests and receives
 lists of :class:`Trained` and :class:`Prediction`, one per lane or model, in the order asked.
-It never loops over batches, never touches a device, and never knows which other runs are in
+It never loops over batches, never names a device, and never knows which other runs are in
 flight. Model weights are one flat float32 vector: trainable parameters first, then buffers.
-Weights and moments are on the CPU, in requests and in results, whatever device trains.
+Weights and moments are on the backend's device, in requests and in results, and stay there between
+requests: an algorithm's own arithmetic runs where they are. Nobody changes a tensor that was asked
+with or answered. Predictions are arrays on the CPU.
 
 This module imports no torch at run time: specs and algorithms are read by the Snakefile.
 """
@@ -109,9 +111,9 @@ class Trained:
     """A lane after training.
 
     Attributes:
-        weights: float32 [parameters + buffers], on the CPU.
+        weights: float32 [parameters + buffers], on the backend's device.
         loss: cross entropy, mean over the examples of all steps; 0 if there was no step.
-        optimizer_state: the moments, on the CPU, if they were asked for.
+        optimizer_state: the moments, likewise, if they were asked for.
     """
 
     weights: Weights

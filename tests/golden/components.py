@@ -33,6 +33,7 @@ SHARED = {
         "engine/worker.py",
         "models/layers.py",
         "algorithms/averaging.py",
+        "algorithms/scalars.py",
         "algorithms/evaluation.py",
         "models/__init__.py",
     ],

@@ -1,7 +1,7 @@
 """Federated algorithms: one file each, written as its paper reads.
 
 An algorithm file holds frozen ``Params`` (part of a run's identity), a ``State`` whose fields are
-tensors, numbers, strings and lists or dicts of these (so that it can be checkpointed), and four
+tensors, numbers, strings and lists or dicts of these (so that it can be checkpointed), and five
 functions:
 
 - ``init(fed)`` returns the state before the first round;
@@ -12,6 +12,11 @@ functions:
 - ``summary(fed, state)`` returns what to keep in the record besides metrics.
 
 ``fed`` is the :class:`fedrepro.engine.federation.Federation` the run trains on.
+
+Weights and moments are float32 and stay on the device that trains; an algorithm computes with them
+where they are, makes new tensors from them (``new_zeros``) rather than on the CPU, never changes a
+tensor that its state holds, and reads numbers off them together (:mod:`.scalars`). Tensors of other
+types, such as counts of pairs of clients, are on the CPU.
 """
 
 from __future__ import annotations

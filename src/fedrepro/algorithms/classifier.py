@@ -31,7 +31,7 @@ def tensors(layout: Layout, weights: Weights) -> tuple[Weights, Weights]:
 def vectors(
     layout: Layout, trained: Sequence[Weights], start: Weights, kind: Vector
 ) -> NDArray[np.float32]:
-    """Return what is compared of every trained model, float32 [K, size].
+    """Return what is compared of every trained model, float32 [K, size], brought over at once.
 
     Args:
         layout: of the network.
@@ -39,9 +39,13 @@ def vectors(
         start: weights that they started from.
         kind: what of the layer.
     """
+    import torch  # slow to import, and the Snakefile reads this module
+
     place = 0 if kind.startswith("weight") else 1
     before = tensors(layout, start)[place]
     shown = [tensors(layout, weights)[place] for weights in trained]
     if kind.endswith("_change"):
         shown = [after - before for after in shown]
-    return np.stack([vector.reshape(-1).cpu().numpy() for vector in shown])
+    together = torch.stack([vector.reshape(-1) for vector in shown])
+    compared: NDArray[np.float32] = together.cpu().numpy()
+    return compared

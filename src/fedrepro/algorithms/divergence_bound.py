@@ -30,6 +30,7 @@ from pydantic import Field
 
 from fedrepro.algorithms.averaging import weighted_mean
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.algorithms.scalars import floats
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Train, Trained
 from fedrepro.strict import Strict
@@ -126,8 +127,9 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         ]
         local, state.central = stepped[:-1], stepped[-1]
     state.federated = weighted_mean(local, fed.partition.counts.sum(axis=1).tolist())
-    state.distance.append(float((state.federated - state.central).norm()))
-    state.reference.append(float(state.central.norm()))
+    distance, norm = floats(w.norm() for w in (state.federated - state.central, state.central))
+    state.distance.append(distance)
+    state.reference.append(norm)
     if t < fed.params(Params).drawn:
         ends = [*local, state.federated, state.central]
         state.kept += [model - state.start for model in ends]
@@ -153,15 +155,18 @@ def _learn_constants(
 ) -> None:
     """Note the largest class gradient at the centre, and raise ``lambda_i`` where a pair asks."""
     central = gradients[-1]
-    state.largest_gradient.append(max(float(g.norm()) for g in central.values()))
-    nearest = TOO_CLOSE * float(state.central.norm())
-    for model, found in zip(local, gradients[:-1], strict=True):
-        apart = float((model - state.central).norm())
-        if apart <= nearest:
-            continue
-        for i, gradient in found.items():
-            ratio = float((gradient - central[i]).norm()) / apart
-            state.lipschitz[i] = max(state.lipschitz[i], ratio)
+    norm, *sizes = floats(w.norm() for w in (state.central, *central.values()))
+    distances = floats((model - state.central).norm() for model in local)
+    state.largest_gradient.append(max(sizes))
+    asked = [
+        (i, gradient, apart)
+        for found, apart in zip(gradients[:-1], distances, strict=True)
+        if apart > TOO_CLOSE * norm
+        for i, gradient in found.items()
+    ]
+    changes = floats((gradient - central[i]).norm() for i, gradient, _ in asked)
+    for (i, _, apart), change in zip(asked, changes, strict=True):
+        state.lipschitz[i] = max(state.lipschitz[i], change / apart)
 
 
 def bound(
@@ -226,5 +231,5 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
         "largest_gradient": state.largest_gradient,
     }
     if state.kept:
-        kept["inner_products"] = [[float(a @ b) for b in state.kept] for a in state.kept]
+        kept["inner_products"] = [floats(a @ b for b in state.kept) for a in state.kept]
     return kept

@@ -10,7 +10,8 @@ Client i minimises ``L_i(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2`` and then ta
   all clients take part. Otherwise the global model oscillates without damping: with rho = |S| / N
   it follows, but for what clients learn, a recursion of determinant 1 and trace 1 + rho.
 
-The clients' gradients are N vectors of the network's size, in memory and in checkpoints.
+The clients' gradients are N vectors of the network's size, where the weights are, and in
+checkpoints.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from pydantic import Field
 
 from fedrepro.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.algorithms.evaluation import evaluate_models
+from fedrepro.algorithms.scalars import floats
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
 from fedrepro.strict import Strict
@@ -168,10 +169,12 @@ def _server_step(
         the share that the step may move; Euclidean norms of the updates (mean over the clients), of
         their mean and of the old weights.
     """
+    import torch  # slow to import, and the Snakefile reads this module
+
     params, size = fed.params(Params), fed.layout.parameters
     rule, old = params.sign_agreement, state.weights[:size]
     mean = weighted_mean(local, sizes)
-    updates = [model[:size] - old for model in local]
+    updates = torch.stack([model[:size] for model in local]) - old
     update = mean[:size] - old
     votes = sign_votes(updates)
     moving = moving_coordinates(votes, rule.threshold, rule.vote)
@@ -186,25 +189,33 @@ def _server_step(
     weights[:size] += params.server_lr * step
     weights[size:] = statistics_of(mean, size)
     state.weights = weights
+    agreement, moved, mean_norm, weight_norm, *norms = floats(
+        [
+            (votes.abs() == len(updates)).double().mean(),
+            moving.double().mean(),
+            update.norm(),
+            old.norm(),
+            *updates.norm(dim=1),
+        ]
+    )
     return {
-        "agreement": float((votes.abs() == len(updates)).double().mean()),
-        "moved": float(moving.double().mean()),
-        "update_norm": float(np.mean([float(one.norm()) for one in updates])),
-        "mean_update_norm": float(update.norm()),
-        "weight_norm": float(old.norm()),
+        "agreement": agreement,
+        "moved": moved,
+        "update_norm": float(np.mean(norms)),
+        "mean_update_norm": mean_norm,
+        "weight_norm": weight_norm,
     }
 
 
-def sign_votes(updates: Sequence[Weights]) -> Weights:
+def sign_votes(updates: Weights) -> Weights:
     """Return ``sum_k sgn(update_k)``, coordinate by coordinate; zeros do not vote.
 
+    Sums of signs are exact in whatever order they are taken.
+
     Args:
-        updates: float32 [parameters] each.
+        updates: float32 [clients, parameters].
     """
-    votes = updates[0].sign()
-    for update in updates[1:]:
-        votes += update.sign()
-    return votes
+    return updates.sign().sum(dim=0)
 
 
 def moving_coordinates(
@@ -233,7 +244,7 @@ def _keep_updates(
     sgd: list[Trained] = yield Train([lane], t)
     ends = [*local, sgd[0].weights]
     updates = [(end[:size] - state.weights[:size]).double() for end in ends]
-    products = [[float(a.dot(b)) for b in updates] for a in updates]
+    products = [floats(a.dot(b) for b in updates) for a in updates]
     state.updates = [*state.updates, {"round": t + 1, "inner_products": products}]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from fedrepro.algorithms import classifier, clustering
@@ -65,29 +66,31 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     lanes = [Lane(state.weights, own, ("client", k)) for k, own in enumerate(fed.clients)]
     trained: list[Trained] = yield Train(lanes, t)
     models = [result.weights for result in trained]
+    vectors = {
+        kind: classifier.vectors(fed.layout, models, state.weights, kind)
+        for kind in get_args(classifier.Vector)
+    }
     state.found = {
-        "rows": _rows(fed, models, state.weights),
-        "vectors": {
-            kind: _separation(fed, classifier.vectors(fed.layout, models, state.weights, kind))
-            for kind in get_args(classifier.Vector)
-        },
+        "rows": _rows(vectors["weight_change"], fed.partition.counts.shape[1]),
+        "vectors": {kind: _separation(fed, compared) for kind, compared in vectors.items()},
     }
     return {"train_loss": float(np.mean([result.loss for result in trained]))}
 
 
-def _rows(fed: Federation, models: list[Weights], start: Weights) -> list[list[list[float]]]:
-    """Return lowest, mean and highest change of each row: [clients][classes][3]."""
-    before, _ = classifier.tensors(fed.layout, start)
-    changes = [
-        (classifier.tensors(fed.layout, model)[0] - before).cpu().numpy() for model in models
-    ]
+def _rows(changes: NDArray[np.float32], classes: int) -> list[list[list[float]]]:
+    """Return lowest, mean and highest change of each row: [clients][classes][3].
+
+    Args:
+        changes: of the final layer's matrix, float32 [clients, classes * features].
+        classes: how many there are.
+    """
     return [
         [[float(row.min()), float(row.mean()), float(row.max())] for row in change]
-        for change in changes
+        for change in changes.reshape(len(changes), classes, -1)
     ]
 
 
-def _separation(fed: Federation, vectors: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, Any]:
+def _separation(fed: Federation, vectors: NDArray[np.float32]) -> dict[str, Any]:
     """Return cosines within and across true clusters, and what each rule makes of them."""
     truth = clustering.true_clusters(fed.partition.counts)
     cosines = clustering.cosines(vectors)

@@ -20,7 +20,10 @@ import torch
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import Dataset
 from fedrepro.engine import checkpoint
+from fedrepro.engine import device as devices
+from fedrepro.engine.device import CPU
 from fedrepro.engine.federation import Federation
+from fedrepro.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.engine.jobs import Ask, Backend, LaneError, OutOfTime, unexpected
 from fedrepro.errors import FedreproError
 from fedrepro.requests import Prediction, Request, Steps, Train, Trained
@@ -68,6 +71,9 @@ class RunFailure(FedreproError):
 class ActiveRun:
     """A run in flight.
 
+    Its weights are on the device that trains it. Checkpoints hold tensors of the CPU, so a run may
+    go on on another device than it began on.
+
     Attributes:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
@@ -81,11 +87,12 @@ class ActiveRun:
         checkpoint_seconds: float,
         data_root: Path | None = None,
         origin: dict[str, Any] | None = None,
+        device: torch.device = CPU,
     ) -> None:
         self.spec = spec
         self.id = run_id(spec)
         self.dataset = dataset
-        self.fed = Federation(spec, dataset, data_root)
+        self.fed = Federation(spec, dataset, data_root, device)
         self.algorithm = ALGORITHMS[spec.algorithm.name]
         self.rounds = self.algorithm.rounds(spec)
         self.state = self.algorithm.init(self.fed)
@@ -98,7 +105,8 @@ class ActiveRun:
         self._last_save = time.monotonic()
         self._restore()
         self.resumed_at = self.progress.round
-        self._boundary = self._snapshot()
+        self._copier = HostCopier()
+        self._boundaries = [self._snapshot()]
         self._steps = self._run()
         self._advance(None)
 
@@ -107,7 +115,7 @@ class ActiveRun:
         if saved is None:
             return
         try:
-            self.state = type(self.state)(**saved["state"])
+            self.state = type(self.state)(**on_device(saved["state"], self.fed.device))
             progress = Progress(**saved["progress"])
             progress.metrics = defaultdict(list, progress.metrics)
             self.earlier = [Part(**part) for part in saved["parts"]]
@@ -132,33 +140,54 @@ class ActiveRun:
     @property
     def parts(self) -> list[Part]:
         """What was done of the run, in order; what this process does comes last."""
+        return self._parts(self._boundaries[-1])
+
+    def _parts(self, boundary: HostCopy) -> list[Part]:
         parts = list(self.earlier)
         if parts and parts[-1].origin == self._origin:
             parts.pop()
-        rounds = self._boundary["progress"]["round"] - sum(part.rounds for part in parts)
+        rounds = boundary.content["progress"]["round"] - sum(part.rounds for part in parts)
         seconds = self.progress.seconds - sum(part.seconds for part in parts)
         return [*parts, Part(self._origin, rounds, seconds)]
 
-    def _snapshot(self) -> dict[str, Any]:
-        """Return state and progress as they are between two rounds; tensors are never changed."""
+    def _snapshot(self) -> HostCopy:
+        """Copy state and progress as they are between two rounds; tensors are never changed."""
         progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
-        copied: dict[str, Any] = _copy({"state": vars(self.state), "progress": progress})
-        return copied
+        return self._copier.copy({"state": vars(self.state), "progress": progress})
 
     def _round_done(self) -> None:
-        self._boundary = self._snapshot()
+        """Keep the newest snapshot and, until that is complete, the one before.
+
+        A whole round later that one is complete, so nothing is waited for.
+        """
+        before = [boundary for boundary in self._boundaries if boundary.arrives()]
+        newest = self._snapshot()
+        self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
         if self.progress.round >= self.rounds:
             return
         if time.monotonic() - self._last_save >= self._checkpoint_seconds:
             self.save()
 
     def save(self) -> None:
-        """Write the checkpoint of the last finished round."""
-        self._boundary["progress"]["seconds"] = self.progress.seconds
-        parts = [vars(part) for part in self.parts if part.rounds]
-        content = self._boundary | {"data": self._data, "parts": parts}
+        """Write the checkpoint of the last finished round.
+
+        If the device has failed, it is that of the last round that it has copied in full; if there
+        is none, what was written before is left.
+        """
+        complete = (boundary for boundary in reversed(self._boundaries) if boundary.arrives())
+        boundary = next(complete, None)
+        if boundary is None:
+            return
+        progress = boundary.content["progress"] | {"seconds": self.progress.seconds}
+        parts = [vars(part) for part in self._parts(boundary) if part.rounds]
+        content = boundary.content | {"progress": progress, "data": self._data, "parts": parts}
         checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a process that takes up the run can go on from a checkpoint."""
+        return self._file.exists()
 
     def forget_checkpoint(self) -> None:
         """Delete the checkpoint of a run whose record is safe."""
@@ -237,15 +266,6 @@ def _check_finite(values: dict[str, Any], round: int) -> None:
             ) from error
 
 
-def _copy(value: Any) -> Any:
-    """Copy dicts and lists all the way down; share what is in them."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
 def drive(
     specs: Iterable[RunSpec],
     load: Callable[[RunSpec], Dataset],
@@ -286,6 +306,8 @@ def drive(
 
     Raises:
         NotSaved: a checkpoint cannot be written.
+        DeviceFailed: the device is lost; the checkpoints are those of the rounds that it has copied
+            in full.
     """
     queue = iter(specs)
     active: dict[int, ActiveRun] = {}
@@ -293,9 +315,10 @@ def drive(
     unusable: dict[str, FedreproError] = {}
     tickets = 0
     exhausted = False
+    device = devices.described(backend.device)  # asked while it can tell
 
     def fail(run: str, error: Exception) -> None:
-        if isinstance(error, checkpoint.NotSaved):
+        if isinstance(error, checkpoint.NotSaved) or devices.has_failed(backend.device, error):
             raise error
         reason = error if isinstance(error, FedreproError | LaneError) else unexpected(error)
         on_failed(run, RunFailure(f"run {run} failed: {reason}"))
@@ -339,7 +362,13 @@ def drive(
                     backend.check(spec)
                     dataset = dataset_of(spec)
                     run = ActiveRun(
-                        spec, dataset, checkpoints, checkpoint_seconds, data_root, origin
+                        spec,
+                        dataset,
+                        checkpoints,
+                        checkpoint_seconds,
+                        data_root,
+                        origin,
+                        backend.device,
                     )
                 except Exception as error:
                     fail(run_id(spec), error)
@@ -356,9 +385,9 @@ def drive(
                         raise answer.result
                     run.receive(answer.result, answer.seconds)
                 except Exception as error:
+                    fail(run.id, error)
                     del active[answer.ticket]
                     loads.pop(answer.ticket, None)
-                    fail(run.id, error)
                     continue
                 submit(answer.ticket, run)
             on_progress(list(active.values()))
@@ -372,10 +401,13 @@ def drive(
         if problems:
             raise problems[0] from None
         return list(active.values())
-    except BaseException:
+    except BaseException as error:
         for run in active.values():
             with contextlib.suppress(FedreproError):  # what ended the training is said, not this
                 run.save()
+        if devices.has_failed(backend.device, error):
+            saved = sum(run.has_checkpoint for run in active.values())
+            raise devices.failure(device, error, saved, len(active)) from error
         raise
 
 

@@ -10,6 +10,7 @@ import torch
 from fedrepro import models, streams
 from fedrepro.data import Dataset
 from fedrepro.engine.data import input_shape
+from fedrepro.engine.device import CPU
 from fedrepro.engine.layout import Layout
 from fedrepro.partition import Partition, build_partition
 from fedrepro.requests import Weights
@@ -30,10 +31,18 @@ class Federation:
         test_size: examples in the official test split.
         labels: their classes, int64 [train_size].
         layout: where each parameter lies in a flat weight vector.
+        device: where the weights are, between requests, too.
     """
 
-    def __init__(self, spec: RunSpec, dataset: Dataset, data_root: Path | None = None) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        dataset: Dataset,
+        data_root: Path | None = None,
+        device: torch.device = CPU,
+    ) -> None:
         self.spec = spec
+        self.device = device
         self.partition: Partition = build_partition(
             spec.partition, dataset.train_y, dataset.test_y, dataset.classes, spec.seed, data_root
         )
@@ -56,15 +65,16 @@ class Federation:
         return params
 
     def initial_weights(self, node: int | None = None) -> Weights:
-        """Draw initial weights, float32 [size]: the common ones, or a node's own.
+        """Draw initial weights, float32 [size] on the device: the common ones, or a node's own.
 
-        They depend on ``init_seed`` (the run seed where that is null) and the node alone.
+        They depend on ``init_seed`` (the run seed where that is null) and the node alone: they are
+        drawn on the CPU, whatever the device.
         """
         seed = self.spec.seed if self.spec.init_seed is None else self.spec.init_seed
         ids = () if node is None else ("node", node)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key(seed, "init", *ids) >> 1)
-            return self.layout.flatten(self._module())
+            return self.layout.flatten(self._module()).to(self.device)
 
     def participants(self, t: int, count: int | None) -> list[int]:
         """Return the clients of round ``t``: all, or ``count`` drawn without replacement."""

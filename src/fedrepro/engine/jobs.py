@@ -212,11 +212,13 @@ class Backend(Protocol):
         name: as on the command line, for the record: there it makes the same on a like device.
         device: where weights are between requests; those in requests may be anywhere.
         cores: of the CPU that it keeps busy; 0: it works on a GPU.
+        device: where weights and moments are, those of requests and of results.
     """
 
     name: str
     device: torch.device
     cores: int
+    device: torch.device
 
     def check(self, spec: RunSpec) -> None:
         """Refuse a spec that this backend cannot run, naming the field.

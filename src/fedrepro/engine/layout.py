@@ -61,16 +61,18 @@ class Layout:
         """Return ``||w - w_ref|| / ||w_ref||`` (Zhao et al. 2018, eq. 1).
 
         One entry for each trainable weight tensor under its layer's name (biases left out), one
-        for each layer with its bias (``<layer>+bias``), and ``model`` for all parameters.
+        for each layer with its bias (``<layer>+bias``), and ``model`` for all parameters. All come
+        over from the weights' device at once.
         """
 
-        def ratio(positions: list[int]) -> float:
+        def ratio(positions: list[int]) -> torch.Tensor:
             ours = torch.cat([self.view(model, i).reshape(-1) for i in positions]).double()
             theirs = torch.cat([self.view(reference, i).reshape(-1) for i in positions]).double()
-            return float((ours - theirs).norm() / theirs.norm())
+            share: torch.Tensor = (ours - theirs).norm() / theirs.norm()
+            return share
 
         trainable = [i for i in range(len(self.names)) if self.offsets[i] < self.parameters]
-        result: dict[str, float] = {}
+        result: dict[str, torch.Tensor] = {}
         for i in trainable:
             layer, _, kind = self.names[i].rpartition(".")
             if kind == "weight":
@@ -78,4 +80,4 @@ class Layout:
                 same = [j for j in trainable if self.names[j].rpartition(".")[0] == layer]
                 result[f"{layer}+bias"] = ratio(same)
         result["model"] = ratio(trainable)
-        return result
+        return dict(zip(result, torch.stack(list(result.values())).tolist(), strict=True))

@@ -29,6 +29,7 @@ import torch
 
 from fedrepro.engine import lane, memory
 from fedrepro.engine.compiling import Compile, compiled_losses, compiler_problem
+from fedrepro.engine.device import has_failed
 from fedrepro.engine.jobs import (
     Answer,
     Ask,
@@ -370,7 +371,8 @@ class GraphsBackend:
         self._kinds.clear()
         self._places.clear()
         if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+            with contextlib.suppress(RuntimeError):  # of a lost device, which was said before
+                torch.cuda.empty_cache()
 
     def _busy(self) -> list[_Slot]:
         slots = [slot for kind in self._kinds.values() for slot in kind.slots]
@@ -417,9 +419,11 @@ class GraphsBackend:
         except LaneError as error:
             slot.leave()
             self._settle(piece, error)
-        except (FedreproError, OutOfTime, torch.AcceleratorError):
-            raise  # of the machine, not of the lane
+        except (FedreproError, OutOfTime):
+            raise
         except Exception as error:
+            if has_failed(self.device, error):
+                raise  # no lane is to blame
             slot.leave()
             self._kinds[piece.key].slots.remove(slot)
             if isinstance(error, RuntimeError) and is_out_of_memory(error):

@@ -210,15 +210,13 @@ class Backend(Protocol):
 
     Attributes:
         name: as on the command line, for the record: there it makes the same on a like device.
-        device: where weights are between requests; those in requests may be anywhere.
+        device: where weights and moments are between requests.
         cores: of the CPU that it keeps busy; 0: it works on a GPU.
-        device: where weights and moments are, those of requests and of results.
     """
 
     name: str
     device: torch.device
     cores: int
-    device: torch.device
 
     def check(self, spec: RunSpec) -> None:
         """Refuse a spec that this backend cannot run, naming the field.

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from pretend import pretended_gpu
 from small_runs import (
     SMALL_CNN,
     answer,
@@ -956,6 +957,62 @@ def test_vectors_go_where_the_network_is():
     vector = torch.zeros(net.layout.size)
     assert net.inward(vector).device == net.flat.device
     assert net.outward(net.flat).device == net.flat.device
+
+
+class PretendedPlace(graphs.HostPlace):
+    """A stream of a pretended GPU."""
+
+    def __init__(self, device):
+        assert device.type == "cuda"
+
+    def fetch(self, tensor):
+        return tensor.cpu()
+
+
+def can_be_pretended(case):
+    """Batch normalisation calls kernels that only a GPU has, and bfloat16 asks the driver."""
+    spec = make_spec(**CASES[case][0])
+    return spec.model.name not in NORMED and spec.precision == "float32"
+
+
+@pytest.mark.parametrize("case", filter(can_be_pretended, CASES))
+def test_a_step_mixes_no_devices_and_waits_for_none(case, monkeypatch):
+    """As far as a pretended GPU can tell: it has no backward pass, so gradients are made up."""
+    changes, objective = CASES[case]
+    spec = make_spec(**changes)
+    request = request_for(federation(spec), Objective(**objective), linear=True)
+    waits = []
+
+    def differentiate(net, loss):
+        assert loss.device.type == "cuda"
+        net.gradient.fill_(1e-3)
+
+    step = lane.Training.step
+    with pretended_gpu() as gpu:
+        for place, name, replacement in (
+            (graphs, "CudaPlace", PretendedPlace),
+            (memory, "available", lambda _: 1 << 33),
+            (lane, "upload", lambda source, target: target.copy_(source)),
+            (network.FlatModule, "differentiate", differentiate),
+        ):
+            monkeypatch.setattr(place, name, replacement)
+
+        def counted(training, size):
+            before = gpu.waits
+            step(training, size)
+            waits.append(gpu.waits - before)
+
+        monkeypatch.setattr(lane.Training, "step", counted)
+        backend = GraphsBackend("cuda")
+        results = answer(backend, spec, request)
+        assert not isinstance(results, LaneError), results
+        assert all(one.weights.device.type == "cuda" for one in results)
+        assert waits
+        assert not any(waits)
+        assert gpu.transfers == [2] * 4  # loss and sum of the weights of each lane
+        predicted = answer(backend, spec, Predict([one.weights for one in results], "test"))
+        assert not isinstance(predicted, LaneError), predicted
+        assert all(one.classes.shape == (500,) for one in predicted)
 
 
 GPU_CASES = {

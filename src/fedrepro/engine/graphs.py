@@ -335,14 +335,14 @@ class GraphsBackend:
     def _slot_bytes(self, job: LaneJob) -> int:
         if job.key not in self._sizes:
             data, objective = self._resources.data(job.spec), job.request.objective
-            module = self._resources.network(job.spec).module
+            module = self._resources.blueprint(job.spec)
             self._sizes[job.key] = memory.lane_bytes(
                 module, data.shape, job.spec, objective, job.batch
             )
         return self._sizes[job.key]
 
     def _asking_bytes(self, spec: RunSpec) -> int:
-        module, data = self._resources.network(spec).module, self._resources.data(spec)
+        module, data = self._resources.blueprint(spec), self._resources.data(spec)
         return memory.lane_bytes(module, data.shape, spec, Objective(), lane.PREDICT_BATCH)
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
@@ -527,10 +527,7 @@ class GraphsBackend:
             if isinstance(request, Train) and request.lanes:
                 alike = LaneJob(entry.ask.spec, request, request.lanes[0]).key == job.key
                 rounds += alike * entry.ask.spec.rounds * entry.ask.passes / 3
-        module, shape = (
-            self._resources.network(job.spec).module,
-            self._resources.data(job.spec).shape,
-        )
+        module, shape = self._resources.blueprint(job.spec), self._resources.data(job.spec).shape
         return rounds * memory.flop(module, shape) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager

@@ -34,16 +34,17 @@ class FlatModule:
         self, module: nn.Sequential, device: torch.device, *, channels_last: bool = False
     ) -> None:
         self.layout = Layout.of(module)
-        self.module = module.to(device)
+        self.module = module
         safe = device.type != "cpu" or _is_safe_channels_last(module)
         self.channels_last = channels_last and _has_convolutions(module) and safe
         self.flat = torch.zeros(self.layout.size, device=device)
         self.gradient = torch.zeros(self.layout.parameters, device=device)
-        start = self.layout.flatten(self.module)
-        tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        self.load(self.layout.flatten(module))
         for position, name in enumerate(self.layout.names):
-            tensors[name].data = self._view(self.flat, position)
-        self.load(start)
+            view = self._view(self.flat, position)
+            owner, _, own = name.rpartition(".")
+            trained = self.layout.offsets[position] < self.layout.parameters
+            setattr(module.get_submodule(owner), own, nn.Parameter(view) if trained else view)
         self._trainable = list(self.module.parameters())
         self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
         self.normalises_vectors = layers.normalises_vectors(module)

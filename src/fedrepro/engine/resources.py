@@ -6,7 +6,9 @@ import contextlib
 from collections.abc import Hashable, Iterator
 
 import torch
+from torch import nn
 
+from fedrepro import models
 from fedrepro.data import Dataset
 from fedrepro.engine import network
 from fedrepro.engine.data import DeviceData, tensors_of
@@ -50,6 +52,12 @@ class Resources:
         if key not in self._networks:
             self._networks[key] = self.build(spec, channels_last=self._channels_last)
         return self._networks[key]
+
+    def blueprint(self, spec: RunSpec) -> nn.Module:
+        """Return a run's architecture without weights, to be measured."""
+        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
+        with torch.device("meta"):
+            return models.build(spec.model.name, shape, classes, spec.model.width)
 
     def build(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
         """Return a new network of a run's architecture, which is not kept here."""

@@ -55,6 +55,7 @@ from fedrepro.spec import RunSpec
 STREAMS = 24
 """On a GPU. On an H100, more are of no use, and fewer cost speed where kernels are small."""
 MOST_SLOTS = 256
+_MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, computed once
 _WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
 _FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
@@ -327,9 +328,11 @@ class GraphsBackend:
 
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
-            job = piece.job
-            size = self._asking_bytes(piece.spec) if job is None else self._slot_bytes(job)
-            self._kinds[piece.key] = _Kind(size)
+            if piece.job is None:
+                kind = _Kind(self._asking_bytes(piece.spec), most=_MOST_ASKED)
+            else:
+                kind = _Kind(self._slot_bytes(piece.job))
+            self._kinds[piece.key] = kind
         return self._kinds[piece.key]
 
     def _slot_bytes(self, job: LaneJob) -> int:
@@ -424,6 +427,8 @@ class GraphsBackend:
         except Exception as error:
             if has_failed(self.device, error):
                 raise  # no lane is to blame
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # nothing may still use what is freed here
             slot.leave()
             self._kinds[piece.key].slots.remove(slot)
             if isinstance(error, RuntimeError) and is_out_of_memory(error):
@@ -477,7 +482,12 @@ class GraphsBackend:
 
         if len(kind.slots) >= kind.most:
             return False
-        return fits() or (self._drop_idle() and fits()) or not self._busy()
+        if fits():
+            return True
+        if kind.slots:  # one of them will be free
+            return False
+        self._drop_idle()
+        return fits() or not self._busy()
 
     def _new_slot(self, kind: _Kind, piece: _Piece) -> _Slot | None:
         """Make a slot that suits a piece; where memory does not suffice, there is none."""
@@ -505,7 +515,7 @@ class GraphsBackend:
         if job is None:
             assert piece.request is not None
             return Asking(self._network(spec), data, piece.request.split, fixed=True)
-        if kind.compiled is None and self._pays_to_compile(job):
+        if not kind.slots and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         teacher = self._network(spec) if job.request.objective.distillation else None
         return Training(self._network(spec), teacher, data, job, fixed=True, compiled=kind.compiled)

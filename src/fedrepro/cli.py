@@ -57,6 +57,7 @@ def _train(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         backend=arguments.backend,
         workers=arguments.workers,
+        compile=arguments.compile,
         in_flight=arguments.in_flight,
         data_root=arguments.data_root,
         checkpoint_seconds=arguments.checkpoint_seconds,
@@ -244,6 +245,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         metavar="N",
         help="worker processes of the pool; default: one a core",
+    )
+    train.add_argument(
+        "--compile",
+        choices=["auto", "on", "off"],
+        default="auto",
+        help="whether networks are compiled on a GPU, which takes a while and is faster then; "
+        "default: auto, where that pays and there is a compiler",
     )
     train.add_argument(
         "--in-flight",

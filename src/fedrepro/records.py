@@ -35,7 +35,11 @@ class PartitionRecord(Strict):
 
 
 class Origin(Strict):
-    """What a process trained with: its code, libraries and machine."""
+    """What a process trained with: its code, libraries and machine.
+
+    Attributes:
+        compile: whether networks were compiled.
+    """
 
     commit: str
     dirty: bool
@@ -44,6 +48,7 @@ class Origin(Strict):
     torch: str
     numpy: str
     backend: str
+    compile: bool = False
     device: str
     device_type: Literal["cpu", "cuda"] = "cpu"
     threads: int

@@ -113,9 +113,10 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
     if from_.earlier:
         facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
+    compiled = " --compile on" if from_.compile else ""
     facts["again"] = (
         f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
-        f"{from_.backend}{device}"
+        f"{from_.backend}{device}{compiled}"
     )
     return "\n".join(
         [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fedrepro.engine.compiling import check_choice
 from fedrepro.engine.jobs import Backend
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.engine.pool import PoolBackend
@@ -30,16 +31,20 @@ BACKENDS: dict[str, Callable[[str, int | None], Backend]] = {
 }
 
 
-def backend(name: str, device: str = "cpu", workers: int | None = None) -> Backend:
+def backend(
+    name: str, device: str = "cpu", workers: int | None = None, *, compile: str = "auto"
+) -> Backend:
     """Make a backend.
 
     Args:
         name: a key of :data:`BACKENDS`.
         device: a PyTorch device name.
         workers: processes of the pool; None: as many cores as there are.
+        compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
 
     Raises:
-        FedreproError: the device is not one, or not one that the backend can use.
+        FedreproError: the device is not one, or not one that the backend can use, or there is no
+            compiler where one is asked for.
     """
     import torch
 
@@ -63,4 +68,5 @@ def backend(name: str, device: str = "cpu", workers: int | None = None) -> Backe
         raise FedreproError(f"--device {device}: only cpu and cuda are supported")
     if name == "pool" and kind != "cpu":
         raise FedreproError("--backend pool uses CPU cores; with a GPU take auto or stacked")
+    check_choice(compile, kind)
     return BACKENDS[name](device, workers)

@@ -50,10 +50,10 @@ class Meter:
             self._before.setdefault(run.id, run.resumed_at / run.rounds)
             self._share[run.id] = run.progress.round / run.rounds
 
-    def finish(self, run_id: str) -> None:
+    def finish(self, run: ActiveRun) -> None:
         """Take note of a run that ended."""
-        self._before.setdefault(run_id, 0.0)
-        self._share[run_id] = 1.0
+        self.watch([run])
+        self._share[run.id] = 1.0
 
     def line(self, active: Sequence[ActiveRun], written: int, now: float) -> str:
         """Return one line on the training as it stands.

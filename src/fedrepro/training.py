@@ -233,7 +233,7 @@ class _Trainer:
         self.claims.release(run.id)
         self.written.append(file)
         self._finished.add(run.id)
-        self._meter.finish(run.id)
+        self._meter.finish(run)
         accuracy = run.progress.final.get("accuracy", float("nan"))
         self._say(
             f"{file.name}: {run.rounds} rounds in {run.progress.seconds:.1f} s, "

@@ -71,13 +71,21 @@ def test_speed_is_of_what_was_done_since_the_training_began():
     assert line == f"0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, {speed}, 75.0 %, 10 s left"
 
 
+def test_what_was_done_of_a_run_that_ends_at_once_says_nothing_about_the_speed():
+    run = planned(rounds=4)
+    meter = Meter(now=0.0)
+    meter.expect(run)
+    meter.finish(active(run, 4, resumed_at=3))
+    assert meter.speed(10.0).startswith(f"{cost.sample_passes(run.spec) / 4 / 10:,.0f} samples/s")
+
+
 def test_the_share_done_goes_by_arithmetic():
     """A run of the larger network counts for as much more as its passes take."""
     small, large = planned(), planned(model={"name": "mnist_cnn"})
     meter = Meter(now=0.0)
     meter.expect(small)
     meter.expect(large)
-    meter.finish(small.id)
+    meter.finish(active(small, 3))
     share = cost.flop(small.spec) / (cost.flop(small.spec) + cost.flop(large.spec))
     assert f", {100 * share:.1f} %, " in meter.line([], 1, 10.0)
     assert share < 0.01
@@ -90,7 +98,7 @@ def test_runs_that_fail_or_are_trained_elsewhere_do_not_count():
         meter.expect(run)
     meter.watch([active(ours, 1), active(other, 1)])
     meter.drop(other.id)
-    meter.finish(ours.id)
+    meter.finish(active(ours, 3))
     assert meter.line([], 1, 10.0).startswith("1 of 1 runs done, 0 in flight: ")
     meter.drop(ours.id)
     assert meter.line([], 0, 10.0).endswith("100.0 %, unknown time left")

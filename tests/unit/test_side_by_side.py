@@ -117,6 +117,7 @@ def two_gpus(tmp_path, monkeypatch):
 TRAIN = ["train", "--pending", "--device", "cuda", "--in-flight", "1", "--out", "all.tar"]
 
 
+@pytest.mark.slow
 def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
     planned = two_gpus(6, 40)
     assert cli.main(TRAIN) == 0
@@ -134,6 +135,7 @@ def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
     assert not list(training.CHECKPOINTS.iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd):
     planned = two_gpus(2, 10**6)
 

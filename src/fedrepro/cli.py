@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedrepro import __version__, records
@@ -38,7 +41,7 @@ def _selected(arguments: argparse.Namespace) -> list[PlannedRun]:
     return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())
 
 
-def _train(arguments: argparse.Namespace) -> None:
+def _train(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == arguments.pending:
         raise FedreproError("fedrepro train: give run ids, or --pending, and not both")
     planned = _selected(arguments)
@@ -50,21 +53,119 @@ def _train(arguments: argparse.Namespace) -> None:
                 f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
             )
         planned = [known[name] for name in dict.fromkeys(arguments.runs)]
+    elif not arguments.device.startswith("cuda"):
+        planned = _without_gpu(planned)
+    with _terminated_like_interrupted():
+        devices = _devices(arguments.device)
+        if len(devices) > 1:
+            return _train_on_all(arguments, planned, devices)
+        return _train_here(arguments, planned)
+
+
+def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Leave out runs that only a GPU can train, and say how many of them are pending."""
+    left_out = [run.id for run in planned if run.spec.precision == "tf32"]
+    pending = sum(not records.is_recorded(run_id) for run_id in left_out)
+    if pending:
+        print(
+            f"{pending} pending runs are left out: precision: tf32 needs --device cuda",
+            file=sys.stderr,
+        )
+    return [run for run in planned if run.spec.precision != "tf32"]
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the training as Ctrl-C does: with checkpoints, and with what --out asks."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _devices(device: str) -> list[str]:
+    """Return the devices that --device names: ``cuda`` is every GPU that PyTorch sees."""
+    if device != "cuda":
+        return [device]
+    import torch
+
+    count = torch.cuda.device_count()
+    return [device] if count < 2 else [f"cuda:{i}" for i in range(count)]
+
+
+def _train_here(arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> int:
     from fedrepro.training import train
 
+    time_budget = arguments.time_budget
+    if arguments.deadline is not None:
+        time_budget = max(arguments.deadline - time.monotonic(), 0.0)
     trained = train(
         planned,
         device=arguments.device,
         backend=arguments.backend,
         workers=arguments.workers,
+        compile=arguments.compile,
+        deterministic=arguments.deterministic,
         in_flight=arguments.in_flight,
         data_root=arguments.data_root,
         checkpoint_seconds=arguments.checkpoint_seconds,
-        time_budget=arguments.time_budget,
+        time_budget=time_budget,
         out=arguments.out,
         wait=bool(arguments.runs),
     )
     print(f"{trained} of {len(planned)} runs trained")
+    return 0
+
+
+def _train_on_all(
+    arguments: argparse.Namespace, planned: Sequence[PlannedRun], devices: Sequence[str]
+) -> int:
+    """Train in one process a GPU: they share the runs by the locks on them.
+
+    Each names its GPU as ``cuda:1`` rather than seeing no other one: the names are then those that
+    the user knows, and what CUDA_VISIBLE_DEVICES says, in whatever form, stays as it is.
+    """
+    from fedrepro import side_by_side, training
+
+    training.check_out(arguments.out)
+    deadline = None
+    if arguments.time_budget is not None:
+        deadline = time.monotonic() + arguments.time_budget
+    pending = [run for run in planned if not records.is_recorded(run.id)]
+    commands = {device: _train_command(arguments, device, deadline) for device in devices}
+    try:
+        return side_by_side.run(commands)
+    finally:  # also what a process that was killed had written
+        trained = [run for run in pending if records.is_recorded(run.id)]
+        if arguments.out is not None:
+            files = [records.path_of(run.id) for run in trained]
+            training.write_out(arguments.out, files, planned)
+        print(f"{len(trained)} of {len(planned)} runs trained on {len(devices)} GPUs")
+
+
+def _train_command(arguments: argparse.Namespace, device: str, deadline: float | None) -> list[str]:
+    """Return the command that trains the same runs on one device; it writes no --out."""
+    options = {
+        "--paper": arguments.paper,
+        "--scale": arguments.scale,
+        "--device": device,
+        "--backend": arguments.backend,
+        "--workers": arguments.workers,
+        "--compile": arguments.compile,
+        "--in-flight": arguments.in_flight,
+        "--deadline": deadline,
+        "--checkpoint-seconds": arguments.checkpoint_seconds,
+        "--data-root": arguments.data_root,
+    }
+    given = [f"{name}={value}" for name, value in options.items() if value is not None]
+    given += ["--deterministic"] * arguments.deterministic
+    runs = ["--pending"] if arguments.pending else arguments.runs
+    return [sys.executable, "-m", "fedrepro.cli", "train", *given, *runs]
 
 
 def _records(arguments: argparse.Namespace) -> None:
@@ -231,7 +332,12 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("runs", nargs="*", metavar="ID", help="run ids, as `fedrepro status --list`")
     train.add_argument("--pending", action="store_true", help="all planned runs without a record")
     _add_selection(train, all_scales=True)
-    train.add_argument("--device", default="cpu", help="PyTorch device; default: cpu")
+    train.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu, cuda for all GPUs (a process each, which share the runs), or one of them, such "
+        "as cuda:1; default: cpu",
+    )
     train.add_argument(
         "--backend",
         choices=["auto", "loop", "pool", "graphs"],
@@ -246,18 +352,31 @@ def _parser() -> argparse.ArgumentParser:
         help="worker processes of the pool; default: one a core",
     )
     train.add_argument(
+        "--compile",
+        choices=["auto", "on", "off"],
+        default="auto",
+        help="whether networks are compiled on a GPU, which takes a while and is faster then; "
+        "default: auto, where that pays and there is a compiler",
+    )
+    train.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="on a GPU use only kernels that give the same bits each time; slower",
+    )
+    train.add_argument(
         "--in-flight",
         type=_positive,
         metavar="N",
-        help="runs open at once; default: as many as keep the device busy",
+        help="runs open at once on a device; default: as many as keep it busy",
     )
     train.add_argument(
         "--time-budget",
         type=_seconds,
         metavar="S",
-        help="stop after so many seconds, with checkpoints of the runs in flight; starts nothing "
-        "that cannot finish a round in time",
+        help="stop after so many seconds, with checkpoints of the runs in flight; on a CPU starts "
+        "nothing that cannot finish a round in time, on a GPU prefers runs that can end in it",
     )
+    train.add_argument("--deadline", type=float, help=argparse.SUPPRESS)  # of time.monotonic()
     train.add_argument(
         "--out",
         type=Path,
@@ -467,7 +586,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         paper = getattr(arguments, "paper", None)
         if paper is not None:
             load_plan(paper)
-        arguments.run(arguments)
+        status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except FedreproError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
@@ -478,7 +597,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fedrepro: interrupted; run again to go on from the checkpoints", file=sys.stderr)
         return 130
-    return 0
+    return status or 0
 
 
 if __name__ == "__main__":

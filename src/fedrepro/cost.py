@@ -11,11 +11,10 @@ from fedrepro.data import DatasetInfo, describe
 from fedrepro.partition import index_file, published_counts
 from fedrepro.spec import PartitionSpec, RunSpec
 
-# Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP. Used where no
-# like run has been recorded yet.
+# Arithmetic of one training sample pass at width 1 (forward and backward), in MFLOP.
 _MFLOP_PER_SAMPLE = {
-    "liu1": 0.143,
-    "liu2": 2.88,
+    "liu1": 0.0959,
+    "liu2": 2.595,
     "liu3": 179.6,
     "mnist_cnn": 72.4,
     "cifar_tutorial": 110.8,
@@ -103,6 +102,28 @@ def _examples(partition: PartitionSpec, info: DatasetInfo) -> float:
     return info.train
 
 
+def flop(spec: RunSpec) -> float:
+    """Return the arithmetic of one sample pass, forward and backward, in FLOP.
+
+    A narrower network has fewer inputs and outputs of every layer, so it goes by the square of the
+    width; that makes too little of the first layer and the last.
+    """
+    mflop = _MFLOP_PER_SAMPLE[spec.model.name] * spec.model.width**2
+    if spec.model.name == "resnet18":
+        _, height, width = describe(spec.dataset.name).shape
+        mflop *= height * width / _RESNET18_PIXELS
+    return mflop * 1e6
+
+
+def lanes(spec: RunSpec) -> int:
+    """Return how many models a round of a run trains side by side, about."""
+    if spec.algorithm.name == "sgd":
+        return 1
+    participants = getattr(spec.algorithm, "participants", None)
+    clients = spec.partition.clients
+    return clients if participants is None else min(participants, clients)
+
+
 def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, float]:
     """Return the median seconds a sample pass of each kind of run, from recorded runs.
 
@@ -126,9 +147,5 @@ def estimate(spec: RunSpec, speeds: dict[str, float]) -> float:
     """Return the seconds a run will take on one core, from like runs or from its arithmetic."""
     speed = speeds.get(kind(spec))
     if speed is None:
-        mflop = _MFLOP_PER_SAMPLE[spec.model.name] * spec.model.width**2
-        if spec.model.name == "resnet18":
-            _, height, width = describe(spec.dataset.name).shape
-            mflop *= height * width / _RESNET18_PIXELS
-        speed = mflop / (_ASSUMED_GFLOP_PER_SECOND * 1000) + 2e-4 / spec.batch
+        speed = flop(spec) / (_ASSUMED_GFLOP_PER_SECOND * 1e9) + 2e-4 / spec.batch
     return speed * sample_passes(spec)

@@ -35,7 +35,12 @@ class PartitionRecord(Strict):
 
 
 class Origin(Strict):
-    """What a process trained with: its code, libraries and machine."""
+    """What a process trained with: its code, libraries and machine.
+
+    Attributes:
+        compile: whether networks were compiled.
+        deterministic: whether only kernels of a GPU that give the same bits each time were used.
+    """
 
     commit: str
     dirty: bool
@@ -44,6 +49,8 @@ class Origin(Strict):
     torch: str
     numpy: str
     backend: str
+    compile: bool = False
+    deterministic: bool = False
     device: str
     device_type: Literal["cpu", "cuda"] = "cpu"
     threads: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import functools
 import math
 import os
@@ -14,21 +13,25 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 import fedrepro
-from fedrepro import cost, records, transfer
+from fedrepro import records, transfer
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import load
+from fedrepro.engine import checkpoint
 from fedrepro.engine.backends import backend as make_backend
+from fedrepro.engine.compiling import Choice
 from fedrepro.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
 from fedrepro.engine.jobs import Backend
 from fedrepro.errors import FedreproError
+from fedrepro.locks import Claims
 from fedrepro.paths import root
 from fedrepro.plan import PlannedRun
+from fedrepro.progress import Meter, Pace
 from fedrepro.spec import RunSpec, spec_dict
 from fedrepro.status import duration, status
 from fedrepro.versions import component_versions
@@ -46,6 +49,8 @@ def train(
     device: str = "cpu",
     backend: str = "auto",
     workers: int | None = 1,
+    compile: Choice = "auto",
+    deterministic: bool = False,
     in_flight: int | None = None,
     data_root: Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -63,11 +68,14 @@ def train(
         device: a PyTorch device name.
         backend: a key of :data:`fedrepro.engine.backends.BACKENDS`.
         workers: processes of the pool; None: as many cores as there are.
+        compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
+        deterministic: use only kernels of a GPU that give the same bits each time.
         in_flight: how many runs are open at once; None: as many as keep the backend busy.
         data_root: folder of packed data; None takes the usual sources.
         checkpoint_seconds: least time between two checkpoints of a run.
         time_budget: seconds after which to stop, with checkpoints of the runs in flight; on a CPU
-            no run is started that cannot finish a round in what is left of it.
+            no run is started that cannot finish a round in what is left of it, and on a GPU runs
+            that can end in it come first.
         out: file for one tar of the new records and checkpoints, whatever ends the training; what
             is in the file already stays in it.
         wait: whether to wait for runs that another process trains, and to take over those that it
@@ -81,11 +89,10 @@ def train(
             time budget is too short to do anything.
     """
     deadline = math.inf if time_budget is None else time.monotonic() + time_budget
-    if out is not None and out.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            transfer.content(out, Path(folder))  # rather an error now than after the training
+    check_out(out)
     use_one_thread()
-    trainer = _Trainer(runs, device, make_backend(backend, device, workers), deadline)
+    made = make_backend(backend, device, workers, compile=compile, deterministic=deterministic)
+    trainer = _Trainer(runs, device, made, deadline)
     try:
         while True:
             interrupted = drive(
@@ -106,16 +113,33 @@ def train(
                 break
     finally:
         trainer.backend.close()
-        trainer.release_all()
+        trainer.claims.release_all()
         trainer.end_status_line()
         if out is not None:
-            checkpoints = [checkpoint_of(run.id) for run in runs]
-            transfer.write(out, [*trainer.written, *(f for f in checkpoints if f.exists())])
+            write_out(out, trainer.written, runs)
+        trainer.say_what_was_done()
     if trainer.failures:
         raise FedreproError("\n".join(str(failure) for failure in trainer.failures))
     if time_budget is not None:
         trainer.say_what_is_left(time_budget, interrupted)
     return len(trainer.written)
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a file that ``--out`` cannot add to; rather now than after the training.
+
+    Raises:
+        FedreproError: it is there, and something else than ``--out`` writes.
+    """
+    if out is not None and out.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            transfer.content(out, Path(folder))
+
+
+def write_out(out: Path, written: Sequence[Path], runs: Sequence[PlannedRun]) -> None:
+    """Write new records, and the checkpoints there are of runs, to the file of ``--out``."""
+    checkpoints = [checkpoint_of(run.id) for run in runs]
+    transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
 
 
 def checkpoint_of(run_id: str) -> Path:
@@ -124,55 +148,60 @@ def checkpoint_of(run_id: str) -> Path:
 
 
 class _Trainer:
+    """Hands runs to the driver and takes them back: claims, records, failures, messages."""
+
     def __init__(
         self, runs: Sequence[PlannedRun], device: str, backend: Backend, deadline: float
     ) -> None:
         self.runs = runs
         self.backend = backend
-        self.origin = _origin(backend.name, device)  # of the code now, before it can change
+        self.origin = _origin(backend, device)  # of the code now, before it can change
         self.failures: list[RunFailure] = []
         self.written: list[Path] = []
+        self.claims = Claims(CHECKPOINTS)
         self._deadline = deadline
-        self._locks: dict[str, IO[str]] = {}
         self._started = datetime.datetime.now(datetime.UTC)
         self._seconds = status(runs).seconds
-        self._passes: dict[str, float] = {}
-        for run in runs:
-            if run.id in self._seconds:
-                self._count(run)
-        self._resumed: dict[str, float] = {}  # share of a run that was done before
         self._finished: set[str] = set()
         self._elsewhere: set[str] = set()
         self._status_line = sys.stderr.isatty()
-        self._reported = self._began = time.monotonic()
+        self._reported = time.monotonic()
+        self._meter = Meter(self._reported)
+        self._pace = Pace()
+        for run in runs:
+            if run.id in self._seconds:
+                self._meter.expect(run)
 
     def claimed(self) -> Iterator[RunSpec]:
         """Yield the runs without a record that no other process is training."""
-        for run in self.runs:
-            if run.id in self._finished:
-                continue
+        left = [run for run in self.runs if run.id not in self._finished]
+        while left:
+            run = left.pop(self._next(left))
             if records.is_recorded(run.id):
                 checkpoint_of(run.id).unlink(missing_ok=True)  # of another machine, or of a kill
-                continue
-            if not self._fits(run):
-                continue
-            lock = _claim(run.id)
-            if lock is None:
-                if run.id not in self._elsewhere:
-                    self._say(f"{run.id} is being trained by another process; left to it")
-                self._elsewhere.add(run.id)
-                self._passes.pop(run.id, None)
-                continue
-            self._locks[run.id] = lock
-            self._elsewhere.discard(run.id)
-            if records.is_recorded(run.id):  # another process ended it since we looked
-                self._release(run.id)
-            else:
-                self._count(run)
+            elif self._fits(run) and self._claim(run):
                 yield run.spec
 
-    def _count(self, run: PlannedRun) -> None:
-        self._passes.setdefault(run.id, cost.sample_passes(run.spec))
+    def _next(self, left: Sequence[PlannedRun]) -> int:
+        """Return which run comes next: the first, or the one that the pace of a GPU tells."""
+        if self.backend.cores or self._deadline == math.inf:
+            return 0
+        return self._pace.choose(left, _share_done, self._seconds_left())
+
+    def _claim(self, run: PlannedRun) -> bool:
+        """Claim a run; return whether it is to be trained here."""
+        if not self.claims.take(run.id):
+            if run.id not in self._elsewhere:
+                self._say(f"{run.id} is being trained by another process; left to it")
+            self._elsewhere.add(run.id)
+            self._meter.drop(run.id)
+            return False
+        self._elsewhere.discard(run.id)
+        if records.is_recorded(run.id):  # another process ended it since we looked
+            self.claims.release(run.id)
+            return False
+        self._meter.expect(run)
+        return True
 
     def wait_for_others(self) -> bool:
         """Wait until another process ends or gives up a run left to it; whether one did in time."""
@@ -180,19 +209,19 @@ class _Trainer:
             self._say(f"waiting for {len(self._elsewhere)} runs that other processes train")
         while self._elsewhere and time.monotonic() < self._deadline:
             for run_id in sorted(self._elsewhere):
-                lock = _claim(run_id)
-                if lock is not None:
-                    self._locks[run_id] = lock
-                    self._release(run_id)
+                if self.claims.take(run_id):
+                    self.claims.release(run_id)
                     self._elsewhere.remove(run_id)
                     return True
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return False
 
+    def _seconds_left(self) -> float:
+        return self._deadline - _SAVING_SECONDS - time.monotonic()
+
     def _fits(self, run: PlannedRun) -> bool:
         """Return whether a round of the run can be expected to end in time."""
-        left = self._deadline - _SAVING_SECONDS - time.monotonic()
-        return self._round_seconds(run) <= left
+        return self._round_seconds(run) <= self._seconds_left()
 
     def _round_seconds(self, run: PlannedRun) -> float:
         """Return an estimate from CPUs; 0, too little for any run, where a GPU trains."""
@@ -201,70 +230,58 @@ class _Trainer:
         rounds = ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
         return self._seconds.get(run.id, 0.0) / rounds / self.backend.cores
 
-    def _release(self, run_id: str) -> None:
-        lock = self._locks.pop(run_id)
-        Path(lock.name).unlink(missing_ok=True)
-        lock.close()
-
-    def release_all(self) -> None:
-        """Give up the runs still held, where an error ends the training."""
-        for run_id in list(self._locks):
-            self._release(run_id)
-
     def record(self, run: ActiveRun) -> None:
         """Write the record of a run that ended."""
+        self._see_what_is_compiled()
         file = records.write(_content(run, self._started))
-        self._release(run.id)
+        self.claims.release(run.id)
         self.written.append(file)
         self._finished.add(run.id)
+        self._meter.finish(run)
         accuracy = run.progress.final.get("accuracy", float("nan"))
         self._say(
             f"{file.name}: {run.rounds} rounds in {run.progress.seconds:.1f} s, "
             f"accuracy {accuracy:.4f} ({len(self.written)} done)"
         )
 
+    def _see_what_is_compiled(self) -> None:
+        """Keep the origin true: with ``auto`` the backend decides once it sees the work."""
+        self.origin["compile"] = self.backend.compiles
+
     def failed(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
-        self._release(run_id)
+        self.claims.release(run_id)
         self._finished.add(run_id)
+        self._meter.drop(run_id)
         self.failures.append(failure)
         self._say(str(failure))
 
     def report(self, active: Sequence[ActiveRun]) -> None:
         """Say once in a while how far the runs are: one line that a terminal overwrites."""
+        self._see_what_is_compiled()
         now = time.monotonic()
-        for run in active:
-            self._resumed.setdefault(run.id, run.resumed_at / run.rounds)
+        self._meter.watch(active)
+        self._pace.watch(active, now)
         kind = "terminal" if self._status_line else "log"
         if now - self._reported < _SECONDS_BETWEEN_REPORTS[kind]:
             return
         self._reported = now
-        line = self._progress(active, now - self._began)
+        line = self._meter.line(active, len(self.written), now)
         if self._status_line:
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
         else:
             print(line, file=sys.stderr, flush=True)
 
-    def _progress(self, active: Sequence[ActiveRun], elapsed: float) -> str:
-        share = dict.fromkeys(self._finished, 1.0)
-        share |= {run.id: run.progress.round / run.rounds for run in active}
-        done = sum(self._passes[run] * part for run, part in share.items())
-        old = sum(self._passes[run] * part for run, part in self._resumed.items())
-        speed = (done - old) / elapsed
-        total = sum(self._passes.values())
-        rounds = sum(run.progress.round for run in active)
-        all_rounds = sum(run.rounds for run in active)
-        left = duration((total - done) / speed) if speed > 0 else "unknown time"
-        return (
-            f"{len(self.written)} of {len(self._passes)} runs done, {len(active)} in flight: round "
-            f"{rounds}/{all_rounds}, {sum(run.lanes for run in active)} lanes, "
-            f"{speed:,.0f} samples/s, {100 * done / total:.1f} %, {left} left"
-        )
-
     def end_status_line(self) -> None:
         """Leave the terminal on a new line."""
         if self._status_line:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def say_what_was_done(self) -> None:
+        """Say how many runs were trained, and how fast."""
+        if self._meter.progressed:
+            speed = self._meter.speed(time.monotonic())
+            self._say(f"trained {len(self.written)} runs, {speed}")
 
     def say_what_is_left(self, budget: float, interrupted: Sequence[ActiveRun]) -> None:
         """Say what the time budget left undone.
@@ -285,10 +302,11 @@ class _Trainer:
                 f"a time budget of {budget:g} s is too short to finish a round of any pending run"
                 + (hint if self.backend.cores else "")
             )
-        seconds = sum(self._seconds.get(run.id, 0.0) for run in left)
+        seconds = duration(sum(self._seconds.get(run.id, 0.0) for run in left))
+        estimate = f", about {seconds} on one core" if self.backend.cores else ""
         self._say(
-            f"time is up: {len(left)} runs left, about {duration(seconds)} on one core; "
-            f"{len(interrupted)} of them have a checkpoint and will go on from it"
+            f"time is up: {len(left)} runs left{estimate}; {len(interrupted)} of them have a "
+            "checkpoint and will go on from it"
         )
 
     def _say(self, text: str) -> None:
@@ -296,38 +314,20 @@ class _Trainer:
         print(f"{clear}{text}", file=sys.stderr, flush=True)
 
 
-def _claim(run_id: str) -> IO[str] | None:
-    """Lock a run for this process; None where another process holds it.
+def _share_done(run: PlannedRun) -> float:
+    """Return which share of a run's rounds its checkpoint holds; 0 where there is none to read."""
+    try:
+        done = _rounds_saved(run.id, checkpoint_of(run.id).stat().st_mtime_ns)
+    except (OSError, FedreproError, KeyError):
+        return 0.0  # a run whose checkpoint is damaged fails by name once it is taken up
+    return done / ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
 
-    Raises:
-        FedreproError: there can be no lock here.
-    """
-    file = CHECKPOINTS / f"{run_id}.lock"
-    while True:
-        try:
-            CHECKPOINTS.mkdir(parents=True, exist_ok=True)
-            lock = file.open("w")
-        except OSError as error:
-            raise FedreproError(f"{file}: cannot be written ({error})") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The process that held it deletes the file, perhaps between the two lines above: then
-            # the lock is on a file that no other process will find.
-            if os.path.samestat(os.fstat(lock.fileno()), file.stat()):
-                return lock
-        except BlockingIOError:
-            lock.close()
-            return None
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            lock.close()
-            raise FedreproError(
-                f"{file}: this file system has no locks ({error.strerror}), which keep two "
-                "processes from training one run; have it mounted with them (Lustre: flock), or "
-                "work in a folder of another one"
-            ) from error
-        lock.close()
+
+@functools.cache
+def _rounds_saved(run_id: str, _written_at: int) -> int:
+    """Return how many rounds a checkpoint holds; read once, unless it is written anew."""
+    saved = checkpoint.load(checkpoint_of(run_id), run_id) or {}
+    return int(saved["progress"]["round"])
 
 
 def _content(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
@@ -362,7 +362,7 @@ def _content(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
     }
 
 
-def _origin(backend: str, device: str) -> dict[str, Any]:
+def _origin(backend: Backend, device: str) -> dict[str, Any]:
     """Return what of a record's provenance is that of a process: code, libraries, machine."""
     commit, dirty = code_version()
     gpu = device.startswith("cuda")
@@ -373,7 +373,9 @@ def _origin(backend: str, device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
-        "backend": backend,
+        "backend": backend.name,
+        "compile": backend.compiles,
+        "deterministic": backend.deterministic,
         "device": torch.cuda.get_device_name(device) if gpu else _processor(),
         "device_type": "cuda" if gpu else "cpu",
         "threads": torch.get_num_threads(),

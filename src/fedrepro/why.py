@@ -118,9 +118,10 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
         facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
     backend = _REPLACED.get(from_.backend, from_.backend)
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
+    options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
     facts["again"] = (
         f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
-        f"{backend}{device}"
+        f"{backend}{device}{options}"
     )
     return "\n".join(
         [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]

@@ -14,7 +14,7 @@ SHARED = {
         "streams.py",
         "device_streams.py",
         "requests.py",
-        "engine/compiling.py",
+        "engine/compiled.py",
         "engine/data.py",
         "engine/dense.py",
         "engine/driver.py",

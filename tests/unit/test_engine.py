@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from fedrepro import data, models, streams
 from fedrepro.algorithms import ALGORITHMS
-from fedrepro.engine import checkpoint, optim
+from fedrepro.engine import checkpoint, driver, optim
 from fedrepro.engine.data import DeviceData, tensors_of
 from fedrepro.engine.driver import ActiveRun, drive, use_one_thread
 from fedrepro.engine.federation import Federation
@@ -490,6 +491,45 @@ def test_the_loop_has_one_run_open_whatever_a_run_asks_for_first(tmp_path, algor
     ]
     collect(specs, tmp_path, backend=Counting())
     assert counts == [1]
+
+
+@pytest.mark.parametrize(("side_by_side", "cores", "most"), [(8, 0, 12), (1, 0, 2), (8, 1, 12)])
+def test_a_gpu_gets_more_runs_while_they_make_it_faster(
+    tmp_path, monkeypatch, side_by_side, cores, most
+):
+    """A CPU gets all that its load allows at once."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(driver, "time", clock)
+    counts = []
+
+    class Device(LoopBackend):
+        def load(self, ask):
+            return 1 / 12
+
+        def collect(self, deadline):
+            counts.append(len(self._open))
+            clock.now += 4.0 / min(len(self._open), side_by_side)
+            return super().collect(deadline)
+
+    backend = Device()
+    backend.cores = cores
+    specs = [make_spec(seed=seed, rounds=20, local_epochs=1) for seed in range(16)]
+    done, failures = collect(specs, tmp_path, backend=backend)
+    assert (len(done), failures) == (16, {})
+    assert counts[0] == (1 if cores == 0 else 12)
+    assert max(counts) == most
+
+
+def test_the_runs_at_once_are_those_asked_for_also_on_a_gpu(tmp_path):
+    class Device(LoopBackend):
+        def collect(self, deadline):
+            counts.append(len(self._open))
+            return super().collect(deadline)
+
+    counts, backend = [], Device()
+    backend.cores = 0
+    collect([make_spec(seed=seed) for seed in range(5)], tmp_path, backend=backend, in_flight=3)
+    assert max(counts) == counts[0] == 3
 
 
 def test_a_lane_without_examples_is_refused():

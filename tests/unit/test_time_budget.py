@@ -2,6 +2,7 @@
 
 import fcntl
 import math
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,7 @@ from small_runs import ends_after
 
 from fedrepro import cli, records, training
 from fedrepro.engine import driver
+from fedrepro.engine.jobs import OutOfTime
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
 from fedrepro.plan import PlannedRun
@@ -119,7 +121,7 @@ def test_estimates_are_of_one_core_and_say_nothing_of_a_gpu(estimates, monkeypat
     estimates[run.id] = 4 * 900.0
     backend = LoopBackend()
     backend.cores = cores
-    monkeypatch.setattr(training, "make_backend", lambda *_: backend)
+    monkeypatch.setattr(training, "make_backend", lambda *_, **__: backend)
     if fits:
         assert training.train([run], time_budget=600.0) == 1
     else:
@@ -130,7 +132,7 @@ def test_estimates_are_of_one_core_and_say_nothing_of_a_gpu(estimates, monkeypat
 def test_a_budget_too_small_for_a_gpu_names_no_shortest(monkeypatch):
     backend = LoopBackend()
     backend.cores = 0
-    monkeypatch.setattr(training, "make_backend", lambda *_: backend)
+    monkeypatch.setattr(training, "make_backend", lambda *_, **__: backend)
     message = r"too short to finish a round of any pending run$"
     with ends_after(0), pytest.raises(FedreproError, match=message):
         training.train([planned(0)], time_budget=600.0)
@@ -197,8 +199,65 @@ def test_the_progress_line(monkeypatch, capsys):
     assert lines[0].startswith("0 of 2 runs done, 1 in flight: round 1/4, ")
     assert lines[-2].startswith("1 of 2 runs done, 1 in flight: round 4/4, 1 lanes, ")
     assert lines[-1].startswith("2 of 2 runs done, 0 in flight: ")
-    assert all("samples/s" in line and " left" in line for line in lines)
+    for word in (" samples/s, ", "FLOP/s, ", " left"):
+        assert all(word in line for line in lines)
     assert "100.0 %" in lines[-1]
+
+
+def test_the_end_of_a_training_says_what_was_done_and_how_fast(monkeypatch, capsys):
+    runs = [planned(0), planned(1)]
+    training.train(runs, backend="loop")
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("trained")]
+    assert re.fullmatch(r"trained 2 runs, [\d,]+ samples/s, [\d.]+ [TG]FLOP/s", line)
+    training.train(runs, backend="loop")
+    assert "trained" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A loop that passes for a GPU, on which every answer takes a second."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, sleep=None)
+    monkeypatch.setattr(training, "time", clock)
+    collect = LoopBackend.collect
+
+    def timed(self, deadline):
+        clock.now += 1.0
+        if clock.now > deadline:
+            raise OutOfTime
+        return collect(self)
+
+    def make(*_, **__):
+        backend = LoopBackend()
+        backend.cores = 0
+        return backend
+
+    monkeypatch.setattr(LoopBackend, "collect", timed)
+    monkeypatch.setattr(training, "make_backend", make)
+    return clock
+
+
+def test_a_gpu_prefers_runs_that_can_end_in_time(gpu, estimates):
+    """A round takes 2 s: after the first run 17 s are left, too few for the next in the plan."""
+    first, long, short = planned(0), planned(1, rounds=40), planned(2)
+    estimates.update({long.id: 1e9, short.id: 1e9})  # estimates of CPUs count for nothing
+    assert training.train([first, long, short], time_budget=28.0) == 2
+    assert records.is_recorded(short.id)
+    saved = torch.load(training.CHECKPOINTS / f"{long.id}.pt", weights_only=True)
+    assert saved["progress"]["progress"]["round"] == 4  # with what was left: no time is lost
+
+
+def test_a_gpu_goes_on_with_the_run_that_is_nearest_to_its_end(gpu, capsys):
+    """Of those that cannot end; what a checkpoint holds of a run counts."""
+    first, fresh, begun = planned(0), planned(1, rounds=40), planned(2, rounds=44)
+    assert training.train([begun], time_budget=30.0) == 0
+    assert training._share_done(begun) == 13 / 44
+    assert training._share_done(fresh) == 0.0
+    assert training.train([first, fresh, begun], time_budget=30.0) == 1
+    assert training._share_done(begun) > 13 / 44
+    assert not training.checkpoint_of(fresh.id).exists()
+    assert "time is up: 2 runs left; 1 of them have a checkpoint" in capsys.readouterr().err
+    training.checkpoint_of(begun.id).write_text("damaged")
+    assert training._share_done(begun) == 0.0
 
 
 def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
@@ -208,7 +267,12 @@ def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
     monkeypatch.setattr(training, "time", clock)
     trainer = training._Trainer([run], "cpu", LoopBackend(), math.inf)
     active = SimpleNamespace(
-        id=run.id, rounds=4, resumed_at=2, lanes=2, progress=driver.Progress(round=2)
+        id=run.id,
+        spec=run.spec,
+        rounds=4,
+        resumed_at=2,
+        lanes=2,
+        progress=driver.Progress(round=2),
     )
     trainer.report([active])
     clock.now, active.progress.round = 110.0, 3

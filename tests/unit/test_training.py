@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 from small_runs import ends_after
 
-from fedrepro import cli, records, training
+from fedrepro import cli, locks, records, training
 from fedrepro.engine.backends import backend
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.errors import FedreproError
+from fedrepro.locks import Claims
 from fedrepro.plan import PlannedRun
 from fedrepro.spec import RunSpec, run_id
 
@@ -76,13 +77,13 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
 
 def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, write_record):
     """It writes its record after we looked for one and before we lock the run."""
-    run, claim = planned(0), training._claim
+    run, take = planned(0), Claims.take
 
-    def late(run_id):
+    def late(claims, run_id):
         write_record(run, records.FOLDER)
-        return claim(run_id)
+        return take(claims, run_id)
 
-    monkeypatch.setattr(training, "_claim", late)
+    monkeypatch.setattr(Claims, "take", late)
     assert training.train([run]) == 0
     assert records.read(run.id).provenance.host == "made up"
     assert list(training.CHECKPOINTS.iterdir()) == []
@@ -211,7 +212,7 @@ def test_a_file_system_without_locks_is_a_clear_error(monkeypatch, fault):
     def refuse(*_):
         raise OSError(fault, os.strerror(fault))
 
-    monkeypatch.setattr(training.fcntl, "flock", refuse)
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(FedreproError, match=r"\.lock: this file system has no locks .*flock"):
         training.train([planned(0)])
 
@@ -304,14 +305,16 @@ def test_a_lock_on_a_deleted_file_is_none(monkeypatch, claimed_anew):
                 flock(others[0], how)
         flock(lock, how)
 
-    monkeypatch.setattr(training.fcntl, "flock", late)
-    lock = training._claim(run.id)
+    monkeypatch.setattr(locks.fcntl, "flock", late)
+    claims = Claims(training.CHECKPOINTS)
     if claimed_anew:
-        assert lock is None
+        assert not claims.take(run.id)
         others[0].close()
     else:
-        assert os.path.samestat(os.fstat(lock.fileno()), file.stat())
-        lock.close()
+        assert claims.take(run.id)
+        assert os.path.samestat(os.fstat(claims._held[run.id].fileno()), file.stat())
+        claims.release(run.id)
+        assert not file.exists()
 
 
 def test_a_full_disk_is_a_clear_error(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedrepro.engine.compiling import Compile, compiler_problem
+from fedrepro.engine.compiling import Choice, check_choice
 from fedrepro.engine.graphs import GraphsBackend
 from fedrepro.engine.jobs import Backend
 from fedrepro.engine.loop import LoopBackend
@@ -21,7 +21,7 @@ def backend(
     device: str = "cpu",
     workers: int | None = None,
     *,
-    compile: Compile = "auto",
+    compile: Choice = "auto",
     deterministic: bool = False,
 ) -> Backend:
     """Make a backend.
@@ -41,8 +41,9 @@ def backend(
     stack = name == "auto"
     if name == "auto":
         name = "graphs" if place.type == "cuda" else "pool"
-    if compile == "on":
-        _require_compiler(name, place)
+    check_choice(compile, place.type)
+    if compile == "on" and name != "graphs":
+        raise FedreproError(f"--compile on: backend {name} does not compile; take auto or graphs")
     if name == "graphs":
         return GraphsBackend(device, compile=compile, deterministic=deterministic)
     if name == "loop":
@@ -73,13 +74,3 @@ def _device(name: str) -> torch.device:
             )
         torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
     return place
-
-
-def _require_compiler(name: str, place: torch.device) -> None:
-    if name != "graphs":
-        raise FedreproError(
-            "--compile on: only the backend graphs compiles; take --device cuda, or leave it out"
-        )
-    problem = compiler_problem(place)
-    if problem is not None:
-        raise FedreproError(f"--compile on: {problem}; install it, or leave the option out")

@@ -1,70 +1,58 @@
-"""``torch.compile`` of what a lane minimises: compiled once for all lanes of a shape."""
+"""Whether ``torch.compile`` works here: what it needs on a GPU, and what of that is missing."""
 
 from __future__ import annotations
 
-import functools
 import importlib.util
+import os
 import shutil
-import warnings
-from typing import Any, Literal
+import sysconfig
+from pathlib import Path
+from typing import Literal
 
-import torch
-
-from fedrepro.engine import lane
 from fedrepro.errors import FedreproError
-from fedrepro.spec import RunSpec
 
-Compile = Literal["auto", "on", "off"]
-
-_SHAPES = 64
-"""Networks, batch sizes and objectives that one process compiles; beyond, plain code runs."""
+CHOICES = ("auto", "on", "off")
+Choice = Literal["auto", "on", "off"]
 
 
-def compiler_problem(device: torch.device) -> str | None:
-    """Return what is missing to compile for a device, and None where nothing is."""
-    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
-        return "triton is not installed (pip install triton; Linux wheels of PyTorch bring it)"
-    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
-        return "there is no C compiler (Debian, Ubuntu: apt-get install gcc)"
+def compiler_problem() -> str | None:
+    """Return what is missing for compiled networks on a GPU, and how to get it; None: nothing.
+
+    ``torch.compile`` writes its kernels in Triton, and Triton compiles a launcher for each in C:
+    with the compiler that CC names or else gcc or clang, and with Python's header files.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is missing; `pip install triton`, or PyTorch with CUDA, has it"
+    named = os.environ.get("CC")
+    if named is not None and shutil.which(named) is None:
+        return f"CC={named} names a C compiler that is not there; unset CC, or name gcc or clang"
+    if named is None and shutil.which("gcc") is None and shutil.which("clang") is None:
+        return "there is no C compiler; install gcc or clang, or name one in CC"
+    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    if not header.is_file():
+        return f"{header} is missing; install Python's header files (python3-dev, python3-devel)"
     return None
 
 
-@functools.cache
-def _compiled() -> Any:
-    import torch._dynamo
-
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, _SHAPES)
-    return _compile(lane.losses)
-
-
-def _compile(function: lane.Loss) -> Any:
-    return torch.compile(function, dynamic=False)
-
-
-def compiled_losses(spec: RunSpec, *, required: bool) -> lane.Loss:
-    """Return a compiled :func:`fedrepro.engine.lane.losses`.
+def check_choice(choice: str, device: str) -> None:
+    """Refuse a choice of ``--compile`` that cannot be followed.
 
     Args:
-        spec: a run it is for, to be named where it fails.
-        required: raise an error where compiling fails; otherwise plain code runs, with a warning.
+        choice: one of :data:`CHOICES`.
+        device: the kind of device, ``cpu`` or ``cuda``.
+
+    Raises:
+        FedreproError: with what to do.
     """
-    failed = False
-
-    def losses(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        nonlocal failed
-        if failed:
-            return lane.losses(*arguments)
-        try:
-            found: tuple[torch.Tensor, torch.Tensor] = _compiled()(*arguments)
-            return found
-        except torch._dynamo.exc.TorchDynamoException as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            problem = f"spec field model = {spec.model.name} cannot be compiled ({reason})"
-            if required:
-                raise FedreproError(f"--compile on: {problem}; leave it out") from error
-            warnings.warn(f"{problem}; it is trained without", stacklevel=2)
-            failed = True
-            return lane.losses(*arguments)
-
-    return losses
+    if choice not in CHOICES:
+        raise FedreproError(f"--compile {choice}: there are {', '.join(CHOICES)}")
+    if choice != "on":
+        return
+    if device != "cuda":
+        raise FedreproError(
+            f"--compile on: networks are compiled for GPUs only, and the device is {device}; leave "
+            "the option out, or give --device cuda"
+        )
+    problem = compiler_problem()
+    if problem is not None:
+        raise FedreproError(f"--compile on: {problem}; --compile off does without")

@@ -1,7 +1,8 @@
 """Drives one or many runs at once: continuous batching.
 
 The driver keeps the open requests of all runs in flight with a backend, hands each run its results
-as soon as they are there, and admits the next run when the backend has room for more lanes.
+as soon as they are there, and admits the next run when the backend has room for more lanes; on a
+GPU, when more were also worth it so far (:mod:`fedrepro.engine.admission`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any
 
 import torch
 
+from fedrepro import cost
 from fedrepro.algorithms import ALGORITHMS
 from fedrepro.data import Dataset
 from fedrepro.engine import checkpoint
 from fedrepro.engine import device as devices
+from fedrepro.engine.admission import Admission
 from fedrepro.engine.device import CPU
 from fedrepro.engine.federation import Federation
 from fedrepro.engine.host_copy import HostCopier, HostCopy, on_device
@@ -294,7 +297,8 @@ def drive(
         on_done: called with each run that ended; its checkpoint is deleted afterwards.
         on_failed: called with the id of each run that failed; the other runs go on.
         on_progress: called whenever answers have come in.
-        in_flight: how many runs are open at once; None: as many as keep the backend busy.
+        in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
+            as many as memory holds while more make it faster.
         checkpoints: folder of the checkpoints.
         checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
         deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
@@ -316,6 +320,7 @@ def drive(
     tickets = 0
     exhausted = False
     device = devices.described(backend.device)  # asked while it can tell
+    admission = Admission() if backend.cores == 0 and in_flight is None else None
 
     def fail(run: str, error: Exception) -> None:
         if isinstance(error, checkpoint.NotSaved) or devices.has_failed(backend.device, error):
@@ -333,12 +338,24 @@ def drive(
             unusable[name] = error
             raise
 
+    def admit(ticket: int, run: ActiveRun) -> None:
+        active[ticket] = run
+        if admission is not None:
+            kind = cost.kind(run.spec), run.spec.precision, cost.lanes(run.spec)
+            admission.admitted(ticket, kind, run.progress.round)
+        submit(ticket, run)
+
+    def leave(ticket: int) -> None:
+        del active[ticket]
+        loads.pop(ticket, None)
+        if admission is not None:
+            admission.ended(ticket)
+
     def submit(ticket: int, run: ActiveRun) -> None:
         if run.done:
             on_done(run)
             run.forget_checkpoint()
-            del active[ticket]
-            loads.pop(ticket, None)
+            leave(ticket)
             return
         if isinstance(run.request, Train):
             loads[ticket] = backend.load(run.ask)
@@ -349,6 +366,8 @@ def drive(
     def has_room() -> bool:
         if in_flight is not None:
             return len(active) < in_flight
+        if admission is not None and not admission.has_room(loads.values()):
+            return False
         return sum(loads.values()) < 1 and len(active) < MOST_IN_FLIGHT
 
     try:
@@ -374,21 +393,23 @@ def drive(
                     fail(run_id(spec), error)
                     continue
                 tickets += 1
-                active[tickets] = run
-                submit(tickets, run)
+                admit(tickets, run)
             if not active:
                 return []
             for answer in backend.collect(deadline):
                 run = active[answer.ticket]
+                work = 0.0 if admission is None else run.ask.passes * cost.flop(run.spec)
                 try:
                     if isinstance(answer.result, LaneError):
                         raise answer.result
                     run.receive(answer.result, answer.seconds)
                 except Exception as error:
                     fail(run.id, error)
-                    del active[answer.ticket]
-                    loads.pop(answer.ticket, None)
+                    leave(answer.ticket)
                     continue
+                if admission is not None:
+                    now = time.monotonic()
+                    admission.worked(answer.ticket, work, run.progress.round, now)
                 submit(answer.ticket, run)
             on_progress(list(active.values()))
     except OutOfTime:

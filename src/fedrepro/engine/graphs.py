@@ -28,7 +28,8 @@ from typing import Any
 import torch
 
 from fedrepro.engine import lane, memory
-from fedrepro.engine.compiling import Compile, compiled_losses, compiler_problem
+from fedrepro.engine.compiled import compiled_losses
+from fedrepro.engine.compiling import Choice, compiler_problem
 from fedrepro.engine.device import has_failed
 from fedrepro.engine.jobs import (
     Answer,
@@ -266,7 +267,7 @@ class GraphsBackend:
         self,
         device: str = "cpu",
         *,
-        compile: Compile = "off",
+        compile: Choice = "off",
         deterministic: bool = False,
         memory_limit: int | None = None,
     ) -> None:
@@ -529,7 +530,7 @@ class GraphsBackend:
         """Return whether full batches of a key are to be compiled; asked when it gets a slot."""
         if self._compile != "auto":
             return self._compile == "on"
-        if self.device.type == "cpu" or compiler_problem(self.device) is not None:
+        if self.device.type == "cpu" or compiler_problem() is not None:
             return False
         rounds = 0.0
         for entry in self._open.values():

@@ -212,11 +212,21 @@ class Backend(Protocol):
         name: as on the command line, for the record: there it makes the same on a like device.
         device: where weights and moments are between requests.
         cores: of the CPU that it keeps busy; 0: it works on a GPU.
+        compiles: whether it trains with compiled networks, as far as it has decided.
+        deterministic: whether it was told to use only kernels that give the same bits each time.
     """
 
     name: str
     device: torch.device
     cores: int
+
+    @property
+    def compiles(self) -> bool:
+        """See the class."""
+
+    @property
+    def deterministic(self) -> bool:
+        """See the class."""
 
     def check(self, spec: RunSpec) -> None:
         """Refuse a spec that this backend cannot run, naming the field.

@@ -102,6 +102,8 @@ class PoolBackend:
         stack: whether small dense networks are stacked within a worker.
     """
 
+    compiles = deterministic = False
+
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "auto" if stack else "pool"
         self.device = torch.device("cpu")

@@ -1,0 +1,143 @@
+"""How many runs a simulated GPU is given: until memory, or the gain of more, says stop."""
+
+import random
+
+import pytest
+
+from fedrepro.engine.admission import ROUNDS, SECONDS, Admission
+
+ROUND = 10.0
+"""Work of a round of a run."""
+
+
+class Card:
+    """A GPU whose speed depends on the runs in flight; time goes by in small steps.
+
+    Args:
+        speed: work a second, given how many runs are in flight.
+        load: share of memory of a run.
+        rounds: of a run.
+        first: how many times as long a run's first round takes.
+        noise: relative standard deviation of a round's length.
+    """
+
+    def __init__(self, speed, load=0.01, rounds=10**6, first=5.0, noise=0.0):
+        self.speed, self.load, self.rounds = speed, load, rounds
+        self.first, self.noise = first, noise
+        self.admission, self.now, self.number = Admission(), 0.0, 0
+        self.runs = {}  # number: rounds done, work left of the round
+        self.counts = []
+        self.random = random.Random(0)
+
+    def length(self, done):
+        length = ROUND * (self.first if done == 0 else 1.0)
+        return max(0.1, length * self.random.gauss(1.0, self.noise))
+
+    def fill(self, kind):
+        while self.admission.has_room([self.load] * len(self.runs)):
+            self.number += 1
+            self.runs[self.number] = [0, self.length(0)]
+            self.admission.admitted(self.number, kind, 0)
+
+    def work(self, seconds, kind="a"):
+        end = self.now + seconds
+        while self.now < end:
+            self.fill(kind)
+            self.counts.append(len(self.runs))
+            share = self.speed(len(self.runs)) / len(self.runs)
+            number = min(self.runs, key=lambda run: self.runs[run][1])
+            step = self.runs[number][1] / share
+            self.now += step
+            for run in self.runs.values():
+                run[1] -= share * step
+            done = self.runs[number][0] + 1
+            self.runs[number] = [done, self.length(done)]
+            self.admission.worked(number, ROUND, done, self.now)
+            if done == self.rounds:
+                del self.runs[number]
+                self.admission.ended(number)
+        return len(self.runs)
+
+
+def saturating(at, most=10.0):
+    return lambda runs: most * min(1.0, runs / at)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize(("at", "enough"), [(1, 1), (2, 2), (5, 8), (20, 32)])
+def test_runs_are_admitted_while_they_make_it_faster(at, enough, noise):
+    """The last group gains nothing: its places are not filled again."""
+    card = Card(saturating(at), noise=noise)
+    card.work(20_000)
+    assert max(card.counts) == 2 * enough
+    card.rounds = card.runs[1][0] + 100  # from here on runs end
+    card.work(20_000)
+    assert max(card.counts[-10:]) == enough
+
+
+def test_one_run_after_the_other_where_one_fills_the_card():
+    card = Card(lambda runs: 10.0, rounds=50)
+    card.work(3000)
+    assert max(card.counts) == 2
+    assert set(card.counts[-20:]) == {1}
+
+
+def test_more_runs_that_slow_each_other_down_are_not_wanted():
+    card = Card(lambda runs: 10.0 / runs, rounds=50)
+    card.work(3000)
+    assert max(card.counts) == 2
+    assert set(card.counts[-20:]) == {1}
+
+
+@pytest.mark.parametrize(("load", "runs"), [(1.0, 1), (0.6, 1), (0.5, 2), (0.3, 3), (0.09, 11)])
+def test_memory_is_never_given_out_twice(load, runs):
+    card = Card(lambda runs: 10.0 * runs, load=load)
+    assert card.work(20_000) == runs
+
+
+def test_the_first_round_says_nothing_of_the_speed():
+    """It takes 100 times as long as those after it, and the card is far from full."""
+    card = Card(saturating(8), first=100.0)
+    card.work(50_000)
+    assert max(card.counts) == 16
+
+
+def test_short_rounds_are_measured_for_a_while():
+    admission, now = Admission(), 0.0
+    admission.admitted(1, "a", 0)
+    for done in range(1, 1000):
+        now += 0.01
+        admission.worked(1, 1.0, done, now)
+        if admission.has_room([0.1]):
+            break
+    assert now >= SECONDS
+    assert done > ROUNDS
+
+
+def test_nobody_is_admitted_before_anything_was_measured():
+    admission = Admission()
+    assert admission.has_room([])
+    admission.admitted(1, "a", 7)
+    for done, now in ((7, 10.0), (8, 20.0), (8, 30.0), (9, 40.0)):
+        admission.worked(1, 1.0, done, now)
+        assert not admission.has_room([0.1])
+    admission.worked(1, 1.0, 10, 50.0)
+    assert admission.has_room([0.1])
+
+
+def test_runs_too_short_to_be_measured_fill_the_card_by_and_by():
+    card = Card(saturating(6), rounds=2, load=0.1)
+    card.work(3000)
+    assert max(card.counts) == 10
+
+
+def test_another_kind_of_run_opens_the_question_anew():
+    """A card that one run of the first kind fills takes many of the second."""
+    wide = Card(saturating(1), rounds=40)
+    wide.work(2000)
+    assert wide.counts[-1] == 1
+    wide.speed = saturating(8)
+    wide.work(4000, kind="b")
+    assert max(wide.counts) == 16
+    wide.work(4000, kind="b")
+    assert max(wide.counts[-10:]) == 8

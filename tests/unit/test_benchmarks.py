@@ -1,0 +1,158 @@
+"""The benchmark of the engine: its loops end in time, its lines hold what README.md reads."""
+
+import importlib.util
+import itertools
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fedrepro.engine.loop import LoopBackend
+from fedrepro.paths import root
+from fedrepro.plan import expand
+
+
+@pytest.fixture(scope="module")
+def bench():
+    file = root() / "benchmarks/engine.py"
+    loader = importlib.util.spec_from_file_location("benchmark_of_the_engine", file)
+    module = importlib.util.module_from_spec(loader)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, loader.name, module)  # dataclasses look their module up
+        loader.loader.exec_module(module)
+        yield module
+
+
+@pytest.fixture
+def tiny(bench):
+    return bench.Workload("liu1", bench.MNIST, 10, 2, 3, 25, (35, 2))
+
+
+def parts(bench, workload, *, gpu=False, rounding="float32"):
+    specs = [
+        bench.spec_of(workload, gpu=gpu, rounding=rounding, seed=seed)
+        for seed in range(workload.runs)
+    ]
+    return specs, bench.made_up(workload, gpu=gpu)
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "group"),
+    [
+        ("cnn_b8", "cadis", "mnist_mc_fedavg"),
+        ("fedcd_b128", "fedcd", "hier_fedavg"),
+        ("liu3_b128", "selective", "m3_federated_as_written"),
+        ("tutorial_b100", "emd", "cifar10_one_class_large"),
+    ],
+)
+def test_workloads_are_rounds_of_the_plans(bench, name, paper, group):
+    """But for the clients' examples and the step size, which speed does not depend on."""
+    planned = next(run.spec for run in expand(paper, "paper") if run.group == group)
+    ours = bench.spec_of(bench.WORKLOADS[name], gpu=True, rounding=planned.precision, seed=0)
+    for key in ("dataset", "model", "batch", "last_batch", "local_epochs"):
+        assert getattr(ours, key) == getattr(planned, key)
+    steps = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
+    assert ours.optimizer.model_copy(update=steps) == planned.optimizer.model_copy(update=steps)
+    assert bench.WORKLOADS[name].evaluates == (planned.evaluate_every == 1)
+
+
+def test_workloads_have_the_lanes_of_the_targets(bench):
+    lanes = {name: w.runs * w.clients for name, w in bench.WORKLOADS.items()}
+    assert lanes == {
+        "mlp_b10": 45,
+        "cnn_b100": 20,
+        "cnn_b10": 50,
+        "cnn_b8": 80,
+        "resnet9_b8": 50,
+        "fixup_b256": 6,
+        "fedcd_b128": 30,
+        "liu3_b128": 27,
+        "tutorial_b100": 40,
+    }
+
+
+@pytest.mark.parametrize("loop", ["in_memory", "with_loader"])
+def test_a_plain_loop_ends_in_time_and_counts_what_it_trained_on(bench, tiny, monkeypatch, loop):
+    """Every look at the clock is a second: 25 examples are steps of 10, 10 and 5."""
+    specs, dataset = parts(bench, tiny)
+    plain = bench.Plain(specs[0], dataset, torch.device("cpu"))
+    ticks = itertools.count()
+    monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert getattr(plain, loop)(0.0) == 10
+    assert getattr(plain, loop)(3.0) == 25
+    assert getattr(plain, loop)(5.0) == 45
+    assert getattr(plain, loop)(12.0) == 100
+
+
+def test_a_round_starts_from_the_mean_of_the_last(bench, tiny):
+    specs, dataset = parts(bench, tiny, gpu=True)
+    asked = []
+
+    class Watched(LoopBackend):
+        def submit(self, ticket, ask):
+            asked.append((ticket, ask.request))
+            super().submit(ticket, ask)
+
+    engine = bench.Engine(specs, dataset, Watched(), evaluates=True)
+    before = [weights.clone() for weights in engine.weights]
+    assert engine.train(0.0) == 2 * 3 * 35 * 2  # runs, clients, examples, epochs
+    kinds = [(ticket, type(request).__name__) for ticket, request in asked]
+    assert kinds == [(0, "Train"), (1, "Train"), (0, "Predict"), (1, "Predict")]
+    assert all(
+        torch.equal(lane.weights, start)
+        for start, (_, request) in zip(before, asked[:2], strict=True)
+        for lane in request.lanes
+    )
+    assert torch.equal(asked[2][1].models[0], engine.weights[0])
+    assert not torch.equal(engine.weights[0], before[0])
+    engine.evaluates = False
+    engine.round()
+    assert [lane.weights is asked[2][1].models[0] for lane in asked[4][1].lanes] == [True] * 3
+    assert asked[4][1].round == 1
+    assert len(asked) == 6
+
+
+def run(bench, tiny, monkeypatch, capsys, *options):
+    monkeypatch.setattr(bench, "WORKLOADS", {"tiny": tiny})
+    monkeypatch.setattr(bench, "ceiling", lambda *_: 1e9)
+    monkeypatch.setattr(sys, "argv", ["engine.py", "--seconds", "0.05", *options])
+    bench.main()
+    return capsys.readouterr()
+
+
+def test_a_line_a_pair_and_a_summary(bench, tiny, monkeypatch, capsys):
+    out, error = run(bench, tiny, monkeypatch, capsys, "--pairs", "2", "--backend", "loop")
+    *pairs, summary = [json.loads(line) for line in out.splitlines()]
+    assert [pair["pair"] for pair in pairs] == [0, 1]
+    for pair in pairs:
+        assert pair.keys() == {
+            *("workload", "pair", "backend", "device", "precision", "compile", "workers", "lanes"),
+            *("evaluates", "samples_per_second", "ratio", "ratio_dataloader", "engine_gflops"),
+            *("peak_memory_mib", "ceiling_gflops", "share_of_ceiling"),
+        }
+        assert pair["lanes"] == 6
+        assert not pair["evaluates"]
+        speeds = pair["samples_per_second"]
+        assert pair["ratio"] == pytest.approx(speeds["engine"] / speeds["plain"], abs=0.01)
+        assert pair["engine_gflops"] == pytest.approx(95_880 * speeds["engine"] / 1e9, abs=0.1)
+    assert summary["pairs"] == 2
+    assert summary["ratio_lowest"] <= summary["ratio_median"] <= summary["ratio_highest"]
+    assert error.splitlines()[:2] == [
+        "tiny: the engine's first round",
+        "tiny: pair 1 of 2: plain loops",
+    ]
+
+
+def test_a_precision_that_the_device_lacks_is_one_line(bench, tiny, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match=r"engine\.py: precision: tf32 exists on NVIDIA GPUs only"):
+        run(bench, tiny, monkeypatch, capsys, "--precision", "tf32", "--backend", "loop")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_on_a_gpu_a_round_is_evaluated_and_held_against_tf32(bench, tiny, monkeypatch, capsys):
+    out, _ = run(bench, tiny, monkeypatch, capsys, "--pairs", "1", "--device", "cuda")
+    pair, _ = [json.loads(line) for line in out.splitlines()]
+    assert pair["evaluates"]
+    assert {"ceiling_tf32_gflops", "share_of_tf32_ceiling"} <= pair.keys()

@@ -1,0 +1,273 @@
+"""`fedrepro train --device cuda` with several GPUs: here two processes that train on the CPU."""
+
+import os
+import re
+import signal
+import sys
+import tarfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import small_runs
+
+from fedrepro import cli, records, side_by_side, training
+
+
+def python(program):
+    return [sys.executable, "-c", textwrap.dedent(program)]
+
+
+def test_lines_begin_with_the_name_and_the_worst_status_counts(capfd):
+    program = "import sys; print('out', sys.argv[1:]); sys.stderr.write('err'); sys.exit({})"
+    commands = {"cuda:0": python(program.format(0)), "cuda:1": [*python(program.format(3)), "x"]}
+    assert side_by_side.run(commands) == 3
+    out, error = capfd.readouterr()
+    assert sorted(out.splitlines()) == ["cuda:0: out []", "cuda:1: out ['x']"]
+    assert sorted(error.splitlines()) == ["cuda:0: err", "cuda:1: err"]
+
+
+def test_a_command_that_a_signal_ended_counts_as_shells_count_it():
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert side_by_side.run({"a": python(killed), "b": python("raise SystemExit(1)")}) == 128 + 9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_forwarded_and_the_end_is_waited_for(tmp_path, capfd, number):
+    program = f"""
+        import signal, sys, time, pathlib
+        def end(*_):
+            time.sleep(0.5)
+            print("saved", flush=True)
+            sys.exit(7)
+        signal.signal({int(number)}, end)
+        pathlib.Path(sys.argv[1]).touch()
+        time.sleep(100)
+        """
+    ready = [tmp_path / "0", tmp_path / "1"]
+    commands = {f"cuda:{i}": [*python(program), str(file)] for i, file in enumerate(ready)}
+    before = signal.getsignal(number)
+    sender = sends(number, lambda: all(file.exists() for file in ready))
+    assert side_by_side.run(commands) == 7
+    sender.join()
+    assert sorted(capfd.readouterr().out.splitlines()) == ["cuda:0: saved", "cuda:1: saved"]
+    assert signal.getsignal(number) == before
+
+
+def sends(number, when):
+    """Start a thread that sends this process a signal once something is so."""
+
+    def wait():
+        end = time.monotonic() + 60
+        while not when() and time.monotonic() < end:
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=wait)
+    sender.start()
+    return sender
+
+
+def test_a_command_that_cannot_be_started_ends_the_others(tmp_path):
+    commands = {"a": python("import time; time.sleep(100)"), "b": [str(tmp_path / "nothing")]}
+    started = time.monotonic()
+    with pytest.raises(FileNotFoundError):
+        side_by_side.run(commands)
+    assert time.monotonic() - started < 50
+
+
+CHILD = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    from test_side_by_side import runs
+    from fedrepro import cli
+    cli._selected = lambda _: runs({count}, {rounds})
+    sys.exit(cli.main(sys.argv[1:]))
+    """
+
+
+def runs(count, rounds):
+    return [small_runs.planned(seed=seed, rounds=rounds) for seed in range(count)]
+
+
+@pytest.fixture
+def two_gpus(tmp_path, monkeypatch):
+    """Let PyTorch see two GPUs and their processes train on the CPU; return how to choose runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    real = cli._train_command
+
+    def choose(count, rounds):
+        child = python(CHILD.format(tests=str(Path(__file__).parent), count=count, rounds=rounds))
+
+        def command(arguments, device, deadline):
+            _, *rest = real(arguments, device, deadline)
+            at = rest.index("train")
+            return [*child, *(word.replace(device, "cpu") for word in rest[at:])]
+
+        monkeypatch.setattr(cli, "_selected", lambda _: runs(count, rounds))
+        monkeypatch.setattr(cli, "_train_command", command)
+        return runs(count, rounds)
+
+    return choose
+
+
+TRAIN = ["train", "--pending", "--device", "cuda", "--in-flight", "1", "--out", "all.tar"]
+
+
+@pytest.mark.slow
+def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
+    planned = two_gpus(6, 40)
+    assert cli.main(TRAIN) == 0
+    assert all(records.is_recorded(run.id) for run in planned)
+    with tarfile.open("all.tar") as tar:
+        assert tar.getnames() == [f"results/runs/{run.id}.json" for run in planned]
+    out, error = capfd.readouterr()
+    trained = {
+        m[1]: int(m[2]) for m in re.finditer(r"^(cuda:.): (\d) of 6 runs trained$", out, re.M)
+    }
+    assert trained.keys() == {"cuda:0", "cuda:1"}
+    assert sum(trained.values()) == 6
+    assert out.endswith("6 of 6 runs trained on 2 GPUs\n")
+    assert all(re.match(r"cuda:[01]: ", line) for line in error.splitlines())
+    assert not list(training.CHECKPOINTS.iterdir())
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd):
+    planned = two_gpus(2, 10**6)
+
+    def both_at_work():
+        done = [training._share_done(run) for run in planned]
+        return all(done)
+
+    sender = sends(signal.SIGTERM, both_at_work)
+    assert cli.main([*TRAIN, "--checkpoint-seconds", "0.2"]) == 130
+    sender.join()
+    with tarfile.open("all.tar") as tar:
+        assert tar.getnames() == [f".checkpoints/{run.id}.pt" for run in planned]
+    assert {file.suffix for file in training.CHECKPOINTS.iterdir()} == {".pt"}
+    out, error = capfd.readouterr()
+    assert error.count("fedrepro: interrupted") == 2
+    assert out == "0 of 2 runs trained on 2 GPUs\n"
+
+
+@pytest.mark.slow
+def test_all_gpus_stop_at_the_same_time(two_gpus, capfd):
+    planned = two_gpus(2, 10**6)
+    started = time.monotonic()
+    assert cli.main([*TRAIN, "--time-budget", "15"]) == 0
+    assert time.monotonic() - started < 40
+    assert all(training._share_done(run) > 0 for run in planned)
+    error = capfd.readouterr().err
+    assert error.count("1 of them have a checkpoint and will go on from it") == 2
+
+
+def test_a_foreign_file_for_out_is_refused_before_any_gpu_is_used(two_gpus, monkeypatch, capsys):
+    two_gpus(1, 1)
+    Path("all.tar").write_text("precious")
+    monkeypatch.setattr(side_by_side, "run", lambda _: pytest.fail("trained"))
+    assert cli.main(TRAIN) == 1
+    assert "all.tar: not a whole tar file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("device", "count", "devices"),
+    [
+        ("cuda", 3, ["cuda:0", "cuda:1", "cuda:2"]),
+        ("cuda", 1, ["cuda"]),
+        ("cuda", 0, ["cuda"]),
+        ("cuda:1", 3, ["cuda:1"]),
+        ("cpu", 3, ["cpu"]),
+    ],
+)
+def test_one_gpu_needs_no_other_process(monkeypatch, device, count, devices):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    assert cli._devices(device) == devices
+
+
+def test_a_process_of_a_gpu_gets_all_options():
+    given = {
+        "--paper": "tricks",
+        "--scale": "smoke",
+        "--device": "cuda",
+        "--backend": "loop",
+        "--workers": "3",
+        "--compile": "off",
+        "--in-flight": "4",
+        "--time-budget": "60",
+        "--out": "all.tar",
+        "--checkpoint-seconds": "7",
+        "--data-root": "pack",
+    }
+    words = [word for option in given.items() for word in option]
+    for chosen in (["--pending"], ["0123456789ab", "ba9876543210"]):
+        arguments = cli._parser().parse_args(["train", *chosen, *words])
+        _, _, _, *command = cli._train_command(arguments, "cuda:1", 12.5)
+        child = vars(cli._parser().parse_args(command))
+        left = vars(cli._parser().parse_args(["train"]))
+        own = {"device": "cuda:1", "deadline": 12.5, "out": None, "time_budget": None}
+        assert child == vars(arguments) | own
+        same = {name for name, value in left.items() if value == child[name]}
+        assert same - {"command", "run"} == {
+            "out",
+            "time_budget",
+            *({"runs"} if len(chosen) == 1 else {"pending"}),
+        }
+
+
+def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
+    seen = []
+    monkeypatch.setattr(training, "train", lambda _, **options: seen.append(options) or 0)
+    monkeypatch.setattr(cli, "_selected", lambda _: [])
+    for deadline in (time.monotonic() + 50, time.monotonic() - 50):
+        assert cli.main(["train", "--pending", f"--deadline={deadline}"]) == 0
+    assert 40 < seen[0]["time_budget"] <= 50
+    assert seen[1]["time_budget"] == 0.0
+
+
+def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    [run] = runs(1, 10**6)
+    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    before = signal.getsignal(signal.SIGTERM)
+    sender = sends(signal.SIGTERM, lambda: training._share_done(run) > 0)
+    words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
+    assert cli.main([*words, "--out", "all.tar"]) == 130
+    sender.join()
+    assert "interrupted" in capsys.readouterr().err
+    with tarfile.open("all.tar") as tar:
+        assert tar.getnames() == [f".checkpoints/{run.id}.pt"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_runs_that_need_a_gpu_are_left_out_on_a_cpu(tmp_path, monkeypatch, capsys, write_record):
+    monkeypatch.chdir(tmp_path)
+    plain, recorded, *gpu = [
+        small_runs.planned(seed=seed, precision="float32" if seed == 0 else "tf32")
+        for seed in range(4)
+    ]
+    write_record(recorded, records.FOLDER)
+    monkeypatch.setattr(cli, "_selected", lambda _: [plain, recorded, *gpu])
+    assert cli.main(["train", "--pending"]) == 0
+    out, error = capsys.readouterr()
+    assert error.splitlines()[0] == (
+        "2 pending runs are left out: precision: tf32 needs --device cuda"
+    )
+    assert out == "1 of 1 runs trained\n"
+    assert cli.main(["train", "--pending"]) == 0
+    assert cli.main(["train", gpu[0].id]) == 1
+    error = capsys.readouterr().err
+    assert f"run {gpu[0].id} failed: precision: tf32 exists on NVIDIA GPUs only" in error
+
+
+def test_no_run_is_left_out_on_a_gpu(monkeypatch):
+    seen = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    run = small_runs.planned(precision="tf32")
+    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(training, "train", lambda planned, **_: seen.append(planned) or 0)
+    assert cli.main(["train", "--pending", "--device", "cuda"]) == 0
+    assert seen == [[run]]

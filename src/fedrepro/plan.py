@@ -19,7 +19,7 @@ from pydantic import Field
 from fedrepro.configfile import nearest, read_yaml, validate
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.spec import ModelName, Precision, RunSpec, run_id
 from fedrepro.strict import Strict
 
 Scale = Literal["paper", "lite", "smoke"]
@@ -68,6 +68,10 @@ class ScaleEntry(Strict):
     seeds: list[int] | None = Field(
         default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
     )
+    precision: dict[ModelName, Precision] = Field(
+        default_factory=dict,
+        description="network -> the precision of its runs, where they name none themselves",
+    )
     runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
 
 
@@ -107,7 +111,7 @@ class PaperPlan(Strict):
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
     def at(self, scale: Scale) -> ScaleEntry:
-        """Return what differs at a scale; at the published one nothing may.
+        """Return what differs at a scale; the published one need not be in the plan.
 
         Raises:
             FedreproError: there is no such scale, or the plan does not have it.
@@ -279,12 +283,20 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            spec = validate(content, RunSpec, where)
+            spec = validate(_with_precision(content, entry), RunSpec, where)
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
             planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
     return tuple(planned)
+
+
+def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any]:
+    """Return a run's content with the precision of its network at the scale, if it names none."""
+    network = content.get("model", {}).get("name")
+    if "precision" in content or network not in entry.precision:
+        return content
+    return content | {"precision": entry.precision[network]}
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:

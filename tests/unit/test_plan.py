@@ -186,7 +186,7 @@ def test_merge() -> None:
         ),
         (
             lambda p: p["scales"]["paper"].update(precision={"liu4": "tf32"}),
-            ["toy.yaml: scales.paper.precision", "'liu3'"],
+            ["scales.paper.precision.liu4", "'liu3'"],
         ),
         (
             lambda p: p["scales"]["paper"].update(precision={"liu3": "tf23"}),

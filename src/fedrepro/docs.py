@@ -41,7 +41,8 @@ _BLOCK = re.compile(f"{_BEGIN}.*?{_END}", re.DOTALL)
 
 def files() -> list[Path]:
     """Return the Markdown files that hold generated blocks."""
-    return [root() / "README.md", *sorted((root() / "docs/papers").glob("*.md"))]
+    pages = sorted((root() / "docs").glob("*.md")) + sorted((root() / "docs/papers").glob("*.md"))
+    return [root() / "README.md", *pages]
 
 
 def update(*, dry_run: bool = False) -> list[Path]:

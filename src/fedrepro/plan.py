@@ -91,7 +91,7 @@ class Artefact(Strict):
 
 
 class PaperPlan(Strict):
-    """The whole experiment plan of one paper."""
+    """The whole experiment plan of one paper, or of a study of our own."""
 
     paper: str
     title: str
@@ -166,9 +166,19 @@ def _file(paper: str) -> Path:
     return root() / f"config/papers/{paper}.yaml"
 
 
-def papers() -> list[str]:
-    """Return the slugs of all papers that have a plan."""
+def plans() -> list[str]:
+    """Return the slugs of all plans: those of papers, and of studies of our own."""
     return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+
+
+def papers() -> list[str]:
+    """Return the slugs of the papers: the plans that have published values to be held against.
+
+    A plan without them is a study of our own. It is trained, and its tables and figures are made,
+    where it is named; it has no verdicts and no notebook, and Snakemake does not make it.
+    """
+    published = root() / "config/expected"
+    return [name for name in plans() if (published / f"{name}.yaml").exists()]
 
 
 @functools.cache
@@ -180,7 +190,7 @@ def load_plan(paper: str) -> PaperPlan:
     """
     file = _file(paper)
     if not file.exists():
-        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, papers())}")
+        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
     plan = read_yaml(file, PaperPlan)
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
         for name, artefact in artefacts.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro import records
-from fedrepro.plan import SCALES, PlannedRun, expand, papers, unique
+from fedrepro.plan import SCALES, PlannedRun, expand, plans, unique
 from fedrepro.spec import RUN_ID_LENGTH
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
@@ -37,7 +37,7 @@ class Status:
 
     @functools.cached_property
     def orphaned(self) -> tuple[str, ...]:
-        """Ids of record files that no paper's plan asks for at any scale; looked up when asked."""
+        """Ids of record files that no plan asks for at any scale; looked up when asked."""
         return orphans(self.folder)
 
     @property
@@ -100,15 +100,15 @@ def duration(seconds: float) -> str:
 
 
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
-    """Return the ids of record files that no paper's plan asks for at any scale."""
+    """Return the ids of record files that no plan asks for at any scale."""
     planned = _planned()
     names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)
 
 
 def _planned() -> dict[str, PlannedRun]:
-    """Return the runs of all papers at all scales, by id."""
-    return unique([run for name in papers() for scale in SCALES for run in expand(name, scale)])
+    """Return the runs of all plans at all scales, by id."""
+    return unique([run for name in plans() for scale in SCALES for run in expand(name, scale)])
 
 
 def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:

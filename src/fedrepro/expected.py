@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from fedrepro.configfile import nearest, read_yaml
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.plan import load_plan, papers
+from fedrepro.plan import is_study, load_plan
 from fedrepro.strict import Strict
 
 _Tolerance = Annotated[float, Field(gt=0)]
@@ -161,7 +161,7 @@ def load_expected(paper: str) -> Expected:
     """
     file = root() / f"config/expected/{paper}.yaml"
     plan = load_plan(paper)
-    if paper not in papers():
+    if is_study(paper):
         raise FedreproError(
             f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
         )
@@ -202,7 +202,7 @@ def published(
 
     A study of our own has none.
     """
-    if paper not in papers():
+    if is_study(paper):
         return {}
     expected = load_expected(paper)
     numbers = {

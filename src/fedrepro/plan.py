@@ -171,14 +171,18 @@ def plans() -> list[str]:
     return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
 
 
-def papers() -> list[str]:
-    """Return the slugs of the papers: the plans that have published values to be held against.
+def is_study(name: str) -> bool:
+    """Say whether a plan is a study of our own: it has no published values to be held against.
 
-    A plan without them is a study of our own. It is trained, and its tables and figures are made,
-    where it is named; it has no verdicts and no notebook, and Snakemake does not make it.
+    A study is trained, and its tables and figures are made, where it is named. It has no verdicts
+    and no notebook, and Snakemake does not make it.
     """
-    published = root() / "config/expected"
-    return [name for name in plans() if (published / f"{name}.yaml").exists()]
+    return not (root() / f"config/expected/{name}.yaml").exists()
+
+
+def papers() -> list[str]:
+    """Return the slugs of all papers that have a plan."""
+    return [name for name in plans() if not is_study(name)]
 
 
 @functools.cache

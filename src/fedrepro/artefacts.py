@@ -13,7 +13,7 @@ import pandas as pd
 from fedrepro.errors import FedreproError
 from fedrepro.expected import cell_key, published
 from fedrepro.files import write_text
-from fedrepro.plan import at_published_scale, load_plan
+from fedrepro.plan import at_published_scale, is_study, load_plan
 from fedrepro.runs import RunSet
 from fedrepro.stats import seed_values
 from fedrepro.tables import TABLES
@@ -129,9 +129,10 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     ).fillna("")
     scale = _scale(runs, name, note=runs.plan.at(runs.scale).note)
     missing = left_out(runs, name)
+    brackets = "" if is_study(runs.paper) else "; in brackets the published value"
     return (
         f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
-        f"Cells: {artefact.cells}; in brackets the published value.\n\n{grid.to_markdown()}\n"
+        f"Cells: {artefact.cells}{brackets}.\n\n{grid.to_markdown()}\n"
     ) + (f"\n{missing}\n" if missing else "")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from fedrepro import __version__, records
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
+from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, plans, unique
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 
@@ -25,7 +25,11 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser, *, all_scales: bool = False) -> None:
-    parser.add_argument("--paper", metavar="P", help="only this paper's runs; default: all papers")
+    parser.add_argument(
+        "--paper",
+        metavar="P",
+        help="only the runs of this paper, or study of our own (precision); default: all papers",
+    )
     parser.add_argument(
         "--scale",
         choices=SCALES,
@@ -34,9 +38,13 @@ def _add_selection(parser: argparse.ArgumentParser, *, all_scales: bool = False)
     )
 
 
-def _selected(arguments: argparse.Namespace) -> list[PlannedRun]:
-    """Return the distinct planned runs that --paper and --scale select, in priority order."""
-    names = [arguments.paper] if arguments.paper else papers()
+def _selected(arguments: argparse.Namespace, *, studies: bool = False) -> list[PlannedRun]:
+    """Return the distinct planned runs that --paper and --scale select, in priority order.
+
+    Without --paper these are the papers' runs, and those of our own studies if asked for.
+    """
+    every = plans() if studies else papers()
+    names = [arguments.paper] if arguments.paper else every
     scales = [arguments.scale] if arguments.scale else list(SCALES)
     return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())
 
@@ -44,7 +52,7 @@ def _selected(arguments: argparse.Namespace) -> list[PlannedRun]:
 def _train(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == arguments.pending:
         raise FedreproError("fedrepro train: give run ids, or --pending, and not both")
-    planned = _selected(arguments)
+    planned = _selected(arguments, studies=bool(arguments.runs))
     if arguments.runs:
         known = {run.id: run for run in planned}
         unknown = [name for name in arguments.runs if name not in known]

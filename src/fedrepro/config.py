@@ -15,7 +15,7 @@ from pydantic import Field
 from fedrepro.configfile import nearest, validate
 from fedrepro.errors import FedreproError
 from fedrepro.paths import data_root, root
-from fedrepro.plan import SCALES, Scale, papers
+from fedrepro.plan import SCALES, Scale, papers, plans
 from fedrepro.strict import Strict
 
 
@@ -66,6 +66,11 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     config = validate({**values, "papers": names}, WorkflowConfig, where)
     known = papers()
     for name in config.papers:
+        if name not in known and name in plans():
+            raise FedreproError(
+                f"{where}: papers: '{name}' is a study of our own, which Snakemake does not make; "
+                f"`fedrepro table {name} ...` and `fedrepro figure {name} ...` do"
+            )
         if name not in known:
             raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
         if config.papers.count(name) > 1:

@@ -127,10 +127,10 @@ def lanes(spec: RunSpec) -> int:
 def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, float]:
     """Return the median seconds a sample pass of each kind of run, from recorded runs.
 
-    The key is :func:`kind`; runs of all devices are pooled, so this is an estimate.
+    The key is :func:`kind`; runs of all processors are pooled, so this is an estimate.
 
     Args:
-        trained: recorded runs, and the seconds each took.
+        trained: runs recorded on a CPU, and the seconds each took.
     """
     seen: dict[str, list[float]] = defaultdict(list)
     for spec, seconds in trained:

@@ -41,7 +41,8 @@ _BLOCK = re.compile(f"{_BEGIN}.*?{_END}", re.DOTALL)
 
 def files() -> list[Path]:
     """Return the Markdown files that hold generated blocks."""
-    return [root() / "README.md", *sorted((root() / "docs/papers").glob("*.md"))]
+    pages = sorted((root() / "docs").glob("*.md")) + sorted((root() / "docs/papers").glob("*.md"))
+    return [root() / "README.md", *pages]
 
 
 def update(*, dry_run: bool = False) -> list[Path]:
@@ -106,7 +107,7 @@ def _scoreboard() -> str:
         scales: tuple[Scale, ...] = ("lite", "paper")
         for scale in scales:
             checks = _checks(paper, scale)
-            recorded, minutes = _cost(paper, scale)
+            costs = _costs(paper, scale)
             total = len(unique(expand(paper, scale)))
             rows.append(
                 {
@@ -115,18 +116,22 @@ def _scoreboard() -> str:
                     "scale": scale,
                     "published numbers": _counts(checks, "number"),
                     "claims": _counts(checks, "claim"),
-                    "runs recorded": f"{recorded} of {total}",
-                    "core minutes": f"{minutes:.0f}",
+                    "runs recorded": f"{len(costs)} of {total}",
+                    "core minutes": f"{_minutes(costs, gpu=False):.0f}",
+                    "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
                 }
             )
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
-def _cost(paper: str, scale: Scale) -> tuple[int, float]:
-    """Return how many runs are recorded, and the minutes they took."""
-    took = [records.seconds(name) for name in unique(expand(paper, scale))]
-    found = [seconds for seconds in took if seconds is not None]
-    return len(found), sum(found) / 60
+def _costs(paper: str, scale: Scale) -> list[records.Cost]:
+    """Return what each recorded run took."""
+    took = (records.cost(name) for name in unique(expand(paper, scale)))
+    return [cost for cost in took if cost is not None]
+
+
+def _minutes(costs: Iterable[records.Cost], *, gpu: bool) -> float:
+    return sum(cost.seconds for cost in costs if cost.gpu is gpu) / 60
 
 
 def _cost_table(paper: str, scale: Scale) -> str:
@@ -151,6 +156,34 @@ def _cost_table(paper: str, scale: Scale) -> str:
             }
         )
     return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _runs(paper: str, scale: Scale, *groups: str) -> str:
+    """One row a recorded run of the groups: seed, test accuracy, what it took, its record."""
+    runs = RunSet(paper, scale)
+    for name in groups:
+        if name not in runs.plan.runs:
+            raise ValueError(f"no group of runs '{name}' {nearest(name, list(runs.plan.runs))}")
+    missing = {run.id for run in runs.missing(groups)}
+    rows = []
+    for run in runs.members(groups):
+        if run.id in missing:
+            continue
+        record = runs.record(run)
+        accuracy, from_ = record.metrics["accuracy"], record.provenance
+        rows.append(
+            {
+                "runs": runs.plan.runs[run.group].title,
+                **run.coordinates,
+                "seed": run.seed,
+                "record": f"[`{run.id}`](../../{records.path_of(run.id)})",
+                "after the last round": f"{100 * accuracy[-1]:.2f} %",
+                "best": f"{100 * max(accuracy):.2f} %",
+                "seconds": f"{from_.seconds:.0f}",
+                "on": f"{from_.device}, backend {from_.backend}, commit {from_.commit[:7]}",
+            }
+        )
+    return str(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 
 
 def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
@@ -204,6 +237,7 @@ def _table(paper: str, name: str, scale: Scale) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     "scoreboard": _scoreboard,
     "cost": _cost_table,
+    "runs": _runs,
     "verdicts": _verdicts,
     "claims": _claims,
     "table": _table,

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from fedrepro.configfile import nearest, read_yaml
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.plan import load_plan
+from fedrepro.plan import is_study, load_plan
 from fedrepro.strict import Strict
 
 _Tolerance = Annotated[float, Field(gt=0)]
@@ -160,8 +160,12 @@ def load_expected(paper: str) -> Expected:
         FedreproError: the file is missing or wrong, an id is double, an artefact is unknown.
     """
     file = root() / f"config/expected/{paper}.yaml"
-    expected = read_yaml(file, Expected)
     plan = load_plan(paper)
+    if is_study(paper):
+        raise FedreproError(
+            f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
+        )
+    expected = read_yaml(file, Expected)
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
     shown = [(number.id, number.artefact) for number in numbers]
@@ -194,7 +198,12 @@ def cell_key(row: object, column: object) -> tuple[str, str]:
 def published(
     paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
 ) -> dict[tuple[str, str], float]:
-    """Return the published numbers that belong into a table or figure, by :func:`cell_key`."""
+    """Return the published numbers that belong into a table or figure, by :func:`cell_key`.
+
+    A study of our own has none.
+    """
+    if is_study(paper):
+        return {}
     expected = load_expected(paper)
     numbers = {
         cell_key(*number.cell): number.published

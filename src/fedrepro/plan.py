@@ -19,7 +19,7 @@ from pydantic import Field
 from fedrepro.configfile import nearest, read_yaml, validate
 from fedrepro.errors import FedreproError
 from fedrepro.paths import root
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.spec import ModelName, Precision, RunSpec, run_id
 from fedrepro.strict import Strict
 
 Scale = Literal["paper", "lite", "smoke"]
@@ -68,6 +68,10 @@ class ScaleEntry(Strict):
     seeds: list[int] | None = Field(
         default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
     )
+    precision: dict[ModelName, Precision] = Field(
+        default_factory=dict,
+        description="network -> the precision of its runs, where they name none themselves",
+    )
     runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
 
 
@@ -87,7 +91,7 @@ class Artefact(Strict):
 
 
 class PaperPlan(Strict):
-    """The whole experiment plan of one paper."""
+    """The whole experiment plan of one paper, or of a study of our own."""
 
     paper: str
     title: str
@@ -107,7 +111,7 @@ class PaperPlan(Strict):
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
     def at(self, scale: Scale) -> ScaleEntry:
-        """Return what differs at a scale; at the published one nothing may.
+        """Return what differs at a scale; the published one need not be in the plan.
 
         Raises:
             FedreproError: there is no such scale, or the plan does not have it.
@@ -162,9 +166,23 @@ def _file(paper: str) -> Path:
     return root() / f"config/papers/{paper}.yaml"
 
 
+def plans() -> list[str]:
+    """Return the slugs of all plans: those of papers, and of studies of our own."""
+    return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+
+
+def is_study(name: str) -> bool:
+    """Say whether a plan is a study of our own: it has no published values to be held against.
+
+    A study is trained, and its tables and figures are made, where it is named. It has no verdicts
+    and no notebook, and Snakemake does not make it.
+    """
+    return not (root() / f"config/expected/{name}.yaml").exists()
+
+
 def papers() -> list[str]:
     """Return the slugs of all papers that have a plan."""
-    return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+    return [name for name in plans() if not is_study(name)]
 
 
 @functools.cache
@@ -176,7 +194,7 @@ def load_plan(paper: str) -> PaperPlan:
     """
     file = _file(paper)
     if not file.exists():
-        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, papers())}")
+        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
     plan = read_yaml(file, PaperPlan)
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
         for name, artefact in artefacts.items():
@@ -279,12 +297,20 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            spec = validate(content, RunSpec, where)
+            spec = validate(_with_precision(content, entry), RunSpec, where)
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
             planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
     return tuple(planned)
+
+
+def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any]:
+    """Return a run's content with the precision of its network at the scale, if it names none."""
+    network = content.get("model", {}).get("name")
+    if "precision" in content or network not in entry.precision:
+        return content
+    return content | {"precision": entry.precision[network]}
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,11 +160,24 @@ def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
     Raises:
         FedreproError: there is a file under this id, but it is damaged, edited or of another run.
     """
-    return seconds(run_id, folder) is not None
+    return cost(run_id, folder) is not None
 
 
-def seconds(run_id: str, folder: Path = FOLDER) -> float | None:
-    """Return how long a run trained, or None if it has no record; the record is verified.
+@dataclass(frozen=True)
+class Cost:
+    """What a run took.
+
+    Attributes:
+        seconds: of training, by all processes.
+        gpu: whether they are seconds of a GPU, not of a core.
+    """
+
+    seconds: float
+    gpu: bool
+
+
+def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
+    """Return what a run took, or None if it has no record; the record is verified.
 
     Raises:
         FedreproError: there is a file under this id, but it is damaged, edited or of another run.
@@ -172,8 +186,8 @@ def seconds(run_id: str, folder: Path = FOLDER) -> float | None:
     return verified[1] if verified else None
 
 
-def _verified(file: Path) -> tuple[str, float] | None:
-    """Return a valid record's text and seconds, or None if there is no file."""
+def _verified(file: Path) -> tuple[str, Cost] | None:
+    """Return a valid record's text and what the run took, or None if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
         content = _without_numbers(text)
@@ -183,7 +197,8 @@ def _verified(file: Path) -> tuple[str, float] | None:
             intact = content["checksum"] == checksum(content)
         derived = identity(content["spec"], content["versions"])
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
-        trained = float(content["provenance"]["seconds"])
+        provenance = content["provenance"]
+        took = Cost(float(provenance["seconds"]), provenance.get("device_type") == "cuda")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -201,7 +216,7 @@ def _verified(file: Path) -> tuple[str, float] | None:
             f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
             "train the run again, or restore it with git"
         )
-    return text, trained
+    return text, took
 
 
 _START = re.compile(r'\{\n "checksum": "([0-9a-f]{64})",')

@@ -338,6 +338,9 @@ class ModelSpec(Strict):
     )
 
 
+Precision = Literal["float32", "tf32", "bf16"]
+
+
 class _StepSize(Strict):
     """The step size in round t (from 0): ``lr * lr_decay**t``, times 0.1 at each milestone."""
 
@@ -404,7 +407,7 @@ class RunSpec(Strict):
     evaluate_every: int = Field(
         default=1, ge=1, description="evaluate after every so many rounds, and after the last"
     )
-    precision: Literal["float32", "tf32", "bf16"] = Field(
+    precision: Precision = Field(
         default="float32",
         description="of matrix products and convolutions; tf32 needs a GPU, bf16 is autocast",
     )

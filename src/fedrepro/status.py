@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro import records
-from fedrepro.plan import SCALES, PlannedRun, expand, papers, unique
+from fedrepro.plan import SCALES, PlannedRun, expand, plans, unique
 from fedrepro.spec import RUN_ID_LENGTH
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
@@ -37,7 +37,7 @@ class Status:
 
     @functools.cached_property
     def orphaned(self) -> tuple[str, ...]:
-        """Ids of record files that no paper's plan asks for at any scale; looked up when asked."""
+        """Ids of record files that no plan asks for at any scale; looked up when asked."""
         return orphans(self.folder)
 
     @property
@@ -100,15 +100,15 @@ def duration(seconds: float) -> str:
 
 
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
-    """Return the ids of record files that no paper's plan asks for at any scale."""
+    """Return the ids of record files that no plan asks for at any scale."""
     planned = _planned()
     names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)
 
 
 def _planned() -> dict[str, PlannedRun]:
-    """Return the runs of all papers at all scales, by id."""
-    return unique([run for name in papers() for scale in SCALES for run in expand(name, scale)])
+    """Return the runs of all plans at all scales, by id."""
+    return unique([run for name in plans() for scale in SCALES for run in expand(name, scale)])
 
 
 def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
@@ -122,11 +122,11 @@ def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
         FedreproError: a record is damaged, edited or of another run.
     """
     distinct = unique(runs)
-    took = {run_id: records.seconds(run_id, folder) for run_id in distinct}
-    pending = tuple(run_id for run_id, seconds in took.items() if seconds is None)
+    took = {run_id: records.cost(run_id, folder) for run_id in distinct}
+    pending = tuple(run_id for run_id, cost in took.items() if cost is None)
     return Status(
         runs=tuple(distinct.values()),
-        recorded=tuple(run_id for run_id, seconds in took.items() if seconds is not None),
+        recorded=tuple(run_id for run_id, cost in took.items() if cost is not None),
         pending=pending,
         seconds=_estimates(pending, distinct, took, folder) if pending else {},
         folder=folder,
@@ -136,15 +136,17 @@ def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
 def _estimates(
     pending: Iterable[str],
     runs: dict[str, PlannedRun],
-    took: dict[str, float | None],
+    took: dict[str, records.Cost | None],
     folder: Path,
 ) -> dict[str, float]:
-    """Estimate the seconds of pending runs from all like runs, whatever plan they belong to.
+    """Estimate the seconds of pending runs on a core from all like runs, of whatever plan.
+
+    Runs trained on a GPU say nothing about cores and are left out.
 
     Args:
         pending: ids to estimate.
         runs: the runs looked up so far, pending ones included.
-        took: seconds of each of them, None without a record.
+        took: what each of them took, None without a record.
         folder: where the records are.
     """
     from fedrepro.cost import estimate, seconds_per_pass  # needs the data sets' descriptions
@@ -152,11 +154,13 @@ def _estimates(
     planned = _planned() | runs
     others = planned.keys() - took
     known = took | {
-        run_id: records.seconds(run_id, folder)
+        run_id: records.cost(run_id, folder)
         for run_id in records.recorded_ids(folder)
         if run_id in others
     }
     speeds = seconds_per_pass(
-        (planned[run_id].spec, seconds) for run_id, seconds in known.items() if seconds is not None
+        (planned[run_id].spec, cost.seconds)
+        for run_id, cost in known.items()
+        if cost is not None and not cost.gpu
     )
     return {run_id: estimate(runs[run_id].spec, speeds) for run_id in pending}

@@ -8,7 +8,7 @@ import yaml
 
 from fedrepro import checks, docs, records
 from fedrepro.paths import root
-from fedrepro.plan import SCALES, expand, papers, unique
+from fedrepro.plan import SCALES, expand, papers, plans, unique
 
 RUNS = root() / records.FOLDER
 SWITCHED_ON = yaml.safe_load((root() / "config/config.yaml").read_text())["papers"]
@@ -22,7 +22,7 @@ def _in_the_repository(monkeypatch):
 
 
 def test_every_committed_record_is_valid_and_planned():
-    planned = {run.id for p in papers() for scale in SCALES for run in expand(p, scale)}
+    planned = {run.id for p in plans() for scale in SCALES for run in expand(p, scale)}
     ids = records.recorded_ids(RUNS)
     assert ids
     assert all(records.is_recorded(name, RUNS) for name in ids)

@@ -45,6 +45,15 @@ def test_costs_leave_out_groups_without_runs_at_the_scale(document):
     assert "FedAvg, CIFAR-100 MC" not in text
 
 
+def test_runs_are_listed_one_by_one(document):
+    text = document("runs emd paper mnist_one_class_large mnist_sgd_large")
+    rows = [line for line in text.splitlines() if "results/runs/" in line]
+    assert len(rows) == 3
+    assert "FedAvg, non-IID(1), large B | 0 " in rows[0]
+    assert "83.69 %" in rows[0]
+    assert "NVIDIA H100 80GB HBM3, backend stacked, commit 0f335c9" in rows[0]
+
+
 END = "<!-- end -->\n"
 
 
@@ -72,6 +81,7 @@ def test_a_lost_marker_deletes_no_prose(tmp_path, monkeypatch, text, message):
     [
         ("verdict emd lite", ["unknown block 'verdict'", "verdicts"]),
         ("verdicts emd", ["block 'verdicts emd'", "scale"]),
+        ("runs emd paper mnist_sgd_larg", ["no group of runs 'mnist_sgd_larg'"]),
         ("verdicts emd lite many", ["block 'verdicts emd lite many'", "'many'"]),
     ],
 )

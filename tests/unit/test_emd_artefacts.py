@@ -14,10 +14,11 @@ from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell
 
 from fedrepro import artefacts, records
+from fedrepro.checks import check
 from fedrepro.expected import load_expected
 from fedrepro.plots import FIGURES
 from fedrepro.plots.emd import plane
-from fedrepro.runs import RunSet
+from fedrepro.runs import MissingRunsError, RunSet
 from fedrepro.tables.emd import LAYERS, reported
 
 mpl.use("Agg")
@@ -154,6 +155,28 @@ def test_packed_keyword_features_have_their_own_name_and_no_published_value(tmp_
         assert frame[key == "KWS, 20 x 11 features"]["published"].isna().all()
         assert not frame[key == "CIFAR-10"]["published"].isna().any()
     assert "KWS, 20 x 11 features" in set(artefacts.frame(lite, "fig5a")["series"])
+
+
+def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
+    """A training counts once all its seeds are there; Table 1 still needs its SGD."""
+    everything = write_all(tmp_path, "paper")
+    kept = ["mnist_one_class_large", "mnist_two_class_large"]
+    two_seeds = [run.id for run in everything.members(["mnist_iid_large"])][:2]
+    ids = {run.id for run in everything.members(kept)} | set(two_seeds)
+    for file in tmp_path.glob("*.json"):
+        if file.stem not in ids:
+            file.unlink()
+    runs = RunSet("emd", "paper", tmp_path)
+    with pytest.raises(MissingRunsError):
+        artefacts.frame(runs, "table3")
+    frame = artefacts.frame(runs, "table3", partial=True)
+    rows = ["FedAvg, non-IID(2), large B", "FedAvg, non-IID(1), large B"]
+    assert list(frame["row"]) == rows
+    assert set(frame["column"]) == {"MNIST"}
+    assert "FedAvg, IID, large B, 2 of 3 recorded" in artefacts.markdown(runs, "table3", frame)
+    found = {item.id: item.verdict for item in check("emd", "paper", tmp_path)}
+    assert found["T3-one_class_large-mnist"] == "reproduced"
+    assert found["T3-iid_large-mnist"] == found["T1-one_class_large-mnist"] == "not run"
 
 
 def test_sweep_text(paper):

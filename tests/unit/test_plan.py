@@ -121,6 +121,24 @@ def test_scales_override(plans: Plans) -> None:
     assert {run.seed for run in smoke} == {3}, "a scale's seeds go before a group's"
 
 
+def test_a_scale_may_have_a_precision_by_network(plans: Plans) -> None:
+    def change(plan: dict[str, Any]) -> None:
+        plan["scales"]["paper"] = {"precision": {"liu2": "tf32"}}
+        plan["runs"] = {
+            "plain": {"title": "the plan's network"},
+            "other": {"title": "another", "set": {"model": {"name": "liu2"}}},
+            "own": {"title": "own", "set": {"model": {"name": "liu2"}, "precision": "bf16"}},
+            "float": {"title": "own", "set": {"model": {"name": "liu2"}, "precision": "float32"}},
+        }
+        del plan["scales"]["lite"]["runs"]
+
+    plans(change)
+    found = {run.group: run.spec.precision for run in expand("toy", "paper")}
+    assert found == {"plain": "float32", "other": "tf32", "own": "bf16", "float": "float32"}
+    found = {run.group: run.spec.precision for run in expand("toy", "lite")}
+    assert found == {"plain": "float32", "other": "float32", "own": "bf16", "float": "float32"}
+
+
 def test_equal_specs_are_one_run(plans: Plans) -> None:
     plans()
     runs = expand("toy", "paper")
@@ -165,6 +183,14 @@ def test_merge() -> None:
         (
             lambda p: p["scales"]["lite"]["runs"].update(amad={}),
             ["scales.lite.runs", "'amad'", "did you mean 'adam'?"],
+        ),
+        (
+            lambda p: p["scales"]["paper"].update(precision={"liu4": "tf32"}),
+            ["scales.paper.precision.liu4", "'liu3'"],
+        ),
+        (
+            lambda p: p["scales"]["paper"].update(precision={"liu3": "tf23"}),
+            ["scales.paper.precision.liu3", "'tf32'"],
         ),
         (lambda p: p["scales"].update(light={}), ["scales.light", "'paper', 'lite' or 'smoke'"]),
         (lambda p: p.pop("seeds"), ["seeds: Field required"]),
@@ -288,3 +314,13 @@ def test_real_plans(paper: str, scale: str) -> None:
     if scale == "smoke":
         made = {"synthetic", "synthetic_rgb", "synthetic_pills"}
         assert {run.spec.dataset.name for run in runs} <= made
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_only_published_cifar_networks_leave_float32(paper: str) -> None:
+    """A CPU trains the other scales, and the records on MNIST are in float32."""
+    fast = {"cifar_tutorial", "resnet9", "fixup_resnet20", "fedcd_cnn"}
+    for run in expand(paper, "paper"):
+        assert (run.spec.precision == "tf32") == (run.spec.model.name in fast), run
+    others = [run for scale in ("lite", "smoke") for run in expand(paper, scale)]  # type: ignore[arg-type]
+    assert {run.spec.precision for run in others} == {"float32"}

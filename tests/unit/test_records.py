@@ -189,7 +189,7 @@ def test_numbers_are_verified_without_being_parsed(
         return json.JSONDecoder().decode(text)
 
     monkeypatch.setattr(json, "loads", loads)
-    assert records.seconds(RUN.id, tmp_path) == 1.0
+    assert records.cost(RUN.id, tmp_path) == records.Cost(1.0, gpu=False)
     assert sum(map(len, parsed)) < 2000 < len(file.read_text())
 
 

@@ -68,6 +68,16 @@ def test_recorded_seconds_decide_the_estimate(folder: Path, write_record: Any) -
     assert state.pending_seconds == pytest.approx(100, rel=0.3)
 
 
+def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: Any) -> None:
+    like = [run for run in RUNS if run.group == "mnist_sweep"]
+    unknown = status([like[1]]).pending_seconds
+    provenance = json.loads(write_record(like[0], folder).read_text())["provenance"]
+    fast = provenance | {"seconds": 1e-3, "device_type": "cuda"}
+    write_record(like[0], folder, provenance=fast)
+    assert records.cost(like[0].id) == records.Cost(1e-3, gpu=True)
+    assert status([like[1]]).pending_seconds == unknown
+
+
 def test_a_damaged_record_is_named(folder: Path, write_record: Any) -> None:
     file = write_record(RUNS[0], folder)
     file.write_text(file.read_text()[:100])

@@ -72,7 +72,7 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
     monkeypatch.setattr(LoopBackend, "collect", collect)
     run = planned(0)
     training.train([run], backend="loop")
-    assert records.seconds(run.id) == 4 * 0.5
+    assert records.cost(run.id) == records.Cost(4 * 0.5, gpu=False)
 
 
 def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, write_record):

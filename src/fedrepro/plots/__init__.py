@@ -7,13 +7,14 @@ then what :func:`fedrepro.stats.summarise` returns. It is saved beside the figur
 
 from __future__ import annotations
 
-from fedrepro.plots import cadis, emd, fedcd, selective, tricks
+from fedrepro.plots import cadis, emd, fedcd, precision, selective, tricks
 from fedrepro.plots.figure import Figure
 
 FIGURES: dict[str, dict[str, Figure]] = {
     "cadis": cadis.FIGURES,
     "emd": emd.FIGURES,
     "fedcd": fedcd.FIGURES,
+    "precision": precision.FIGURES,
     "selective": selective.FIGURES,
     "tricks": tricks.FIGURES,
 }

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from fedrepro.runs import RunSet
-from fedrepro.tables import cadis, emd, fedcd, selective, tricks
+from fedrepro.tables import cadis, emd, fedcd, precision, selective, tricks
 
 Table = Callable[[RunSet], pd.DataFrame]
 
@@ -22,6 +22,7 @@ TABLES: dict[str, dict[str, Table]] = {
     "cadis": cadis.TABLES,
     "emd": emd.TABLES,
     "fedcd": fedcd.TABLES,
+    "precision": precision.TABLES,
     "selective": selective.TABLES,
     "tricks": tricks.TABLES,
 }

@@ -561,12 +561,6 @@ def test_what_cannot_be_compiled_is_said(monkeypatch, required):
     compiled._compiled.cache_clear()
 
 
-def test_only_graphs_compile(monkeypatch):
-    monkeypatch.setattr(backends, "check_choice", lambda *_: None)
-    with pytest.raises(FedreproError, match="--compile on: backend loop does not compile"):
-        backends.backend("loop", compile="on")
-
-
 def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     backend = GraphsBackend(compile="auto")
     monkeypatch.setattr(graphs, "compiler_problem", lambda: None)

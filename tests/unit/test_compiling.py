@@ -55,7 +55,8 @@ def test_a_compiler_is_asked_for_only_where_compiling_is_on(machine, monkeypatch
     with pytest.raises(FedreproError, match="--compile on: there is no C compiler; install gcc"):
         backend("loop", "cuda", compile="on")
     machine["gcc"] = "/bin/gcc"
-    assert backend("loop", "cuda", compile="on").cores == 0
+    with pytest.raises(FedreproError, match="--compile on: backend loop does not compile"):
+        backend("loop", "cuda", compile="on")
 
 
 def test_nothing_is_compiled_for_a_cpu():
@@ -67,7 +68,7 @@ def test_nothing_is_compiled_for_a_cpu():
 
 def test_the_choice_reaches_the_backend(monkeypatch):
     run, seen = small_runs.planned(), []
-    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     monkeypatch.setattr(training, "train", lambda runs, **options: seen.append(options["compile"]))
     cli.main(["train", "--pending"])
     cli.main(["train", "--pending", "--compile", "off"])

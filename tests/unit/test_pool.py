@@ -352,7 +352,7 @@ from fedrepro import cli, training
 if __name__ == "__main__":
     spec = RunSpec.model_validate_json(sys.argv[1])
     runs = [PlannedRun("made_up", "group", {}, spec.seed, spec, sys.argv[2])]
-    cli._selected = lambda arguments: runs
+    cli._selected = lambda *_, **__: runs
     sys.exit(cli.main(["train", "--pending", "--workers", "2", "--checkpoint-seconds", "0"]))
 """
 

@@ -83,7 +83,7 @@ CHILD = """
     sys.path.insert(0, {tests!r})
     from test_side_by_side import runs
     from fedrepro import cli
-    cli._selected = lambda _: runs({count}, {rounds})
+    cli._selected = lambda *_, **__: runs({count}, {rounds})
     sys.exit(cli.main(sys.argv[1:]))
     """
 
@@ -107,7 +107,7 @@ def two_gpus(tmp_path, monkeypatch):
             at = rest.index("train")
             return [*child, *(word.replace(device, "cpu") for word in rest[at:])]
 
-        monkeypatch.setattr(cli, "_selected", lambda _: runs(count, rounds))
+        monkeypatch.setattr(cli, "_selected", lambda *_, **__: runs(count, rounds))
         monkeypatch.setattr(cli, "_train_command", command)
         return runs(count, rounds)
 
@@ -202,7 +202,7 @@ def test_a_process_of_a_gpu_gets_all_options():
         "--checkpoint-seconds": "7",
         "--data-root": "pack",
     }
-    words = [word for option in given.items() for word in option]
+    words = ["--deterministic", *(word for option in given.items() for word in option)]
     for chosen in (["--pending"], ["0123456789ab", "ba9876543210"]):
         arguments = cli._parser().parse_args(["train", *chosen, *words])
         _, _, _, *command = cli._train_command(arguments, "cuda:1", 12.5)
@@ -221,7 +221,7 @@ def test_a_process_of_a_gpu_gets_all_options():
 def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
     seen = []
     monkeypatch.setattr(training, "train", lambda _, **options: seen.append(options) or 0)
-    monkeypatch.setattr(cli, "_selected", lambda _: [])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [])
     for deadline in (time.monotonic() + 50, time.monotonic() - 50):
         assert cli.main(["train", "--pending", f"--deadline={deadline}"]) == 0
     assert 40 < seen[0]["time_budget"] <= 50
@@ -231,7 +231,7 @@ def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
 def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     [run] = runs(1, 10**6)
-    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     before = signal.getsignal(signal.SIGTERM)
     sender = sends(signal.SIGTERM, lambda: training._share_done(run) > 0)
     words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
@@ -250,7 +250,7 @@ def test_runs_that_need_a_gpu_are_left_out_on_a_cpu(tmp_path, monkeypatch, capsy
         for seed in range(4)
     ]
     write_record(recorded, records.FOLDER)
-    monkeypatch.setattr(cli, "_selected", lambda _: [plain, recorded, *gpu])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [plain, recorded, *gpu])
     assert cli.main(["train", "--pending"]) == 0
     out, error = capsys.readouterr()
     assert error.splitlines()[0] == (
@@ -267,7 +267,7 @@ def test_no_run_is_left_out_on_a_gpu(monkeypatch):
     seen = []
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     run = small_runs.planned(precision="tf32")
-    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     monkeypatch.setattr(training, "train", lambda planned, **_: seen.append(planned) or 0)
     assert cli.main(["train", "--pending", "--device", "cuda"]) == 0
     assert seen == [[run]]

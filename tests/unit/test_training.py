@@ -200,7 +200,7 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
 
 def test_ids_are_waited_for_and_count_once(monkeypatch):
     run, seen = planned(0), []
-    monkeypatch.setattr(cli, "_selected", lambda _: [run])
+    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     monkeypatch.setattr(training, "train", lambda runs, **options: seen.append((runs, options)))
     cli.main(["train", run.id, run.id])
     cli.main(["train", "--pending"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -79,13 +80,17 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
 
 def left_out(runs: RunSet, name: str) -> str:
     """Say of which groups of runs a table or figure lacks records; empty if of none."""
-    groups = []
+    missing, planned = Counter[str](), Counter[str]()
     for group in runs.plan.artefact(name).runs:
-        missing, planned = len(runs.missing([group])), len(runs.members([group]))
-        if missing:
-            title = runs.plan.runs[group].title
-            groups.append(f"{title}, {planned - missing} of {planned} recorded")
-    return f"Left out is what needs runs without a record: {'; '.join(groups)}." if groups else ""
+        title = runs.plan.runs[group].title  # which groups of several data sets may share
+        missing[title] += len(runs.missing([group]))
+        planned[title] += len(runs.members([group]))
+    parts = [
+        f"{title}, {planned[title] - count} of {planned[title]} recorded"
+        for title, count in missing.items()
+        if count
+    ]
+    return f"Left out is what needs runs without a record: {'; '.join(parts)}." if parts else ""
 
 
 def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

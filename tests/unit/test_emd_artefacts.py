@@ -173,7 +173,7 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
     rows = ["FedAvg, non-IID(2), large B", "FedAvg, non-IID(1), large B"]
     assert list(frame["row"]) == rows
     assert set(frame["column"]) == {"MNIST"}
-    assert "FedAvg, IID, large B, 2 of 3 recorded" in artefacts.markdown(runs, "table3", frame)
+    assert "FedAvg, IID, large B, 2 of 9 recorded" in artefacts.markdown(runs, "table3", frame)
     found = {item.id: item.verdict for item in check("emd", "paper", tmp_path)}
     assert found["T3-one_class_large-mnist"] == "reproduced"
     assert found["T3-iid_large-mnist"] == found["T1-one_class_large-mnist"] == "not run"

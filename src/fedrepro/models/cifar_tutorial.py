@@ -37,12 +37,21 @@ class LocalResponseNorm(nn.Module):
     9, alpha 0.001, beta 0.75 and k 1, which on a CPU takes as long as the second convolution.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: torch.Tensor | None = None  # no buffer, which would be part of the weights
+
+    def _band(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the kernel of the 1x1 convolution that sums neighbours: a band of ones."""
+        band, channels = self._kept, x.shape[1]
+        if band is None or (band.device, band.dtype) != (x.device, x.dtype):
+            band = torch.ones(channels, channels, device=x.device, dtype=x.dtype)
+            self._kept = band = band.tril_(4).triu_(-4).view(channels, channels, 1, 1)
+        return band
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise x, [n, channels, height, width]."""
-        channels = x.shape[1]
-        # A 1x1 convolution with a band of ones sums the neighbours.
-        band = torch.ones(channels, channels, device=x.device, dtype=x.dtype).tril_(4).triu_(-4)
-        sums = functional.conv2d(x * x, band.view(channels, channels, 1, 1))
+        sums = functional.conv2d(x * x, self._band(x))
         root = torch.rsqrt(1 + 0.001 / 9 * sums.float())  # the 1 would swallow the rest in bfloat16
         return x * (root * root.sqrt()).to(x.dtype)
 

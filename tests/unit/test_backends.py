@@ -21,7 +21,7 @@ from small_runs import (
 from fedrepro import data
 from fedrepro.engine import backends, compiled, dense, driver, graphs, lane, memory, network
 from fedrepro.engine.graphs import GraphsBackend
-from fedrepro.engine.jobs import LaneError, LaneJob
+from fedrepro.engine.jobs import LaneError, LaneJob, OpenRequests
 from fedrepro.engine.loop import LoopBackend
 from fedrepro.engine.pool import PoolBackend
 from fedrepro.engine.resources import Resources
@@ -570,7 +570,8 @@ def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     def pays(rounds, place="cuda"):
         spec = make_spec(model={"name": "mnist_cnn"}, rounds=rounds)
         backend._resources.add_dataset(data.load("synthetic"))
-        backend._open = {0: graphs._Open(driver.Ask(spec, data.load("synthetic"), request), 2, [])}
+        backend._open = OpenRequests()
+        backend._open.add(0, driver.Ask(spec, data.load("synthetic"), request))
         backend.device = torch.device(place)
         return backend._pays_to_compile(LaneJob(spec, request, lanes[0]))
 

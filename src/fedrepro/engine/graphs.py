@@ -36,12 +36,12 @@ from fedrepro.engine.jobs import (
     Ask,
     LaneError,
     LaneJob,
+    OpenRequests,
     OutOfTime,
     check_precision,
     check_time,
     data_key,
     is_out_of_memory,
-    result_of,
     too_large,
     unexpected,
 )
@@ -86,16 +86,6 @@ class _Piece:
         if self.job is not None:
             return too_large(self.job)
         return LaneError(f"{self.name} does not fit into memory even alone")
-
-
-@dataclass
-class _Open:
-    """A request that is being answered."""
-
-    ask: Ask
-    missing: int
-    results: list[Any]
-    seconds: float = 0.0
 
 
 @dataclass
@@ -277,7 +267,7 @@ class GraphsBackend:
         self._compile = compile
         self._limit = memory_limit or memory.available(self.device)
         self._resources = Resources(self.device)
-        self._open: dict[int, _Open] = {}
+        self._open = OpenRequests()
         self._kinds: dict[Hashable, _Kind] = {}
         self._sizes: dict[Hashable, int] = {}
         self._most_slots = MOST_SLOTS
@@ -310,7 +300,7 @@ class GraphsBackend:
         self._resources.add_dataset(ask.dataset)
         self._prepare(ask)
         request, spec = ask.request, ask.spec
-        self._open[ticket] = _Open(ask, ask.lanes, [None] * ask.lanes)
+        self._open.add(ticket, ask)
         for i in range(ask.lanes):
             if isinstance(request, Train):
                 job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
@@ -352,7 +342,7 @@ class GraphsBackend:
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the device busy until at least one request is answered."""
         while self._open:
-            answers = self._answers()
+            answers = self._open.answers()
             if answers:
                 return answers
             self._start_waiting()
@@ -371,7 +361,7 @@ class GraphsBackend:
 
     def close(self) -> None:
         """Free the slots."""
-        self._open.clear()
+        self._open = OpenRequests()
         self._kinds.clear()
         self._places.clear()
         if self.device.type == "cuda":
@@ -381,14 +371,6 @@ class GraphsBackend:
     def _busy(self) -> list[_Slot]:
         slots = [slot for kind in self._kinds.values() for slot in kind.slots]
         return [slot for slot in slots if slot.piece is not None]
-
-    def _answers(self) -> list[Answer]:
-        """Take out the requests that are answered in full."""
-        answers = []
-        for ticket in [t for t, entry in self._open.items() if entry.missing == 0]:
-            entry = self._open.pop(ticket)
-            answers.append(Answer(ticket, result_of(entry.results), entry.seconds))
-        return answers
 
     def _tick(self) -> None:
         """Share out the time since the last tick over the busy slots."""
@@ -408,10 +390,7 @@ class GraphsBackend:
             kind.pauses = False
 
     def _settle(self, piece: _Piece, result: Trained | Prediction | LaneError) -> None:
-        entry = self._open[piece.ticket]
-        entry.results[piece.number] = result
-        entry.missing -= 1
-        entry.seconds += self._clock - piece.since
+        self._open.settle(piece.ticket, piece.number, result, self._clock - piece.since)
 
     def _attempt(self, slot: _Slot, act: Callable[[], Any]) -> Any:
         """Do something with a slot; if that fails, its piece is settled, or tried again."""
@@ -532,14 +511,14 @@ class GraphsBackend:
             return self._compile == "on"
         if self.device.type == "cpu" or compiler_problem() is not None:
             return False
-        rounds = 0.0
-        for entry in self._open.values():
-            request = entry.ask.request
+        examples = 0.0
+        for ask in self._open.asks():
+            request = ask.request
             if isinstance(request, Train) and request.lanes:
-                alike = LaneJob(entry.ask.spec, request, request.lanes[0]).key == job.key
-                rounds += alike * entry.ask.spec.rounds * entry.ask.passes / 3
+                alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
+                examples += alike * ask.spec.rounds * ask.passes / 3
         module, shape = self._resources.blueprint(job.spec), self._resources.data(job.spec).shape
-        return rounds * memory.flop(module, shape) / _FLOP_PER_SECOND > _WORTH_COMPILING
+        return examples * memory.flop(module, shape) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager
     def _kernels(self, spec: RunSpec) -> Iterator[None]:

@@ -205,6 +205,50 @@ class Answer:
     seconds: float
 
 
+class OpenRequests:
+    """Requests that are answered lane by lane, or model by model, in any order."""
+
+    def __init__(self) -> None:
+        self._asks: dict[int, Ask] = {}
+        self._results: dict[int, list[Any]] = {}
+        self._missing: dict[int, int] = {}
+        self._seconds: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    def add(self, ticket: int, ask: Ask) -> None:
+        """Take a request."""
+        self._asks[ticket] = ask
+        self._results[ticket] = [None] * ask.lanes
+        self._missing[ticket] = ask.lanes
+        self._seconds[ticket] = 0.0
+
+    def asks(self) -> list[Ask]:
+        """Return the open requests."""
+        return list(self._asks.values())
+
+    def ask(self, ticket: int) -> Ask:
+        """Return an open request."""
+        return self._asks[ticket]
+
+    def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
+        """Take the result of one of a request's lanes or models, and the seconds it took."""
+        self._results[ticket][number] = result
+        self._missing[ticket] -= 1
+        self._seconds[ticket] += seconds
+
+    def answers(self) -> list[Answer]:
+        """Take out the requests that are answered in full."""
+        done = [ticket for ticket, missing in self._missing.items() if missing == 0]
+        for ticket in done:
+            del self._asks[ticket], self._missing[ticket]
+        return [
+            Answer(ticket, result_of(self._results.pop(ticket)), self._seconds.pop(ticket))
+            for ticket in done
+        ]
+
+
 class Backend(Protocol):
     """Answers requests; the driver submits them as runs reach them and collects what is ready.
 

@@ -33,9 +33,9 @@ from fedrepro.engine.jobs import (
     Ask,
     LaneError,
     LaneJob,
+    OpenRequests,
     OutOfTime,
     check_precision,
-    result_of,
 )
 from fedrepro.engine.resources import Resources
 from fedrepro.engine.worker import (
@@ -55,16 +55,6 @@ from fedrepro.spec import RunSpec
 _LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
-
-
-@dataclass
-class _Open:
-    """A request that is being answered."""
-
-    ask: Ask
-    missing: int
-    results: list[Any]
-    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -112,7 +102,7 @@ class PoolBackend:
         self._resources = Resources(self.device)
         self._shared: dict[str, DataMessage] = {}
         self._stackable: dict[Hashable, bool] = {}
-        self._open: dict[int, _Open] = {}
+        self._open = OpenRequests()
         self._waiting: list[_Piece] = []
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fedrepro.engine.worker"])
@@ -151,7 +141,7 @@ class PoolBackend:
         """Take a request and divide it into lanes or models."""
         self._share(ask.dataset)
         request = ask.request
-        self._open[ticket] = _Open(ask, ask.lanes, [None] * ask.lanes)
+        self._open.add(ticket, ask)
         for i in range(ask.lanes):
             if isinstance(request, Train):
                 job = LaneJob(ask.spec, replace(request, lanes=()), request.lanes[i])
@@ -173,7 +163,7 @@ class PoolBackend:
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the workers busy until at least one request is answered."""
         while self._open:
-            answers = self._answers()
+            answers = self._open.answers()
             if answers:
                 return answers
             if self._alone is not None:
@@ -182,18 +172,10 @@ class PoolBackend:
                 self._let_workers_perform(deadline)
         return []
 
-    def _answers(self) -> list[Answer]:
-        """Take out the requests that are answered in full."""
-        answers = []
-        for ticket in [t for t, entry in self._open.items() if entry.missing == 0]:
-            entry = self._open.pop(ticket)
-            answers.append(Answer(ticket, result_of(entry.results), entry.seconds))
-        return answers
-
     def _perform_here(self, resources: Resources, deadline: float) -> None:
         pieces = self._next_pieces(idle=1)
         started = time.perf_counter()
-        task = self._task(self._open[pieces[0].ticket].ask, pieces)
+        task = self._task(self._open.ask(pieces[0].ticket), pieces)
         results = attempt(task, resources, deadline)
         self._finish(pieces, results, time.perf_counter() - started)
 
@@ -251,7 +233,7 @@ class PoolBackend:
         return chosen
 
     def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:
-        ask = self._open[pieces[0].ticket].ask
+        ask = self._open.ask(pieces[0].ticket)
         worker.pieces = pieces
         try:
             if ask.dataset.name not in worker.known:
@@ -280,10 +262,8 @@ class PoolBackend:
     def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
         sizes = [1 if p.job is None else p.job.epochs * len(p.job.lane.examples) for p in pieces]
         for piece, result, size in zip(pieces, results, sizes, strict=True):
-            entry = self._open[piece.ticket]
-            entry.results[piece.number] = result
-            entry.missing -= 1
-            entry.seconds += seconds * size / max(1, sum(sizes))
+            share = seconds * size / max(1, sum(sizes))
+            self._open.settle(piece.ticket, piece.number, result, share)
 
     def _bury(self, worker: _Worker) -> None:
         """Put the pieces of a dead worker back, to be tried in smaller tasks."""

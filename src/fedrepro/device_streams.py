@@ -56,10 +56,24 @@ def keep(key: torch.Tensor, size: int, p: float) -> torch.Tensor:
 
     A stream value serves four decisions of 16 bits, so ``p`` is rounded to a multiple of 2**-16.
     Decision number i is the same whatever ``size`` is, as that of every stream here.
+
+    Compiled code calls this as it is: on a CPU, PyTorch 2.11's compiler makes other masks of it.
     """
+    if torch.compiler.is_compiling():
+        kept: torch.Tensor = torch.ops.fedrepro.keep(key, size, p)
+        return kept
+    return _keep(key, size, p)
+
+
+def _keep(key: torch.Tensor, size: int, p: float) -> torch.Tensor:
     quarters = bits(key, (size + 3) // 4).view(torch.int16)  # the lowest first
-    unsigned = quarters.bitwise_xor_(-32768)  # in the order of unsigned numbers, less 32768
-    return unsigned[..., :size] >= round(p * 65536) - 32768
+    unsigned = quarters ^ -32768  # in the order of unsigned numbers, less 32768
+    return (unsigned >= round(p * 65536) - 32768)[..., :size].contiguous()
+
+
+torch.library.custom_op("fedrepro::keep", _keep, mutates_args=()).register_fake(
+    lambda key, size, p: torch.empty(*key.shape, size, dtype=torch.bool, device=key.device)
+)
 
 
 def uniform(key: torch.Tensor, size: int) -> torch.Tensor:

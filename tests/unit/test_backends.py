@@ -1,6 +1,7 @@
 """All backends do what the plain loop does: every hook, every kind of network, alone or not."""
 
 import dataclasses
+import shutil
 import time
 
 import numpy as np
@@ -534,6 +535,21 @@ def test_losses_are_compiled_once_for_all_lanes(monkeypatch):
     assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
     assert backend.compiles
     assert len(made) == 1  # full batches; the smaller last ones are not compiled
+    compiled._compiled.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a C compiler")
+@pytest.mark.filterwarnings("ignore")  # the compiler looks for CUDA and warns
+def test_compiled_losses_are_those_of_the_loop():
+    """With PyTorch's own compiler, for a network with dropout and batch normalisation."""
+    compiled._compiled.cache_clear()
+    spec = make_spec(
+        model={"name": "liu3", "width": 0.1}, last_batch="drop_single", optimizer=sgd(lr=0.01)
+    )
+    request = Train(make_lanes(federation(spec), (24, 17)), 0)
+    found = answer(GraphsBackend(compile="on"), spec, request)
+    assert_near(found, answer(LoopBackend(), spec, request), request.lanes, share=1e-3)
     compiled._compiled.cache_clear()
 
 

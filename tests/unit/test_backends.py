@@ -20,7 +20,7 @@ from small_runs import (
 )
 
 from fedrepro import data
-from fedrepro.engine import backends, compiled, dense, driver, graphs, lane, memory, network
+from fedrepro.engine import backends, compiled, dense, driver, graphs, jobs, lane, memory, network
 from fedrepro.engine.graphs import GraphsBackend
 from fedrepro.engine.jobs import LaneError, LaneJob, OpenRequests
 from fedrepro.engine.loop import LoopBackend
@@ -577,23 +577,43 @@ def test_what_cannot_be_compiled_is_said(monkeypatch, required):
     compiled._compiled.cache_clear()
 
 
+def test_compiling_and_determinism_exclude_each_other(monkeypatch):
+    monkeypatch.setattr(backends, "check_choice", lambda *_: None)
+    with pytest.raises(FedreproError, match=r"--compile on: .* leave --deterministic out"):
+        backends.backend("graphs", compile="on", deterministic=True)
+
+
+def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):
+    """Clients of many sizes leave last batches of many sizes."""
+    recorded = watch_captures(monkeypatch)
+    monkeypatch.setattr(graphs, "_MOST_GRAPHS", 2)
+    spec = make_spec(local_epochs=3)
+    backend = GraphsBackend()
+    backend._most_slots = 1
+    for sizes in ((9,), (10,), (11,), (12,)):
+        request = Train(make_lanes(federation(spec), sizes), 0)
+        assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+    assert recorded.captures == 2  # full batches, and the first of the four last ones
+
+
 def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     backend = GraphsBackend(compile="auto")
     monkeypatch.setattr(graphs, "compiler_problem", lambda: None)
     lanes = make_lanes(federation(make_spec()), (17, 20))
     request = Train(lanes, 0)
 
-    def pays(rounds, place="cuda"):
+    def pays(rounds, place="cuda", deterministic=False):
         spec = make_spec(model={"name": "mnist_cnn"}, rounds=rounds)
         backend._resources.add_dataset(data.load("synthetic"))
         backend._open = OpenRequests()
         backend._open.add(0, driver.Ask(spec, data.load("synthetic"), request))
-        backend.device = torch.device(place)
+        backend.device, backend.deterministic = torch.device(place), deterministic
         return backend._pays_to_compile(LaneJob(spec, request, lanes[0]))
 
     assert not pays(rounds=10_000)
     assert pays(rounds=1_000_000)
     assert not pays(rounds=1_000_000, place="cpu")
+    assert not pays(rounds=1_000_000, deterministic=True)
 
 
 def test_prepared_inputs_have_the_bits_of_those_of_each_batch():
@@ -721,6 +741,27 @@ def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
     assert "in round 0 does not fit into memory" in str(bad)
     assert "batch" in str(bad)
     assert good.progress.round == 3
+
+
+def test_lanes_that_all_run_out_of_memory_end_with_an_error(cnn_lanes, monkeypatch):
+    """And none waits for the others for ever."""
+    monkeypatch.setattr(lane.Training, "step", lambda *_: as_on_a_gpu())
+    for ask in (cnn_lanes, (make_spec(), Train(make_lanes(federation(make_spec()), (9, 9)), 0))):
+        refused = answer(GraphsBackend(), *ask)
+        assert isinstance(refused, LaneError)
+        assert "does not fit into memory" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CUDA error: out of memory", True),
+        ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_memory_also_runs_out_outside_of_the_allocator(text, expected):
+    assert jobs.is_out_of_memory(RuntimeError(text)) is expected
 
 
 def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):

@@ -207,7 +207,7 @@ def test_pooling_of_cifar_tutorial_pads_at_the_end_only():
 
 def test_response_norm_by_hand():
     x = torch.arange(1.0, 13.0).mul(10).view(1, 12, 1, 1)  # channels 10, 20, ..., 120
-    normed = LocalResponseNorm()(x).flatten().tolist()
+    normed = LocalResponseNorm(x.shape[1])(x).flatten().tolist()
     for i in range(12):
         squares = sum((10 * (j + 1)) ** 2 for j in range(12) if abs(i - j) <= 4)
         expected = 10 * (i + 1) / (1 + 0.001 / 9 * squares) ** 0.75
@@ -217,9 +217,9 @@ def test_response_norm_by_hand():
 def test_response_norm_is_pytorchs_with_the_alpha_of_the_window():
     x = torch.randn(2, 20, 5, 5, generator=torch.Generator().manual_seed(0)).mul(30)
     theirs = functional.local_response_norm(x, 9, alpha=0.001, beta=0.75, k=1.0)
-    torch.testing.assert_close(LocalResponseNorm()(x), theirs)
+    torch.testing.assert_close(LocalResponseNorm(x.shape[1])(x), theirs)
     with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(LocalResponseNorm()(x), theirs, rtol=5e-3, atol=1e-3)
+        torch.testing.assert_close(LocalResponseNorm(x.shape[1])(x), theirs, rtol=5e-3, atol=1e-3)
 
 
 def test_fixup_starts_with_zero_logits_and_the_published_norm():

@@ -42,6 +42,10 @@ def backend(
     if name == "auto":
         name = "graphs" if place.type == "cuda" else "pool"
     check_choice(compile, place.type)
+    if compile == "on" and deterministic:
+        raise FedreproError(
+            "--compile on: the compiler chooses kernels by timing them; leave --deterministic out"
+        )
     if compile == "on" and name != "graphs":
         raise FedreproError(f"--compile on: backend {name} does not compile; take auto or graphs")
     if name == "graphs":

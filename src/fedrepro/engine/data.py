@@ -90,8 +90,9 @@ class DeviceData:
         if split in self._ready or 4 * count * math.prod(self.shape) > limit:
             return
         ready = torch.empty(count, *self.shape, device=device)
-        for examples in torch.split(torch.arange(count, device=device), _PREPARED_AT_ONCE):
-            ready[examples[0] : examples[-1] + 1] = self.batch(split, examples)[0]
+        for first in range(0, count, _PREPARED_AT_ONCE):
+            end = min(first + _PREPARED_AT_ONCE, count)
+            ready[first:end] = self.batch(split, torch.arange(first, end, device=device))[0]
         self._ready[split] = ready
 
     def draws(self, key: torch.Tensor, count: int) -> torch.Tensor:

@@ -20,7 +20,7 @@ import math
 import os
 import time
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -57,6 +57,7 @@ STREAMS = 24
 """On a GPU. On an H100, more are of no use, and fewer cost speed where kernels are small."""
 MOST_SLOTS = 256
 _MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
+_MOST_GRAPHS = 16  # of a slot; full batches have one in any case
 _SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, computed once
 _WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
 _FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
@@ -112,12 +113,13 @@ class _Kind:
 class _Slot:
     """Buffers, the graphs that read and write them, and the lane or model that is in them."""
 
-    def __init__(self, work: Training | Asking, place: Place, kind: _Kind) -> None:
-        self.work, self._place, self._kind = work, place, kind
+    def __init__(self, work: Training | Asking, place: Place, kind: _Kind, *, search: bool) -> None:
+        """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
+        self.work, self._place, self._kind, self._search = work, place, kind, search
         self.piece: _Piece | None = None
         self._left: deque[int] = deque()
         self._marks: deque[Callable[[], bool]] = deque()
-        self._seen: set[int] = set()
+        self._taken: Counter[int] = Counter()
         self._replays: dict[int, Step] = {}
         self._ended: Ended | Asked | None = None
         self._scalars: torch.Tensor | None = None
@@ -167,11 +169,20 @@ class _Slot:
         replay = self._replays.get(size)
         if replay is not None:
             replay()
-        elif size in self._seen and self._kind.captured:
+            return
+        # Searching takes a while: not for the last batches, of which there may be many sizes.
+        torch.backends.cudnn.benchmark = self._search and size == self.work.batch
+        if self._is_to_be_captured(size):
             self._capture(size)
         else:
             self.work.step(size)
-            self._seen.add(size)
+            self._taken[size] += 1
+
+    def _is_to_be_captured(self, size: int) -> bool:
+        """Return whether a step was taken often enough: a compiler may look at the first two."""
+        often = 1 if self._kind.compiled is None else 2
+        room = len(self._replays) < _MOST_GRAPHS or size == self.work.batch
+        return self._kind.captured and self._taken[size] >= often and room
 
     def _capture(self, size: int) -> None:
         """Capture the step and replay it, or take it as it is, from now on, if that fails."""
@@ -181,20 +192,20 @@ class _Slot:
             if is_out_of_memory(error):
                 raise
             self._kind.captured = False
-            warnings.warn(self._not_captured(error), stacklevel=2)
+            warnings.warn(self._not_captured(size, error), stacklevel=2)
             self.work.step(size)
         else:
             self._replays[size] = replay
             replay()
 
-    def _not_captured(self, error: RuntimeError) -> str:
+    def _not_captured(self, size: int, error: RuntimeError) -> str:
         assert self.piece is not None
         field = "model"
         if isinstance(self.work, Training):
-            for name, stage in self.work.stages():
+            for name, stage in self.work.stages(size):
                 try:
                     self._place.capture(stage)
-                except RuntimeError:
+                except Exception:
                     field = name
                     break
         plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
@@ -439,6 +450,9 @@ class GraphsBackend:
 
     def _start_waiting(self) -> None:
         """Put waiting pieces into idle slots, and into new ones while there is memory."""
+        if not self._busy():  # nothing will end that a kind could wait for
+            for kind in self._kinds.values():
+                kind.pauses = False
         for kind in self._kinds.values():
             while kind.waiting and not kind.pauses:
                 idle = [slot for slot in kind.slots if slot.piece is None]
@@ -451,6 +465,8 @@ class GraphsBackend:
                 if slot is not None:
                     slot.piece = piece
                     self._attempt(slot, functools.partial(slot.begin, piece))
+                if slot is not None and slot.piece is not None:  # busy while the next one begins
+                    self._attempt(slot, slot.advance)
 
     def _has_room(self, kind: _Kind) -> bool:
         """Return whether another slot fits; where nothing runs, one may always be tried."""
@@ -473,7 +489,8 @@ class GraphsBackend:
         """Make a slot that suits a piece; where memory does not suffice, there is none."""
         try:
             with self._kernels(piece.spec):
-                slot = _Slot(self._work(kind, piece), self._next_place(), kind)
+                search = self.device.type == "cuda" and not self.deterministic
+                slot = _Slot(self._work(kind, piece), self._next_place(), kind, search=search)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -494,21 +511,28 @@ class GraphsBackend:
         spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
         if job is None:
             assert piece.request is not None
-            return Asking(self._network(spec), data, piece.request.split, fixed=True)
+            # Networks that train in bfloat16 predict in float32, which likes channels first.
+            net = self._network(spec, channels_last=spec.precision == "tf32")
+            return Asking(net, data, piece.request.split, fixed=True)
         if not kind.slots and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
-        teacher = self._network(spec) if job.request.objective.distillation else None
-        return Training(self._network(spec), teacher, data, job, fixed=True, compiled=kind.compiled)
+        last = spec.precision != "float32"
+        distils = job.request.objective.distillation
+        teacher = self._network(spec, channels_last=last) if distils else None
+        net = self._network(spec, channels_last=last)
+        return Training(net, teacher, data, job, fixed=True, compiled=kind.compiled)
 
-    def _network(self, spec: RunSpec) -> FlatModule:
-        """Make a network; TF32 and bfloat16 are faster on a GPU with channels last."""
+    def _network(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
+        """Make a network; on a GPU, TF32 and bfloat16 are faster with channels last."""
         on_gpu = self.device.type == "cuda"
-        return self._resources.build(spec, channels_last=on_gpu and spec.precision != "float32")
+        return self._resources.build(spec, channels_last=on_gpu and channels_last)
 
     def _pays_to_compile(self, job: LaneJob) -> bool:
         """Return whether full batches of a key are to be compiled; asked when it gets a slot."""
         if self._compile != "auto":
             return self._compile == "on"
+        if self.deterministic:  # the compiler chooses by timing
+            return False
         if self.device.type == "cpu" or compiler_problem() is not None:
             return False
         examples = 0.0
@@ -522,10 +546,10 @@ class GraphsBackend:
 
     @contextlib.contextmanager
     def _kernels(self, spec: RunSpec) -> Iterator[None]:
-        """Let cuDNN look for its fastest kernels, or take those that give the same bits."""
+        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it."""
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
-        cudnn.benchmark, cudnn.deterministic = not self.deterministic, self.deterministic
+        cudnn.benchmark, cudnn.deterministic = False, self.deterministic
         try:
             with precision(spec):
                 yield

@@ -145,7 +145,8 @@ def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether PyTorch could not allocate, on a GPU or on the CPU."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    said = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
 
 
 def too_large(job: LaneJob) -> LaneError:

@@ -237,6 +237,11 @@ class Training:
         self._job = job
 
     @property
+    def batch(self) -> int:
+        """Examples of a full batch."""
+        return self._job.batch
+
+    @property
     def sizes(self) -> list[int]:
         """Examples of each step of the loaded lane."""
         return self._job.epochs * self._job.sizes
@@ -317,7 +322,7 @@ class Training:
             self._total.add_(loss.detach(), alpha=size)
             self._batches.go_on()
 
-    def stages(self, size: int = 1) -> list[tuple[str, Callable[[], object]]]:
+    def stages(self, size: int) -> list[tuple[str, Callable[[], object]]]:
         """Return the parts of a step, each with the spec's field that it follows from.
 
         Each can be done by itself, to find out which one a device cannot do.
@@ -337,10 +342,10 @@ class Training:
     def _differentiate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Compute the gradient; return the cross entropy."""
         net, teacher = self.net, self.teacher
-        for one in (net, teacher) if net.dropouts else ():
-            if one is not None:
-                for layer, key in zip(one.dropouts, self._drawn("dropout"), strict=True):
-                    layer.key = key
+        nets = [one for one in (net, teacher) if one is not None]
+        for one in nets if net.dropouts else ():
+            for layer, key in zip(one.dropouts, self._drawn("dropout"), strict=True):
+                layer.key = key
         full_batch = len(labels) == self._job.batch
         function = self._compiled if self._compiled is not None and full_batch else losses
         full, loss = function(
@@ -353,6 +358,9 @@ class Training:
             labels,
         )
         net.differentiate(full)
+        for one in nets if net.dropouts else ():
+            for layer in one.dropouts:
+                layer.key = None  # else memory of a graph would live on in it
         return loss
 
     @torch.no_grad()
@@ -471,6 +479,8 @@ class Asking:
         self._correct = torch.zeros(0, 0, dtype=torch.bool)
         self._loss = torch.zeros((), device=net.flat.device)
         self._count = 0
+
+    batch = PREDICT_BATCH
 
     @property
     def sizes(self) -> list[int]:

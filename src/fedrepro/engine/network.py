@@ -45,6 +45,10 @@ class FlatModule:
             owner, _, own = name.rpartition(".")
             trained = self.layout.offsets[position] < self.layout.parameters
             setattr(module.get_submodule(owner), own, nn.Parameter(view) if trained else view)
+        for name, constant in list(module.named_buffers()):
+            if name not in self.layout.names:
+                owner, _, own = name.rpartition(".")
+                setattr(module.get_submodule(owner), own, constant.to(device))
         self._trainable = list(self.module.parameters())
         self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
         self.normalises_vectors = layers.normalises_vectors(module)

@@ -89,6 +89,7 @@ class CudaPlace:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._others = torch.cuda.default_stream(device)
         self._pool = torch.cuda.graph_pool_handle()
+        self._given_up: list[torch.cuda.CUDAGraph] = []
 
     def using(self) -> contextlib.AbstractContextManager[object]:
         """Return a context whose kernels go to the stream."""
@@ -111,10 +112,27 @@ class CudaPlace:
     def capture(self, step: Step) -> Step:
         """Return the replay of a graph of the step's kernels."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            step()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                step()
+        except torch.OutOfMemoryError:  # the capture itself has ended well
+            raise
+        except Exception:
+            self._give_up(graph)
+            raise
         replay: Step = graph.replay
         return replay
+
+    def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
+        """End what PyTorch leaves open where CUDA refuses to end a capture.
+
+        The allocator would go on to serve the stream from the graph's memory and ask the graph, so
+        that stays alive; later graphs get memory of their own.
+        """
+        self._given_up.append(graph)
+        with contextlib.suppress(RuntimeError):
+            torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
+        self._pool = torch.cuda.graph_pool_handle()
 
     def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
         """Copy a tensor to pinned memory of the host."""

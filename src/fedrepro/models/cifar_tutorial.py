@@ -37,21 +37,18 @@ class LocalResponseNorm(nn.Module):
     9, alpha 0.001, beta 0.75 and k 1, which on a CPU takes as long as the second convolution.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: torch.Tensor | None = None  # no buffer, which would be part of the weights
+    band: torch.Tensor
 
-    def _band(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the kernel of the 1x1 convolution that sums neighbours: a band of ones."""
-        band, channels = self._kept, x.shape[1]
-        if band is None or (band.device, band.dtype) != (x.device, x.dtype):
-            band = torch.ones(channels, channels, device=x.device, dtype=x.dtype)
-            self._kept = band = band.tril_(4).triu_(-4).view(channels, channels, 1, 1)
-        return band
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        # A 1x1 convolution with a band of ones sums the neighbours. Truth values, since numbers
+        # would count as running statistics and be part of the weights.
+        band = torch.ones(channels, channels, dtype=torch.bool).tril_(4).triu_(-4)
+        self.register_buffer("band", band.view(channels, channels, 1, 1), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Normalise x, [n, channels, height, width]."""
-        sums = functional.conv2d(x * x, self._band(x))
+        sums = functional.conv2d(x * x, self.band.to(x.dtype))
         root = torch.rsqrt(1 + 0.001 / 9 * sums.float())  # the 1 would swallow the rest in bfloat16
         return x * (root * root.sqrt()).to(x.dtype)
 
@@ -66,10 +63,10 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("conv1", nn.Conv2d(channels, first, 5, padding=2))
     net.add_module("pool1", nn.MaxPool2d(3, stride=2, ceil_mode=True))
     net.add_module("relu1", nn.ReLU())
-    net.add_module("norm1", LocalResponseNorm())
+    net.add_module("norm1", LocalResponseNorm(first))
     net.add_module("conv2", nn.Conv2d(first, second, 5, padding=2))
     net.add_module("relu2", nn.ReLU())
-    net.add_module("norm2", LocalResponseNorm())
+    net.add_module("norm2", LocalResponseNorm(second))
     net.add_module("pool2", nn.MaxPool2d(3, stride=2, ceil_mode=True))
     net.add_module("flatten", nn.Flatten())
     net.add_module("fc3", nn.Linear(second * (height // 4) * (breadth // 4), third))

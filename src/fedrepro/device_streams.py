@@ -1,7 +1,7 @@
 """The counter-based streams of :mod:`fedrepro.streams`, computed on the device.
 
 SplitMix64 in wrapping int64 arithmetic: the values are those of the NumPy version, bit for bit,
-on every device and under ``torch.func.vmap``. Keys are int64 tensors of any shape, so the keys of
+on every device. Keys are int64 tensors of any shape, so the keys of
 many lanes can be derived and used at once without a word to the host.
 """
 

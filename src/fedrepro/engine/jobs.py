@@ -320,9 +320,3 @@ def check_precision(spec: RunSpec, device: str) -> None:
             f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device}; train this "
             "run with --device cuda, or change the spec to precision: float32"
         )
-
-
-def share(seconds: float, asks: Sequence[Ask]) -> list[float]:
-    """Share out the time that requests took together, by their work."""
-    total = math.fsum(ask.passes for ask in asks) or 1.0
-    return [seconds * ask.passes / total for ask in asks]

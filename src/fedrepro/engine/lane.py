@@ -508,7 +508,7 @@ class Asking:
     def step(self, size: int) -> None:
         """Ask about the next ``size`` examples; nothing in it waits for the device."""
         images, labels = self.data.batch(self._split, self._batches.take(size))
-        logits = self.net.classifier(self.net.body(self.net.arranged(images)))
+        _, logits = self.net.forward(images)
         self._loss.add_(functional.cross_entropy(logits, labels, reduction="sum"))
         classes = logits.argmax(dim=1)
         self._batches.write(classes, self._classes)

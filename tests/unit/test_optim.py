@@ -94,36 +94,37 @@ def test_the_lanes_of_a_stack_get_the_bits_of_single_vectors(spec, length):
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(states[lane][name]))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_step_size_in_a_tensor_changes_no_bit(spec):
-    """As the graphs of a GPU read it; on a CPU the step count is one too."""
+def four_steps(spec, step, kind):
+    """Take steps with numbers, and the same with step size and count in tensors of a type.
+
+    Returns:
+        Both vectors, and both states.
+    """
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(1003, generator=generator)
     plain, fixed = start.clone(), start.clone()
     numbers, registers = optim.fresh_state(spec, start), optim.fresh_state(spec, start)
-    kind = optim.register_type(torch.device("cpu"))
     if "step" in registers:
         registers["step"] = torch.zeros((), dtype=kind)
     for _ in range(4):
         gradient = torch.randn(1003, generator=generator)
         optim.step(spec, spec.lr, plain, gradient.clone(), numbers)
-        optim.step(spec, torch.tensor(spec.lr, dtype=kind), fixed, gradient, registers)
+        step(spec, torch.tensor(spec.lr, dtype=kind), fixed, gradient, registers)
+    return plain, fixed, numbers, registers
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_step_size_in_a_tensor_changes_no_bit(spec):
+    """As the graphs of a GPU read it; on a CPU the step count is one too."""
+    kind = optim.register_type(torch.device("cpu"))
+    plain, fixed, _, _ = four_steps(spec, optim.step, kind)
     assert torch.equal(plain, fixed)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_the_fused_kernels_do_the_same(spec):
     """What a GPU uses; PyTorch has the same kernels for CPUs."""
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(1003, generator=generator)
-    plain, fused = start.clone(), start.clone()
-    numbers, registers = optim.fresh_state(spec, start), optim.fresh_state(spec, start)
-    if "step" in registers:
-        registers["step"] = torch.zeros(())
-    for _ in range(4):
-        gradient = torch.randn(1003, generator=generator)
-        optim.step(spec, spec.lr, plain, gradient.clone(), numbers)
-        optim.fused_step(spec, torch.tensor(spec.lr), fused, gradient, registers)
+    plain, fused, numbers, registers = four_steps(spec, optim.fused_step, torch.float32)
     torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
     for name, value in registers.items():
         wanted = torch.as_tensor(numbers[name], dtype=torch.float32)

@@ -41,6 +41,12 @@ def test_the_arithmetic_of_a_pass_is_that_of_the_network(name):
     assert cost.flop(spec) == pytest.approx(counter.get_total_flops() / 2, rel=0.02)
 
 
+def test_the_arithmetic_by_hand():
+    """A product counts as two; backward is twice forward, but for the images' gradient."""
+    by_hand = 2 * (2 * 784 * 30 + 3 * 30 * 10)
+    assert cost.flop(planned(model={"name": "liu1"}).spec) == pytest.approx(by_hand, rel=0.001)
+
+
 def test_the_arithmetic_goes_by_the_square_of_the_width():
     half, full = (planned(model={"name": "mnist_cnn", "width": w}).spec for w in (0.5, 1.0))
     assert cost.flop(half) == cost.flop(full) / 4 == 72.4e6 / 4

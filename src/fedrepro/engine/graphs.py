@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from fedrepro import cost
 from fedrepro.engine import lane, memory
 from fedrepro.engine.compiled import compiled_losses
 from fedrepro.engine.compiling import Choice, compiler_problem
@@ -541,8 +542,7 @@ class GraphsBackend:
             if isinstance(request, Train) and request.lanes:
                 alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
                 examples += alike * ask.spec.rounds * ask.passes / 3
-        module, shape = self._resources.blueprint(job.spec), self._resources.data(job.spec).shape
-        return examples * memory.flop(module, shape) / _FLOP_PER_SECOND > _WORTH_COMPILING
+        return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager
     def _kernels(self, spec: RunSpec) -> Iterator[None]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from fedrepro.engine.layout import Layout
 from fedrepro.requests import Objective
@@ -16,10 +15,6 @@ from fedrepro.spec import Adam, RunSpec
 _FREE_SHARE = {"cpu": 0.5, "cuda": 0.8}
 _UNKNOWN = 4 << 30
 _KEPT_ACTIVATIONS = 3  # the output, its gradient, and what a kernel needs besides
-
-
-def _on_meta(module: nn.Module) -> nn.Module:
-    return copy.deepcopy(module).to("meta").eval()
 
 
 def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
@@ -31,20 +26,12 @@ def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
         if isinstance(output, torch.Tensor):
             total += output.numel() * output.element_size()
 
-    dry = _on_meta(module)
+    dry = copy.deepcopy(module).to("meta").eval()
     for layer in dry.modules():
         if not list(layer.children()):
             layer.register_forward_hook(count)
     dry(torch.empty(1, *shape, device="meta"))
     return total
-
-
-def flop(module: nn.Module, shape: tuple[int, int, int]) -> int:
-    """Return the arithmetic of one training example, forward and backward, by a dry run."""
-    dry = _on_meta(module)
-    with FlopCounterMode(display=False) as counter:
-        dry(torch.empty(2, *shape, device="meta")).sum().backward()
-    return int(counter.get_total_flops()) // 2
 
 
 def lane_bytes(

@@ -22,16 +22,16 @@ from typing import Any
 
 import torch
 
-from fedrepro import data
-from fedrepro.algorithms import ALGORITHMS
-from fedrepro.engine.driver import use_one_thread
-from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.files import write_text
-from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
-from fedrepro.spec import RunSpec
-from fedrepro.training import code_version
+from fedrepro.base.files import write_text
+from fedrepro.fl import data
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.jobs import Ask
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
+from fedrepro.fl.spec import RunSpec
+from fedrepro.runs.session import code_version
 
 NETWORKS = {
     "CNN, MNIST": ("synthetic", "mnist_cnn"),

@@ -37,17 +37,17 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedrepro import models
-from fedrepro.data import Dataset
-from fedrepro.engine.backends import BACKENDS, backend
-from fedrepro.engine.data import DeviceData, input_shape, tensors_of
-from fedrepro.engine.driver import use_one_thread
-from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask, Backend, LaneError
-from fedrepro.engine.resources import precision
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Lane, Predict, Request, Train, Trained
-from fedrepro.spec import Adam, RunSpec
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import models
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine.backends import BACKENDS, backend
+from fedrepro.fl.engine.data import DeviceData, input_shape, tensors_of
+from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.jobs import Ask, Backend, LaneError
+from fedrepro.fl.engine.resources import precision
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Lane, Predict, Request, Train, Trained
+from fedrepro.fl.spec import Adam, RunSpec
 
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 
@@ -57,7 +57,7 @@ class Workload:
     """One round of some federated runs.
 
     Attributes:
-        model: key of ``fedrepro.models.MODELS``.
+        model: key of ``fedrepro.fl.models.MODELS``.
         shape: of a stored example.
         batch: examples a step.
         runs: runs in flight.

@@ -21,14 +21,14 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from fedrepro import models
-from fedrepro.data import load
-from fedrepro.engine import dense
-from fedrepro.engine.driver import use_one_thread
-from fedrepro.engine.jobs import LaneJob
-from fedrepro.engine.resources import Resources
-from fedrepro.requests import Lane, Train
-from fedrepro.spec import RunSpec
+from fedrepro.fl import models
+from fedrepro.fl.data import load
+from fedrepro.fl.engine import dense
+from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.jobs import LaneJob
+from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.requests import Lane, Train
+from fedrepro.fl.spec import RunSpec
 
 CLASSES = 10
 SECONDS = 0.2

@@ -11,8 +11,8 @@ import hypothesis
 import pytest
 from made_up import content
 
-from fedrepro import records
-from fedrepro.plan import PlannedRun
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun
 
 hypothesis.settings.register_profile("fedrepro", deadline=None)  # machines are slow at times
 hypothesis.settings.load_profile("fedrepro")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedrepro import records
-from fedrepro.plan import PlannedRun
-from fedrepro.spec import spec_dict
-from fedrepro.versions import component_versions
+from fedrepro.fl.spec import spec_dict
+from fedrepro.fl.versions import component_versions
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun
 
 
 def content(run: PlannedRun, **changes: Any) -> dict[str, Any]:

@@ -4,10 +4,10 @@ import ast
 import hashlib
 from pathlib import Path
 
-from fedrepro.data import describe
-from fedrepro.versions import VERSIONS
+from fedrepro.fl.data import describe
+from fedrepro.fl.versions import VERSIONS
 
-SOURCE = Path(__file__).parents[2] / "src/fedrepro"
+SOURCE = Path(__file__).parents[2] / "src/fedrepro/fl"
 
 SHARED = {
     "engine": [
@@ -18,11 +18,11 @@ SHARED = {
         "engine/data.py",
         "engine/dense.py",
         "engine/driver.py",
-        "engine/federation.py",
+        "federation.py",
         "engine/graphs.py",
         "engine/jobs.py",
         "engine/lane.py",
-        "engine/layout.py",
+        "layout.py",
         "engine/loop.py",
         "engine/network.py",
         "engine/objective.py",
@@ -97,7 +97,7 @@ def imports(file: str) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {f"{node.module}.{alias.name}" for alias in node.names} | {f"{node.module}"}
-    found = {f"{name.removeprefix('fedrepro.').replace('.', '/')}.py" for name in names}
+    found = {f"{name.removeprefix('fedrepro.fl.').replace('.', '/')}.py" for name in names}
     folders = ("data/", "partition/", "models/", "algorithms/")
     return {name for name in found if name.startswith(folders) and (SOURCE / name).exists()}
 

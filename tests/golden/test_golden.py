@@ -14,9 +14,9 @@ import components
 import trajectories
 import update
 
-from fedrepro.algorithms import ALGORITHMS
-from fedrepro.engine.pool import PoolBackend
-from fedrepro.spec import run_id
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.engine.pool import PoolBackend
+from fedrepro.fl.spec import run_id
 
 FOLDER = Path(__file__).parent
 
@@ -99,8 +99,8 @@ def test_fingerprints_of_all_components():
     ]
     assert not changed, (
         f"the code of {', '.join(changed)} changed. Either its numbers changed: raise its version "
-        "in src/fedrepro/versions.py. Or they did not: `python tests/golden/update.py` checks that "
-        "and takes the new fingerprint over."
+        "in src/fedrepro/fl/versions.py. Or they did not: `python tests/golden/update.py` checks "
+        "that and takes the new fingerprint over."
     )
     raised = [name for name in now if now[name]["version"] != golden[name]["version"]]
     assert not raised, f"{', '.join(raised)}: run `python tests/golden/update.py`"
@@ -150,9 +150,9 @@ def test_imports_are_seen_wherever_they_are(tmp_path, monkeypatch):
     for name in ("data/a.py", "data/b.py", "data/c.py", "data/d.py", "spec.py"):
         (tmp_path / name).write_text("")
     (tmp_path / "data/e.py").write_text(
-        "import os\nimport fedrepro.data.a\nfrom fedrepro.data import b, load\n"
-        "from fedrepro.spec import RunSpec\n\n"
-        "def f():\n    from fedrepro.data.c import x\n    return x\n"
+        "import os\nimport fedrepro.fl.data.a\nfrom fedrepro.fl.data import b, load\n"
+        "from fedrepro.fl.spec import RunSpec\n\n"
+        "def f():\n    from fedrepro.fl.data.c import x\n    return x\n"
     )
     assert components.imports("data/e.py") == {"data/a.py", "data/b.py", "data/c.py"}
 

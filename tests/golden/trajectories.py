@@ -4,12 +4,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fedrepro import data
-from fedrepro.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
-from fedrepro.engine.jobs import Backend
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.records import rounded
-from fedrepro.spec import RunSpec
+from fedrepro.fl import data
+from fedrepro.fl.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
+from fedrepro.fl.engine.jobs import Backend
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.spec import RunSpec
+from fedrepro.runs.records import rounded
 
 BASE = {
     "dataset": {"name": "synthetic"},

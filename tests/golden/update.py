@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import components
 import trajectories
 
-from fedrepro import records
-from fedrepro.spec import run_id
+from fedrepro.fl.spec import run_id
+from fedrepro.runs import records
 
 FOLDER = Path(__file__).parent
 

@@ -6,13 +6,14 @@ import json
 import pytest
 import yaml
 
-from fedrepro import checks, docs, records
-from fedrepro.paths import root
-from fedrepro.plan import SCALES, expand, papers, plans, unique
+from fedrepro.base.paths import root
+from fedrepro.report import documents, verdicts
+from fedrepro.runs import records
+from fedrepro.runs.plan import SCALES, expand, papers, plans, unique
 
 RUNS = root() / records.FOLDER
 SWITCHED_ON = yaml.safe_load((root() / "config/config.yaml").read_text())["papers"]
-checked = functools.cache(checks.check)
+checked = functools.cache(verdicts.check)
 RELEASED = [(paper, scale) for paper in papers() for scale in ("lite", "paper")]
 
 
@@ -44,23 +45,23 @@ def test_records_are_small():
 
 @pytest.mark.parametrize(("paper", "scale"), RELEASED)
 def test_verdicts_are_the_released_ones(paper, scale):
-    assert checks.changes(checked(paper, scale), checks.released_file(paper, scale)) == []
+    assert verdicts.changes(checked(paper, scale), verdicts.released_file(paper, scale)) == []
 
 
 def test_a_changed_verdict_is_noticed(tmp_path):
     fresh = checked("selective", "lite")
-    content = json.loads(checks.released(fresh))
+    content = json.loads(verdicts.released(fresh))
     name = next(iter(content))
     content[name]["verdict"] = "something else"
     file = tmp_path / "selective.json"
     file.write_text(json.dumps(content))
-    changes = checks.changes(fresh, file)
+    changes = verdicts.changes(fresh, file)
     assert len(changes) == 1
     assert changes[0].startswith(f"{name}: released")
 
 
 def test_numbers_in_the_documentation_are_current():
-    assert docs.update(dry_run=True) == [], "`fedrepro docs` writes them anew"
+    assert documents.update(dry_run=True) == [], "`fedrepro docs` writes them anew"
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -5,9 +5,9 @@ import os
 import pytest
 import torch
 
-from fedrepro import records, training
-from fedrepro.paths import root
-from fedrepro.plan import expand
+from fedrepro.base.paths import root
+from fedrepro.runs import records, session
+from fedrepro.runs.plan import expand
 
 PACK = os.environ.get("FEDREPRO_DATA")
 RUNS = root() / records.FOLDER
@@ -28,7 +28,7 @@ def test_a_deleted_record_comes_back_with_the_same_metrics(group, tmp_path, monk
     run = cheapest(group)
     committed = records.read(run.id, RUNS)
     monkeypatch.chdir(tmp_path)
-    assert training.train([run], backend=committed.provenance.backend) == 1
+    assert session.train([run], backend=committed.provenance.backend) == 1
     again = records.read(run.id)
     assert again.partition == committed.partition
     assert again.provenance.dataset_sha256 == committed.provenance.dataset_sha256

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from made_up import content
 
-from fedrepro import records
-from fedrepro.algorithms.probe import THRESHOLDS
-from fedrepro.data.pill_counts import COUNTS, DIABETES
-from fedrepro.expected import published
-from fedrepro.plan import PlannedRun, Scale, expand, unique
-from fedrepro.runs import RunSet
-from fedrepro.tables.cadis import AS_RUN, KINDS, SINGLESET, STAND_IN, place
+from fedrepro.fl.algorithms.probe import THRESHOLDS
+from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
+from fedrepro.papers.cadis.measurements import AS_RUN, KINDS, SINGLESET, STAND_IN, place
+from fedrepro.report.expected import published
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.runset import RunSet
 
 SWING = {"FedAvg": 0.02, "CADIS": 0.01}
 """How far a method's accuracy falls at every other evaluation."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from made_up import content
 
-from fedrepro import records
-from fedrepro.expected import published
-from fedrepro.plan import PlannedRun, Scale, expand
-from fedrepro.runs import RunSet
-from fedrepro.tables.emd import DATASETS, LAYERS
+from fedrepro.papers.emd.measurements import DATASETS, LAYERS
+from fedrepro.report.expected import published
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand
+from fedrepro.runs.runset import RunSet
 
 Place = str
 """A group of runs, or one and a grid point: ``mnist_sweep/1.44``, ``sharing_warm/0.1/0.5``."""

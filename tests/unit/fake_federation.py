@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from fedrepro.requests import Train, Trained
+from fedrepro.fl.requests import Train, Trained
 
 
 class FakeFederation:

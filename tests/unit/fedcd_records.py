@@ -11,13 +11,13 @@ import numpy as np
 from made_up import content
 from scipy import stats
 
-from fedrepro import records
-from fedrepro.expected import load_expected
-from fedrepro.partition.archetypes import archetype_of
-from fedrepro.plan import PlannedRun, Scale, expand, unique
-from fedrepro.records import RunRecord
-from fedrepro.runs import RunSet
-from fedrepro.tables.fedcd import archetypes_of
+from fedrepro.fl.partition.archetypes import archetype_of
+from fedrepro.papers.fedcd.measurements import archetypes_of
+from fedrepro.report.expected import load_expected
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.runset import RunSet
 
 HYPER_FEDCD = (0.95, 0.7, 0.4, 0.4, 0.7, 0.995)
 HYPER_FEDAVG = (0.5, 0.5, 0.6, 0.6, 0.5, 0.5)

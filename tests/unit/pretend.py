@@ -17,10 +17,10 @@ import torch
 from torch.utils import _pytree as tree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from fedrepro.engine.host_copy import HostCopier, Transfer, mapped
-from fedrepro.engine.jobs import Answer, Ask
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.requests import Request, Train, Trained
+from fedrepro.fl.engine.host_copy import HostCopier, Transfer, mapped
+from fedrepro.fl.engine.jobs import Answer, Ask
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.requests import Request, Train, Trained
 
 GPU = torch.device("cuda", 0)
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from fedrepro.plan import PlannedRun
-from fedrepro.records import RunRecord
-from fedrepro.runs import RunSet
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.runset import RunSet
 
 
 class Seeds(RunSet):

@@ -8,10 +8,10 @@ from typing import Any
 
 from made_up import content
 
-from fedrepro import records
-from fedrepro.plan import PlannedRun, Scale, expand, unique
-from fedrepro.records import RunRecord
-from fedrepro.runs import RunSet
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.runset import RunSet
 
 Final = Callable[[PlannedRun], dict[str, Any]]
 """Gives a planned run its final metrics."""

@@ -13,14 +13,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fedrepro import data
-from fedrepro.data import Dataset
-from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.plan import PlannedRun
-from fedrepro.requests import Lane, Request
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.fl import data
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Lane, Request
+from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.runs.plan import PlannedRun
 
 SMALL_CNN = {"name": "mnist_cnn", "width": 0.05}
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fedrepro.engine.admission import ROUNDS, SECONDS, Admission
+from fedrepro.fl.engine.admission import ROUNDS, SECONDS, Admission
 
 ROUND = 10.0
 """Work of a round of a run."""

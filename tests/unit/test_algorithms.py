@@ -7,9 +7,9 @@ import pytest
 import torch
 from fake_federation import FakeFederation, add_client, drive
 
-from fedrepro.algorithms import fedavg, local, selective, sgd
-from fedrepro.algorithms.averaging import statistics_of, weighted_mean, with_statistics
-from fedrepro.requests import Predict, Prediction, Train
+from fedrepro.fl.algorithms import fedavg, local, selective, sgd
+from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
+from fedrepro.fl.requests import Predict, Prediction, Train
 
 
 def test_weighted_mean_by_hand():

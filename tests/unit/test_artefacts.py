@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cadis_records
 import emd_records
@@ -19,14 +20,13 @@ import selective_records
 import tricks_records
 from matplotlib.textpath import TextPath
 
-from fedrepro import artefacts, records
-from fedrepro.checks import check
-from fedrepro.errors import FedreproError
-from fedrepro.plan import load_plan, papers
-from fedrepro.plots import FIGURES, style
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables import TABLES
-from fedrepro.why import why
+from fedrepro.base.errors import FedreproError
+from fedrepro.report import artefacts, code, style
+from fedrepro.report.trace import why
+from fedrepro.report.verdicts import check
+from fedrepro.runs import records
+from fedrepro.runs.plan import load_plan, papers
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 WRITERS = {
     "cadis": cadis_records.write_all,
@@ -69,12 +69,12 @@ def test_titles_fit_their_figures(paper: str) -> None:
 @EVERY_PAPER
 def test_the_plan_names_what_there_is(paper: str) -> None:
     plan = load_plan(paper)
-    assert set(plan.tables) == set(TABLES[paper])
-    assert set(plan.figures) == set(FIGURES[paper])
+    assert set(plan.tables) == set(code.tables(paper))
+    assert set(plan.figures) == set(code.figures(paper))
 
 
 @pytest.mark.parametrize(
-    ("paper", "name"), [(paper, name) for paper in WRITERS for name in TABLES[paper]]
+    ("paper", "name"), [(paper, name) for paper in WRITERS for name in code.tables(paper)]
 )
 def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
     artefacts.write_table(smoke(paper), name, tmp_path / name)
@@ -85,7 +85,7 @@ def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str)
 
 
 @pytest.mark.parametrize(
-    ("paper", "name"), [(paper, name) for paper in WRITERS for name in FIGURES[paper]]
+    ("paper", "name"), [(paper, name) for paper in WRITERS for name in code.figures(paper)]
 )
 def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
     artefacts.write_figure(smoke(paper), name, tmp_path / name)
@@ -100,7 +100,7 @@ def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str
 
 @EVERY_PAPER
 def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, paper: str) -> None:
-    for name in FIGURES[paper]:
+    for name in code.figures(paper):
         text = artefacts._under_title(smoke(paper), name, artefacts.frame(smoke(paper), name))
         assert re.fullmatch(
             r"the same at every scale|scale: smoke(; n = [1-9]\d*( to [1-9]\d*)?)?", text
@@ -130,7 +130,7 @@ def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("paper", "name"),
-    [(paper, name) for paper in WRITERS for name in (*TABLES[paper], *FIGURES[paper])],
+    [(paper, name) for paper in WRITERS for name in (*code.tables(paper), *code.figures(paper))],
 )
 def test_every_cell_can_be_traced(
     smoke: Smoke, monkeypatch: pytest.MonkeyPatch, paper: str, name: str
@@ -150,11 +150,11 @@ def test_a_figure_is_no_table(smoke: Smoke, tmp_path: Path, write: str, name: st
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "made"), [("table2", TABLES), ("fig5a", FIGURES)])
+@pytest.mark.parametrize(("name", "made"), [("table2", code.tables), ("fig5a", code.figures)])
 def test_an_artefact_without_a_function_is_named(
-    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, name: str, made: dict[str, dict[str, object]]
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[str], Any]
 ) -> None:
-    monkeypatch.delitem(made["emd"], name)
+    monkeypatch.delitem(made("emd"), name)
     with pytest.raises(FedreproError, match=rf"emd\.yaml: (tables|figures)\.{name}: no function"):
         artefacts.frame(smoke("emd"), name)
 
@@ -177,7 +177,7 @@ def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
 
 def test_artefacts_do_not_wait_for_scipy() -> None:
     program = (
-        "import sys, fedrepro.checks, fedrepro.docs, fedrepro.plots, fedrepro.tables; "
+        "import sys, fedrepro.report.verdicts, fedrepro.report.documents, fedrepro.report.code; "
         "print([name for name in ('scipy', 'torch') if name in sys.modules])"
     )
     done = subprocess.run(

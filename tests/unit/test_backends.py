@@ -19,16 +19,26 @@ from small_runs import (
     make_spec,
 )
 
-from fedrepro import data
-from fedrepro.engine import backends, compiled, dense, driver, graphs, jobs, lane, memory, network
-from fedrepro.engine.graphs import GraphsBackend
-from fedrepro.engine.jobs import LaneError, LaneJob, OpenRequests
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.engine.pool import PoolBackend
-from fedrepro.engine.resources import Resources
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Objective, Predict, Train
-from fedrepro.spec import run_id
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.engine import (
+    backends,
+    compiled,
+    dense,
+    driver,
+    graphs,
+    jobs,
+    lane,
+    memory,
+    network,
+)
+from fedrepro.fl.engine.graphs import GraphsBackend
+from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.pool import PoolBackend
+from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.requests import Objective, Predict, Train
+from fedrepro.fl.spec import run_id
 
 driver.use_one_thread()
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.paths import root
-from fedrepro.plan import expand
+from fedrepro.base.paths import root
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.runs.plan import expand
 
 
 @pytest.fixture(scope="module")

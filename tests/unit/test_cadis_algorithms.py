@@ -7,10 +7,10 @@ import pytest
 import torch
 from fake_federation import FakeFederation, add_client, drive
 
-from fedrepro.algorithms import cadis, fedavg, feddyn, fedfa, fedprox, probe
-from fedrepro.engine.layout import Layout
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Objective, Predict, Prediction, Train, Trained
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import cadis, fedavg, feddyn, fedfa, fedprox, probe
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained
 
 ONE_NUMBER = Layout(("out.weight", "out.bias"), ((1, 1), (0,)), (0, 1, 1), 1)
 

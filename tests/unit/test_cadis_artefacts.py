@@ -15,23 +15,19 @@ import pytest
 from cadis_records import World, write_all
 from frames import cell
 
-from fedrepro import artefacts, expected, paths
-from fedrepro.data.pill_counts import COUNTS
-from fedrepro.errors import FedreproError
-from fedrepro.expected import load_expected
-from fedrepro.plan import expand
-from fedrepro.plots import FIGURES
-from fedrepro.plots.cadis import TRUE_CLUSTERS
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables import TABLES
-from fedrepro.tables import cadis as cadis_tables
-from fedrepro.tables.cadis import (
+from fedrepro.base import paths
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data.pill_counts import COUNTS
+from fedrepro.papers.cadis import measurements as cadis_tables
+from fedrepro.papers.cadis.figures import FIGURES, TRUE_CLUSTERS
+from fedrepro.papers.cadis.measurements import (
     LOCAL_RATIO,
     ON_PILL,
     ON_STAND_IN,
     OVER_BEST,
     OVER_FEDAVG,
     SERVER_MS,
+    TABLES,
     cluster_weights,
     moving_average,
     partition_facts,
@@ -39,6 +35,10 @@ from fedrepro.tables.cadis import (
     recorded,
     rounds_to,
 )
+from fedrepro.report import artefacts, expected
+from fedrepro.report.expected import load_expected
+from fedrepro.runs.plan import expand
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
 
@@ -94,7 +94,7 @@ def test_some_published_numbers(name, published):
 
 def test_every_number_has_its_cell_at_the_published_scale(paper):
     for name in ("table1", "table2", "table3"):
-        keys = artefacts.keys_of(TABLES["cadis"][name](paper))
+        keys = artefacts.keys_of(TABLES[name](paper))
         assert len(keys) == len(set(keys))
         wanted = {number.cell for number in BY_ID.values() if number.artefact == name}
         assert wanted <= set(keys), wanted - set(keys)
@@ -136,9 +136,9 @@ def test_table1_repeats_central_training_and_adds_the_gains(paper):
 def test_tables_show_what_is_recorded(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
     with pytest.raises(MissingRunsError):
-        TABLES["cadis"]["table1"](runs)
+        TABLES["table1"](runs)
     ids = [run.id for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"])]
-    some = TABLES["cadis"]["table1"](write_all(tmp_path, "paper", only=ids))
+    some = TABLES["table1"](write_all(tmp_path, "paper", only=ids))
     assert artefacts.keys_of(some) == [("MNIST 10/100", "FedAvg"), ("MNIST 10/100", "CADIS")]
     with pytest.raises(MissingRunsError, match="plans no run"):
         recorded(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
@@ -219,7 +219,7 @@ def test_weights_of_the_largest_cluster_by_hand():
 
 
 def test_cluster_weight_of_the_authors_lists(paper):
-    frame = TABLES["cadis"]["cluster_weight"](paper)
+    frame = TABLES["cluster_weight"](paper)
     mc = frame[frame["row"] == "MNIST MC"].set_index("column")["mean"]
     assert mc["of the clients"] == pytest.approx(0.3)
     assert mc["CADIS, learnt clusters"] == mc["CADIS, true clusters"]
@@ -295,7 +295,7 @@ def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
     groups = [real.get(group, group) for group in table.runs]
     tables = runs.plan.tables | {"pill": table.model_copy(update={"runs": groups})}
     runs.plan = runs.plan.model_copy(update={"tables": tables})
-    cells = TABLES["cadis"]["pill"](runs)
+    cells = TABLES["pill"](runs)
     assert set(cells.loc[cells["column"] == ON_PILL, "row"]) == {"CADIS", "FedFA, as run"}
     assert cell(cells, "CADIS", ON_PILL)["mean"] == 0.5
     assert "CADIS" not in set(cells.loc[cells["column"] == ON_STAND_IN, "row"])
@@ -311,15 +311,15 @@ def test_overhead_is_what_was_measured(lite, tmp_path, monkeypatch):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks/cadis.json").write_text(json.dumps({"lines": lines}))
     monkeypatch.setattr(cadis_tables, "root", lambda: tmp_path)
-    table = TABLES["cadis"]["overhead"](lite)
+    table = TABLES["overhead"](lite)
     server = cell(table, "FedAvg", f"N: {SERVER_MS}")
     assert (server["mean"], server["low"], server["high"], server["n"]) == (2.5, 1, 3, 3)
     assert cell(table, "CADIS", f"N: {LOCAL_RATIO}")["mean"] == pytest.approx(1.35)
-    frame = FIGURES["cadis"]["fig11"].data(lite)
+    frame = FIGURES["fig11"].data(lite)
     assert frame["panel"].tolist() == [SERVER_MS, SERVER_MS, LOCAL_RATIO]
     (tmp_path / "benchmarks/cadis.json").write_text("{")
     with pytest.raises(FedreproError, match=r"cadis\.json: cannot be read.*--out"):
-        TABLES["cadis"]["overhead"](lite)
+        TABLES["overhead"](lite)
 
 
 def test_the_committed_measurement_says_on_what_and_when():
@@ -338,13 +338,13 @@ def test_moving_average():
     assert moving_average([2, 4], 10) == [2, 3]
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES["cadis"]))
+@pytest.mark.parametrize("name", sorted(FIGURES))
 def test_figures_are_drawn_at_the_published_scale(paper, tmp_path, name):
     artefacts.write_figure(paper, name, tmp_path / name)
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES["cadis"]))
+@pytest.mark.parametrize("name", sorted(FIGURES))
 @pytest.mark.parametrize("scale", ["paper", "smoke"])
 def test_figures_have_a_mean_everywhere(request, scale, name):
     frame = artefacts.frame(request.getfixturevalue(scale), name)
@@ -376,7 +376,7 @@ def test_fig7_counts_examples(lite):
 
 
 def test_fig2_marks_what_table1_has(lite):
-    figure = FIGURES["cadis"]["fig2"].draw(artefacts.frame(lite, "fig2"))
+    figure = FIGURES["fig2"].draw(artefacts.frame(lite, "fig2"))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     table = artefacts.frame(lite, "table1_mnist")
     assert dotted[0] == pytest.approx(100 * cell(table, "MNIST 10/100", "FedAvg")["mean"], abs=1e-3)
@@ -386,7 +386,7 @@ def test_fig2_takes_each_seeds_own_best():
     cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55]})
     cells["values"] = ["0.2 0.8", "0.6 0.5"]
     other = cells.assign(series=TRUE_CLUSTERS)
-    figure = FIGURES["cadis"]["fig2"].draw(pd.concat([cells, other]))
+    figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert dotted == pytest.approx([70, 70])
 
@@ -394,14 +394,14 @@ def test_fig2_takes_each_seeds_own_best():
 @pytest.mark.parametrize(("scale", "dataset"), [("lite", "MNIST"), ("paper", "CIFAR-100")])
 def test_fig10_names_its_data_set(request, scale, dataset):
     frame = artefacts.frame(request.getfixturevalue(scale), "fig10")
-    figure = FIGURES["cadis"]["fig10"].draw(frame)
+    figure = FIGURES["fig10"].draw(frame)
     assert figure.axes[0].get_title() == f"{dataset}, n = 1"
 
 
 def test_fig8_says_over_what_it_averages(lite):
     frame = artefacts.frame(lite, "fig8")
     long, short = (
-        [axis.get_title().partition("\n")[2] for axis in FIGURES["cadis"]["fig8"].draw(part).axes]
+        [axis.get_title().partition("\n")[2] for axis in FIGURES["fig8"].draw(part).axes]
         for part in (frame, frame[frame["x"] <= 10])
     )
     last = "mean of 10 evaluations", "mean of 10 rounds", "mean of 10 rounds"

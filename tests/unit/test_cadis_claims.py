@@ -6,12 +6,12 @@ import pytest
 from cadis_records import GROUPS, World, write_all
 from seeds import Seeds
 
-from fedrepro import checks
-from fedrepro.claims import cadis
-from fedrepro.claims.cadis import CLAIMS
-from fedrepro.expected import load_expected, published
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables.cadis import OVER_FEDAVG
+from fedrepro.papers.cadis import claims
+from fedrepro.papers.cadis.claims import CLAIMS
+from fedrepro.papers.cadis.measurements import OVER_FEDAVG
+from fedrepro.report import verdicts
+from fedrepro.report.expected import load_expected, published
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -181,7 +181,7 @@ def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, hold
         assert set(cells) <= set(numbers)
         return numbers | cells
 
-    monkeypatch.setattr(cadis, "published", changed)
+    monkeypatch.setattr(claims, "published", changed)
     finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
 
@@ -195,9 +195,9 @@ def test_claims_of_lite_are_decided_by_lite_runs(at_lite):
 
 
 def test_verdicts_on_runs_as_published(as_claimed, tmp_path):
-    judged = {item.id: item for item in checks.check("cadis", "paper", as_claimed._folder)}
-    verdicts = {item.verdict for item in judged.values()}
-    assert verdicts == {"reproduced", "close", "deviates", "not reproducible", "not decidable"}
+    judged = {item.id: item for item in verdicts.check("cadis", "paper", as_claimed._folder)}
+    outcomes = {item.verdict for item in judged.values()}
+    assert outcomes == {"reproduced", "close", "deviates", "not reproducible", "not decidable"}
     assert {name for name, item in judged.items() if item.verdict == "not decidable"} == {
         *AGAINST_AT_LITE
     }
@@ -205,7 +205,7 @@ def test_verdicts_on_runs_as_published(as_claimed, tmp_path):
     assert judged["T3-CIFAR-100-PA-SingleSet"].verdict == "not reproducible"
     assert judged["PILL-cadis"].verdict == "not reproducible"
     assert judged["T2-MNIST-90-FedDyn"].verdict == "deviates"  # made up to get there
-    empty = checks.check("cadis", "paper", tmp_path)
+    empty = verdicts.check("cadis", "paper", tmp_path)
     assert {item.verdict for item in empty if item.id.startswith("T")} == {
         "not run",
         "not reproducible",
@@ -213,6 +213,6 @@ def test_verdicts_on_runs_as_published(as_claimed, tmp_path):
 
 
 def test_lite_decides_no_number(at_lite):
-    found = checks.check("cadis", "lite", at_lite._folder)
+    found = verdicts.check("cadis", "lite", at_lite._folder)
     judged = [item for item in found if item.kind == "number"]
     assert {item.verdict for item in judged} == {"not decidable", "not reproducible"}

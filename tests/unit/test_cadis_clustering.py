@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrepro.algorithms import classifier, clustering
-from fedrepro.engine.layout import Layout
+from fedrepro.fl.algorithms import classifier, clustering
+from fedrepro.fl.layout import Layout
 
 APART, EQUAL = np.nan, 1.0
 

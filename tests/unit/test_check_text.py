@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import checks
-from fedrepro.checks import Check
+from fedrepro.base.paths import root
 from fedrepro.cli import main
-from fedrepro.paths import root
-from fedrepro.plan import papers
+from fedrepro.report import verdicts
+from fedrepro.report.verdicts import Check
+from fedrepro.runs.plan import papers
 
 ITEM = Check(
     id="T2@1.44",
@@ -50,7 +50,7 @@ CLAIM = dataclasses.replace(
 
 def test_counts_by_paper_and_kind() -> None:
     other = dataclasses.replace(ITEM, paper="cadis", verdict="not run")
-    header, _, *rows = checks.text([ITEM, ITEM, CLAIM, other]).splitlines()
+    header, _, *rows = verdicts.text([ITEM, ITEM, CLAIM, other]).splitlines()
     assert header.split("  ")[-1].strip() == "not run"
     assert "close" not in header
     assert [row.split() for row in rows] == [
@@ -61,42 +61,42 @@ def test_counts_by_paper_and_kind() -> None:
 
 
 def test_one_line_each() -> None:
-    lines = checks.text([ITEM, CLAIM], verbose=True).splitlines()
+    lines = verdicts.text([ITEM, CLAIM], verbose=True).splitlines()
     assert lines[0] == "reproduced        emd T2@1.44: ours 0.9785, published 0.9799 ± 0.006"
     assert lines[1] == "deviates          emd ZA1 (2 points apart; fewer rounds)"
 
 
 def test_without_checks() -> None:
-    header, ruler = checks.text([]).splitlines()
+    header, ruler = verdicts.text([]).splitlines()
     assert header.split() == ["paper", "scale"]
     assert set(ruler) == {"-", " "}
 
 
 def test_changed_verdicts_are_named(tmp_path: Path) -> None:
     file = tmp_path / "emd.json"
-    file.write_text(checks.released([ITEM]))
-    assert checks.changes([ITEM], file) == []
-    (line,) = checks.changes([dataclasses.replace(ITEM, verdict="deviates")], file)
+    file.write_text(verdicts.released([ITEM]))
+    assert verdicts.changes([ITEM], file) == []
+    (line,) = verdicts.changes([dataclasses.replace(ITEM, verdict="deviates")], file)
     assert line.startswith("T2@1.44: released")
-    (line,) = checks.changes([dataclasses.replace(ITEM, ours=0.9784)], file)
+    (line,) = verdicts.changes([dataclasses.replace(ITEM, ours=0.9784)], file)
     assert line == (
         "T2@1.44: released {'ours': 0.9785, 'published': 0.9799, 'verdict': 'reproduced'}, "
         "now {'ours': 0.9784, 'published': 0.9799, 'verdict': 'reproduced'}"
     )
-    vanished, new = checks.changes([CLAIM], file)
+    vanished, new = verdicts.changes([CLAIM], file)
     assert vanished.startswith("T2@1.44: released {")
     assert vanished.endswith(", now None")
     assert new.startswith("ZA1: released None, now {")
-    with pytest.raises(checks.FedreproError, match="--release"):
-        checks.changes([ITEM], tmp_path / "none.json")
+    with pytest.raises(verdicts.FedreproError, match="--release"):
+        verdicts.changes([ITEM], tmp_path / "none.json")
 
 
 @pytest.fixture
 def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the released verdicts; a check of `emd` gives those above."""
     file = tmp_path / "emd.json"
-    monkeypatch.setattr(checks, "check", lambda paper, scale: [ITEM, CLAIM])
-    monkeypatch.setattr(checks, "released_file", lambda paper, scale: file)
+    monkeypatch.setattr(verdicts, "check", lambda paper, scale: [ITEM, CLAIM])
+    monkeypatch.setattr(verdicts, "released_file", lambda paper, scale: file)
     monkeypatch.chdir(root())
     return file
 
@@ -111,9 +111,9 @@ def test_the_command_shows_counts_lines_or_json(
 ) -> None:
     assert command() == 0
     counts = capsys.readouterr().out
-    assert counts == f"{checks.text([ITEM, CLAIM])}\n"
+    assert counts == f"{verdicts.text([ITEM, CLAIM])}\n"
     assert command("--verbose") == 0
-    assert capsys.readouterr().out == f"{checks.text([ITEM, CLAIM], verbose=True)}\n"
+    assert capsys.readouterr().out == f"{verdicts.text([ITEM, CLAIM], verbose=True)}\n"
     assert command("--json", "--out", str(tmp_path / "checks.json")) == 0
     printed = capsys.readouterr().out
     assert [entry["id"] for entry in json.loads(printed)] == ["T2@1.44", "ZA1"]
@@ -127,7 +127,7 @@ def test_the_command_fails_where_a_released_verdict_changed(
     assert command("--release") == 0
     assert json.loads(released.read_text())["ZA1"]["verdict"] == "deviates"
     assert command("--against-released") == 0
-    changed = checks.released([dataclasses.replace(ITEM, verdict="close"), CLAIM])
+    changed = verdicts.released([dataclasses.replace(ITEM, verdict="close"), CLAIM])
     released.write_text(changed)
     assert command() == 0
     capsys.readouterr()
@@ -145,10 +145,10 @@ def test_the_command_fails_where_a_released_verdict_changed(
 def test_all_papers_are_compared_before_any_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(checks, "released_file", lambda paper, scale: tmp_path / f"{paper}.json")
+    monkeypatch.setattr(verdicts, "released_file", lambda paper, scale: tmp_path / f"{paper}.json")
     for paper in papers():
         kept = [ITEM] if paper in ("cadis", "tricks") else [ITEM, CLAIM]
-        (tmp_path / f"{paper}.json").write_text(checks.released(kept))
+        (tmp_path / f"{paper}.json").write_text(verdicts.released(kept))
     assert main(["check", "--against-released"]) == 1
     error = capsys.readouterr().err
     assert error.count("verdicts of ") == 2
@@ -165,7 +165,7 @@ def test_verdicts_are_compared_though_nobody_reads_them(
     changed: bool,
     options: list[str],
 ) -> None:
-    released.write_text(checks.released([ITEM] if changed else [ITEM, CLAIM]))
+    released.write_text(verdicts.released([ITEM] if changed else [ITEM, CLAIM]))
     reader, writer = os.pipe()
     os.close(reader)
     with contextlib.suppress(BrokenPipeError), open(writer, "w") as closed:

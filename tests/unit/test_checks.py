@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedrepro import checks
-from fedrepro.errors import FedreproError
-from fedrepro.expected import Number
-from fedrepro.plan import Scale, at_published_scale, expand
-from fedrepro.runs import RunSet
-from fedrepro.stats import summarise
+from fedrepro.base.errors import FedreproError
+from fedrepro.report import verdicts
+from fedrepro.report.expected import Number
+from fedrepro.report.stats import summarise
+from fedrepro.runs.plan import Scale, at_published_scale, expand
+from fedrepro.runs.runset import RunSet
 
 LITE_ONLY = sorted({r.id for r in expand("emd", "lite")} - {r.id for r in expand("emd", "paper")})
 PUBLISHED = [run.id for run in expand("emd", "paper")[:3]]
@@ -36,7 +36,7 @@ def judged(
         "explanation": "fewer rounds",
     }
     number = Number.model_validate(content | changes)
-    return checks._judge_number(RunSet("emd", scale), number, checks._Frame(cells, whole=True))
+    return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole=True))
 
 
 def test_the_seeds_and_their_interval_are_shown() -> None:

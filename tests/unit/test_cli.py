@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedrepro import checks
+from fedrepro.base.paths import root
 from fedrepro.cli import main
-from fedrepro.paths import root
+from fedrepro.report import verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test trains or judges, even if nothing is refused."""
     monkeypatch.chdir(tmp_path)
     training = SimpleNamespace(train=lambda *_, **__: pytest.fail("trained"))
-    monkeypatch.setitem(sys.modules, "fedrepro.training", training)
-    monkeypatch.setattr(checks, "check", lambda *_: pytest.fail("judged"))
+    monkeypatch.setitem(sys.modules, "fedrepro.runs.session", training)
+    monkeypatch.setattr(verdicts, "check", lambda *_: pytest.fail("judged"))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

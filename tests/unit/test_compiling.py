@@ -8,11 +8,12 @@ import sysconfig
 import pytest
 import small_runs
 
-from fedrepro import cli, records, training
-from fedrepro.engine import compiling
-from fedrepro.engine.backends import backend
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
+from fedrepro import cli
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import compiling
+from fedrepro.fl.engine.backends import backend
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.runs import records, session
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_nothing_is_compiled_for_a_cpu():
 def test_the_choice_reaches_the_backend(monkeypatch):
     run, seen = small_runs.planned(), []
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(training, "train", lambda runs, **options: seen.append(options["compile"]))
+    monkeypatch.setattr(session, "train", lambda runs, **options: seen.append(options["compile"]))
     cli.main(["train", "--pending"])
     cli.main(["train", "--pending", "--compile", "off"])
     assert seen == ["auto", "off"]
@@ -82,9 +83,9 @@ def test_a_record_says_whether_networks_were_compiled(tmp_path, monkeypatch, com
     made = LoopBackend()
     if compiles is not None:
         made.compiles = compiles
-    monkeypatch.setattr(training, "make_backend", lambda *_, **__: made)
+    monkeypatch.setattr(session, "make_backend", lambda *_, **__: made)
     run = small_runs.planned()
-    training.train([run])
+    session.train([run])
     assert records.read(run.id).provenance.compile == bool(compiles)
     content = json.loads(records.path_of(run.id).read_text())
     del content["provenance"]["compile"]

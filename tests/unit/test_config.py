@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 import yaml
 
-from fedrepro.config import load_config
-from fedrepro.errors import FedreproError
-from fedrepro.paths import root
-from fedrepro.plan import SCALES, expand, papers
-from fedrepro.schemas import SCHEMAS, write_schemas
-from fedrepro.spec import spec_dict
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
+from fedrepro.fl.spec import spec_dict
+from fedrepro.runs.plan import SCALES, expand, papers
+from fedrepro.workflow.config import load_config
+from fedrepro.workflow.schemas import SCHEMAS, write_schemas
 
 COMMITTED = root() / "config/schemas"
 DEFAULT: dict[str, Any] = yaml.safe_load((root() / "config/config.yaml").read_text())
@@ -32,7 +32,7 @@ def test_the_committed_configuration() -> None:
 
 def test_every_key_is_written_out() -> None:
     """So that a reader of the file sees all there is."""
-    from fedrepro.config import WorkflowConfig
+    from fedrepro.workflow.config import WorkflowConfig
 
     assert list(DEFAULT) == list(WorkflowConfig.model_fields)
 

@@ -12,10 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from tiny_data import REGISTRY, images, read_registry, tiny_root, write_official, write_registry
 
-from fedrepro import data, paths
-from fedrepro.data import commands, sources
-from fedrepro.data.dataset import Arrays, content_sha256
-from fedrepro.errors import FedreproError
+from fedrepro.base import paths
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import commands, sources
+from fedrepro.fl.data.dataset import Arrays, content_sha256
 
 SYNTHETIC = {
     "synthetic": "01bae287f61d7254b29661c1318d61a94a5f4ac7985fee0fc7f8994fa9183cf5",
@@ -164,7 +165,7 @@ def test_content_hash_covers_values_shape_and_dtype() -> None:
 def test_importing_the_package_or_reading_raw_files_imports_no_torch(root: Path) -> None:
     write_official("mnist", root / "data/raw")
     code = (
-        "import sys; from fedrepro import data; from fedrepro.data import commands; "
+        "import sys; from fedrepro.fl import data; from fedrepro.fl.data import commands; "
         "data.load('mnist'); print('torch' in sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

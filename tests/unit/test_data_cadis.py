@@ -16,10 +16,10 @@ import pytest
 from pydantic import ValidationError
 from tiny_data import CADIS_LISTS, NOWHERE, read_registry, tiny_root, write_registry
 
-from fedrepro import data
-from fedrepro.data import cadis, commands, packs
-from fedrepro.data.registry import CadisIndex, registry
-from fedrepro.errors import FedreproError
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import cadis, commands, packs
+from fedrepro.fl.data.registry import CadisIndex, registry
 
 FOLDER = Path("data/raw/cadis")
 LISTS = {str(client): positions for client, positions in enumerate(CADIS_LISTS)}
@@ -255,7 +255,7 @@ def test_downloaded_lists_become_a_pack_with_the_same_lists(server: Server) -> N
 def test_lists_at_hand_are_read_without_torch_and_pooch() -> None:
     put("mnist_mc")
     code = (
-        "import sys; from fedrepro import data; data.cadis_partition('mnist_mc'); "
+        "import sys; from fedrepro.fl import data; data.cadis_partition('mnist_mc'); "
         "print([name for name in ('torch', 'pooch', 'requests') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -25,9 +25,9 @@ from tiny_data import (
     write_registry,
 )
 
-from fedrepro import data
-from fedrepro.data import official
-from fedrepro.errors import FedreproError
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import official
 
 RAW = Path("data/raw")
 

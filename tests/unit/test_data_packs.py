@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from tiny_data import FOLDERS, images, read_registry, tiny_root, write_official, write_registry
 
-from fedrepro import data
-from fedrepro.data import commands, packs, sources
-from fedrepro.errors import FedreproError
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import commands, packs, sources
 
 PACK = Path("packed")
 

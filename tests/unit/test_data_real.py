@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from tiny_data import FOLDERS, idx
 
-from fedrepro import data
-from fedrepro.data import cadis, commands, packs, sources
-from fedrepro.data.registry import registry
+from fedrepro.fl import data
+from fedrepro.fl.data import cadis, commands, packs, sources
+from fedrepro.fl.data.registry import registry
 
 PACK = os.environ.get("FEDREPRO_DATA")
 

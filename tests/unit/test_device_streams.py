@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from fedrepro import device_streams, streams
+from fedrepro.fl import device_streams, streams
 
 KEYS = [streams.key(seed, "test", seed) for seed in range(6)] + [0, 2**63 - 1, 2**63, 2**64 - 1]
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from fake_federation import drive
 
-from fedrepro.algorithms import divergence_bound
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Predict, Prediction, Trained
-from fedrepro.spec import Sgd
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import divergence_bound
+from fedrepro.fl.requests import Predict, Prediction, Trained
+from fedrepro.fl.spec import Sgd
 
 CURVATURE = (2.0, 6.0)
 MINIMUM = (-1.0, 3.0)

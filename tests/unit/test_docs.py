@@ -2,19 +2,19 @@
 
 import pytest
 
-from fedrepro import docs
-from fedrepro.errors import FedreproError
+from fedrepro.base.errors import FedreproError
+from fedrepro.report import documents
 
 
 @pytest.fixture
 def document(tmp_path, monkeypatch):
     """Return a function that updates a document of one block and returns its new text."""
     file = tmp_path / "page.md"
-    monkeypatch.setattr(docs, "files", lambda: [file])
+    monkeypatch.setattr(documents, "files", lambda: [file])
 
     def updated(block: str) -> str:
         file.write_text(f"before\n<!-- begin: {block} -->\nold\n<!-- end -->\nafter\n")
-        docs.update()
+        documents.update()
         return file.read_text()
 
     return updated
@@ -29,7 +29,7 @@ def test_text_around_a_block_stays(document):
 
 def test_a_current_document_is_not_written_again(document):
     document("verdicts tricks paper")
-    assert docs.update() == []
+    assert documents.update() == []
 
 
 def test_verdicts_may_be_added_up_by_the_first_parts_of_a_place(document):
@@ -68,10 +68,10 @@ END = "<!-- end -->\n"
 def test_a_lost_marker_deletes_no_prose(tmp_path, monkeypatch, text, message):
     file = tmp_path / "page.md"
     file.write_text(text)
-    monkeypatch.setattr(docs, "files", lambda: [file])
-    monkeypatch.setattr(docs, "BLOCKS", {"one": str, "two": str})
+    monkeypatch.setattr(documents, "files", lambda: [file])
+    monkeypatch.setattr(documents, "BLOCKS", {"one": str, "two": str})
     with pytest.raises(FedreproError, match=message) as error:
-        docs.update()
+        documents.update()
     assert "page.md" in str(error.value)
     assert file.read_text() == text
 

@@ -13,20 +13,20 @@ import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell
 
-from fedrepro import artefacts, records
-from fedrepro.checks import check
-from fedrepro.expected import load_expected
-from fedrepro.plots import FIGURES
-from fedrepro.plots.emd import plane
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables.emd import LAYERS, reported
+from fedrepro.papers.emd.figures import FIGURES, plane
+from fedrepro.papers.emd.measurements import LAYERS, reported
+from fedrepro.report import artefacts
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import check
+from fedrepro.runs import records
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
 
 
 def drawn(runs: RunSet, name: str) -> mpl.figure.Figure:
     """Return a figure as it is drawn; the caller closes it."""
-    return FIGURES["emd"][name].draw(artefacts.frame(runs, name))
+    return FIGURES[name].draw(artefacts.frame(runs, name))
 
 
 def legend(figure: mpl.figure.Figure) -> list[str]:

@@ -6,13 +6,13 @@ import pytest
 from emd_records import World, write_all
 from seeds import Seeds
 
-from fedrepro import checks
-from fedrepro.claims import emd
-from fedrepro.claims.emd import CLAIMS
-from fedrepro.errors import FedreproError
-from fedrepro.expected import load_expected, published
-from fedrepro.records import RunRecord
-from fedrepro.runs import RunSet
+from fedrepro.base.errors import FedreproError
+from fedrepro.papers.emd import claims
+from fedrepro.papers.emd.claims import CLAIMS
+from fedrepro.report import verdicts
+from fedrepro.report.expected import load_expected, published
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.runset import RunSet
 
 MNIST_FALLS = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.96}
 """1.39 points per unit of EMD are lost up to 1.44; 2.5 points from there are five times as fast."""
@@ -247,7 +247,7 @@ def publish(monkeypatch, table, cell, value):
         assert artefact != table or cell in numbers
         return numbers | ({cell: value} if artefact == table and kind == "mean" else {})
 
-    monkeypatch.setattr(emd, "published", changed)
+    monkeypatch.setattr(claims, "published", changed)
 
 
 @pytest.mark.parametrize(
@@ -300,13 +300,13 @@ def test_a_plan_without_the_level_is_an_error(tmp_path):
     with pytest.raises(FedreproError, match=r"mnist_sweep has no EMD 1\.44"):
         CLAIMS["ZA14-mnist"](smoke)
     with pytest.raises(FedreproError, match=r"sharing_warm has no beta 0\.2, alpha 0\.25"):
-        emd._by_alpha(smoke, (0.2, 0.25))
+        claims._by_alpha(smoke, (0.2, 0.25))
 
 
 def test_lite_judges_orderings_only(as_claimed):
-    found = {item.id: item for item in checks.check("emd", "lite", as_claimed._folder)}
-    verdicts = {i.id: i.verdict for i in found.values() if i.kind == "number"}
-    assert verdicts.pop("F7a-0") == "not reproducible"
+    found = {item.id: item for item in verdicts.check("emd", "lite", as_claimed._folder)}
+    outcomes = {i.id: i.verdict for i in found.values() if i.kind == "number"}
+    assert outcomes.pop("F7a-0") == "not reproducible"
     assert set(verdicts.values()) == {"not decidable"}
     paper_only = {claim.id for claim in load_expected("emd").claims if claim.scales == ("paper",)}
     assert {"ZA3-mnist", "ZA5-kws", "ZA6-cifar10", "ZA11", "ZA16-kws", "ZA20"} <= paper_only
@@ -318,7 +318,7 @@ def test_lite_judges_orderings_only(as_claimed):
 
 
 def test_keyword_numbers_are_not_held_against_the_packed_features(as_claimed):
-    found = {item.id: item for item in checks.check("emd", "lite", as_claimed._folder)}
+    found = {item.id: item for item in verdicts.check("emd", "lite", as_claimed._folder)}
     assert found["T3-sgd_large-cifar10"].ours is not None
     assert found["T3-sgd_large-kws"].ours is None
 
@@ -326,17 +326,17 @@ def test_keyword_numbers_are_not_held_against_the_packed_features(as_claimed):
 def test_a_spread_needs_two_seeds(tmp_path):
     """At smoke, CIFAR-10 has one distribution an EMD, MNIST two."""
     write_all(tmp_path, "smoke")
-    found = {item.id: item for item in checks.check("emd", "smoke", tmp_path)}
+    found = {item.id: item for item in verdicts.check("emd", "smoke", tmp_path)}
     assert found["T2-sd-mnist@0"].ours is not None
     alone = found["T2-sd-cifar10@0"]
     assert (alone.verdict, alone.ours) == ("not decidable", None)
     assert alone.evidence == "one seed has no spread"
-    assert "NaN" not in checks.to_json(found.values())
+    assert "NaN" not in verdicts.to_json(found.values())
 
 
 def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper")
-    found = checks.check("emd", "paper", tmp_path)
+    found = verdicts.check("emd", "paper", tmp_path)
     other = {i.id: i.verdict for i in found if i.verdict != "reproduced"}
     assert other.pop("F7a-0") == "not reproducible"
     assert set(other) == FALSE_IN_THE_PAPER | {"ZA17-kws"}  # of the paper's own numbers
@@ -345,7 +345,7 @@ def test_paper_scale_judges_everything(tmp_path):
 def test_paper_scale_numbers_can_deviate(tmp_path):
     changed = {"mnist_sweep/1.8": 0.88, "mnist_sweep/1.62": 0.968, "sharing_warm/0.2/1": 0.6}
     write_all(tmp_path, "paper", World(accuracy=changed, jitter=20))
-    found = {item.id: item.verdict for item in checks.check("emd", "paper", tmp_path)}
+    found = {item.id: item.verdict for item in verdicts.check("emd", "paper", tmp_path)}
     assert found["T2-mean-mnist@1.8"] == "deviates"
     assert found["T2-mean-mnist@1.62"] == "close"
     assert found["T2-mean-mnist@0"] == "reproduced"
@@ -355,7 +355,7 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
 
 
 def test_without_records_nothing_is_judged(tmp_path):
-    found = {item.id: item.verdict for item in checks.check("emd", "paper", tmp_path)}
+    found = {item.id: item.verdict for item in verdicts.check("emd", "paper", tmp_path)}
     judged = {name: verdict for name, verdict in found.items() if not name.startswith("ZP")}
     assert judged.pop("F7a-0") == "not reproducible"
     assert set(judged.values()) == {"not run"}

@@ -10,17 +10,17 @@ import small_runs
 import torch
 from torch.nn import functional
 
-from fedrepro import data, models, streams
-from fedrepro.algorithms import ALGORITHMS
-from fedrepro.engine import checkpoint, driver, optim
-from fedrepro.engine.data import DeviceData, tensors_of
-from fedrepro.engine.driver import ActiveRun, drive, use_one_thread
-from fedrepro.engine.federation import Federation
-from fedrepro.engine.jobs import Ask, LaneError, OutOfTime
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Lane, Predict, Train
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data, models, streams
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.engine import checkpoint, driver, optim
+from fedrepro.fl.engine.data import DeviceData, tensors_of
+from fedrepro.fl.engine.driver import ActiveRun, drive, use_one_thread
+from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Lane, Predict, Train
+from fedrepro.fl.spec import RunSpec, run_id
 
 use_one_thread()
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from small_runs import float_dataset, make_spec
 
-from fedrepro import data, device_streams
-from fedrepro.engine.data import PADDING, DeviceData, input_shape, tensors_of
-from fedrepro.engine.federation import Federation
-from fedrepro.errors import FedreproError
-from fedrepro.spec import DatasetSpec
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data, device_streams
+from fedrepro.fl.engine.data import PADDING, DeviceData, input_shape, tensors_of
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.spec import DatasetSpec
 
 CPU = torch.device("cpu")
 

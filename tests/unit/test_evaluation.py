@@ -9,8 +9,8 @@ import pytest
 import torch
 from fake_federation import drive
 
-from fedrepro.algorithms.evaluation import evaluate_models
-from fedrepro.requests import Prediction
+from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.requests import Prediction
 
 MODELS = [torch.tensor([0.0]), torch.tensor([1.0])]
 OWNER = [0, 0, 1]

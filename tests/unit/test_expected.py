@@ -9,9 +9,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from fedrepro.errors import FedreproError
-from fedrepro.expected import Series, load_expected
-from fedrepro.plan import load_plan
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.expected import Series, load_expected
+from fedrepro.runs.plan import load_plan
 
 NUMBER = {
     "where": "Table 1",

@@ -10,16 +10,16 @@ import torch
 from fake_federation import drive
 from small_runs import make_spec
 
-from fedrepro import cost, data
-from fedrepro.algorithms import fedcd
-from fedrepro.engine.driver import drive as drive_runs
-from fedrepro.engine.driver import use_one_thread
-from fedrepro.engine.federation import Federation
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
-from fedrepro.plan import expand
-from fedrepro.requests import Predict, Prediction, Train, Trained
-from fedrepro.spec import Sgd
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import cost, data
+from fedrepro.fl.algorithms import fedcd
+from fedrepro.fl.engine.driver import drive as drive_runs
+from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Predict, Prediction, Train, Trained
+from fedrepro.fl.spec import Sgd
+from fedrepro.runs.plan import expand
 
 use_one_thread()
 

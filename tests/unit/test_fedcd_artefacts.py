@@ -11,11 +11,12 @@ from fedcd_records import MadeUpRuns, World, public, write_all
 from frames import cell
 from pydantic import ValidationError
 
-from fedrepro import artefacts, checks, models
-from fedrepro.expected import Series, load_expected
-from fedrepro.plots.fedcd import FIGURES, LOG_OF_18, LOG_OF_30
-from fedrepro.tables import fedcd as tables
-from fedrepro.tables.fedcd import Log, converged, late, model_bytes
+from fedrepro.fl import models
+from fedrepro.papers.fedcd import measurements as tables
+from fedrepro.papers.fedcd.figures import FIGURES, LOG_OF_18, LOG_OF_30
+from fedrepro.papers.fedcd.measurements import Log, converged, late, model_bytes
+from fedrepro.report import artefacts, verdicts
+from fedrepro.report.expected import Series, load_expected
 
 mpl.use("Agg")
 
@@ -375,7 +376,7 @@ def test_models_over_the_rounds(paper):
 
 
 def test_models_of_a_device_share_its_row(monkeypatch):
-    monkeypatch.setattr("fedrepro.plots.fedcd.logs", lambda *_: [cloned_twice()])
+    monkeypatch.setattr("fedrepro.papers.fedcd.figures.logs", lambda *_: [cloned_twice()])
     image = FIGURES["active"].draw(FIGURES["active"].data(None)).axes[0].images[0].get_array()
     assert image.shape == (24, 4)
     assert image[:12, 1].tolist() == [0] * 6 + [1] * 6
@@ -397,7 +398,7 @@ def test_traffic(paper):
 
 def test_our_runs_are_judged_by_the_public_log(tmp_path):
     write_all(tmp_path, "paper", World(six_extra=5))
-    found = {item.id: item for item in checks.check("fedcd", "paper", tmp_path)}
+    found = {item.id: item for item in verdicts.check("fedcd", "paper", tmp_path)}
     assert "ref.all@20" not in found  # drawn only
     assert found["ref.all@35"].verdict == "reproduced"
     assert found["six.active@10"].verdict == "reproduced"

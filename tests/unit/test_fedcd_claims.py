@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from fedcd_records import MadeUpRuns, World, write_all
 
-from fedrepro import checks
-from fedrepro.claims import fedcd
-from fedrepro.claims.fedcd import CLAIMS
-from fedrepro.expected import load_expected, published
-from fedrepro.runs import RunSet
+from fedrepro.papers.fedcd import claims
+from fedrepro.papers.fedcd.claims import CLAIMS
+from fedrepro.report import verdicts
+from fedrepro.report.expected import load_expected, published
+from fedrepro.runs.runset import RunSet
 
 AGAINST = {
     "A1": World(level={("hier_fedcd", 3): 0.55}),
@@ -95,9 +95,9 @@ def test_claim_fails_in_its_other_parts(name, world):
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
-    theirs = fedcd.public_log("six.active")
+    theirs = claims.public_log("six.active")
     assert theirs[:16] == [18] * 6 + [36] * 10
-    monkeypatch.setattr(fedcd, "public_log", lambda _: [*theirs[:9], 35, *theirs[10:]])
+    monkeypatch.setattr(claims, "public_log", lambda _: [*theirs[:9], 35, *theirs[10:]])
     finding = CLAIMS["R1"](as_claimed)
     assert not finding.holds
     assert finding.ours == 1
@@ -128,13 +128,13 @@ def test_published_numbers_alone_contradict_each_other(tmp_path, name):
     ],
 )
 def test_other_published_numbers_would_agree(tmp_path, monkeypatch, name, changes):
-    monkeypatch.setattr(fedcd, "published", lambda *args: published(*args) | changes)
+    monkeypatch.setattr(claims, "published", lambda *args: published(*args) | changes)
     assert CLAIMS[name](RunSet("fedcd", "lite", tmp_path)).holds
 
 
 def test_lite_judges_no_number_and_no_timing(tmp_path):
     write_all(tmp_path, "lite")
-    found = {item.id: item for item in checks.check("fedcd", "lite", tmp_path)}
+    found = {item.id: item for item in verdicts.check("fedcd", "lite", tmp_path)}
     numbers = Counter(item.verdict for item in found.values() if item.kind == "number")
     assert set(numbers) == {"not decidable", "not reproducible"}
     timed = {"A2", "A3", "A5", "A6", "A8", "A9", "A10-which", "A16", "A16-fedavg", "A17", "A20"}
@@ -150,7 +150,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
 
 def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper")
-    found = checks.check("fedcd", "paper", tmp_path)
+    found = verdicts.check("fedcd", "paper", tmp_path)
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     assert {item.id for item in rest} == NO_RUNS
     # seconds on Colab, and ends of ranges
@@ -160,7 +160,7 @@ def test_paper_scale_judges_everything(tmp_path):
 def test_paper_scale_numbers_can_deviate(tmp_path):
     world = World(hoard=11, calm_from={"hier_fedcd": None}, six_extra=18)
     write_all(tmp_path, "paper", world)
-    found = {item.id: item.verdict for item in checks.check("fedcd", "paper", tmp_path)}
+    found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
     assert found["S36-most"] == "deviates"
     assert found["T1-hier-fedcd"] == "deviates"
     assert found["six.active@44"] == "deviates"
@@ -172,13 +172,13 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
 
 def test_accuracies_off_the_public_log_deviate(tmp_path):
     write_all(tmp_path, "paper", World(off_the_log=-0.06))
-    found = {item.id: item.verdict for item in checks.check("fedcd", "paper", tmp_path)}
+    found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
     assert found["ref.all@45"] == found["ref.meta1@45"] == found["R3"] == "deviates"
     assert found["ref.arch4@45"] == "close"
     assert found["ref.change@45"] == "reproduced"
 
 
 def test_without_records_nothing_is_judged(tmp_path):
-    found = {item.id: item.verdict for item in checks.check("fedcd", "paper", tmp_path)}
-    verdicts = {verdict for name, verdict in found.items() if name not in NO_RUNS}
-    assert verdicts == {"not run", "not reproducible"}
+    found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
+    outcomes = {verdict for name, verdict in found.items() if name not in NO_RUNS}
+    assert outcomes == {"not run", "not reproducible"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrepro.algorithms.fedcd_scores import (
+from fedrepro.fl.algorithms.fedcd_scores import (
     best,
     dropped,
     loser_of_two,

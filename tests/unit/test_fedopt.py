@@ -10,13 +10,13 @@ from fake_federation import drive
 from pydantic import ValidationError
 from small_runs import answer, federation, make_spec
 
-from fedrepro import data
-from fedrepro.algorithms import fedavg, fedopt
-from fedrepro.engine.driver import drive as drive_runs
-from fedrepro.engine.driver import use_one_thread
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Lane, Objective, Predict, Prediction, Train, Trained
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.algorithms import fedavg, fedopt
+from fedrepro.fl.engine.driver import drive as drive_runs
+from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
 use_one_thread()
 

@@ -11,15 +11,15 @@ from pretend import GPU, Pretended, PretendedBackend, PretendedGpu, fetched, pre
 from small_runs import make_spec
 
 import fedrepro
-from fedrepro import data
-from fedrepro.algorithms import fedavg
-from fedrepro.engine import checkpoint
-from fedrepro.engine.backends import backend
-from fedrepro.engine.device import DeviceFailed, described, has_failed
-from fedrepro.engine.driver import drive, use_one_thread
-from fedrepro.engine.host_copy import HostCopier, Transfer, on_device
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.spec import run_id
+from fedrepro.fl import data
+from fedrepro.fl.algorithms import fedavg
+from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine.backends import backend
+from fedrepro.fl.engine.device import DeviceFailed, described, has_failed
+from fedrepro.fl.engine.driver import drive, use_one_thread
+from fedrepro.fl.engine.host_copy import HostCopier, Transfer, on_device
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.spec import run_id
 
 use_one_thread()
 
@@ -326,9 +326,9 @@ from pathlib import Path
 import torch
 from small_runs import make_spec
 
-from fedrepro import data
-from fedrepro.engine.backends import backend
-from fedrepro.engine.driver import drive
+from fedrepro.fl import data
+from fedrepro.fl.engine.backends import backend
+from fedrepro.fl.engine.driver import drive
 
 
 class Losing:

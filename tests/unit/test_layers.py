@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import device_streams
-from fedrepro.models import layers
+from fedrepro.fl import device_streams
+from fedrepro.fl.models import layers
 
 KEY = torch.tensor(17)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedrepro.meeting import rounds_to_see_all, share_of_pairs_met
+from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 
 
 def test_one_client_a_round_is_the_coupon_collector():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedrepro.data import mfcc, packs
+from fedrepro.fl.data import mfcc, packs
 
 SAMPLE = "speech_commands_wav_sample.npz"
 FEATURES = "speech_commands_mfcc.npz"

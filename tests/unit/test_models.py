@@ -5,10 +5,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedrepro.engine.layout import Layout
-from fedrepro.engine.network import FlatModule
-from fedrepro.models import MODELS, build, layers
-from fedrepro.models.cifar_tutorial import LocalResponseNorm
+from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.models import MODELS, build, layers
+from fedrepro.fl.models.cifar_tutorial import LocalResponseNorm
 
 PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds
     ("liu1", (1, 28, 28), 10, 23_860, 23_820),

@@ -10,12 +10,12 @@ from small_runs import answer, direction, federation, make_lanes, make_spec
 from torch import nn
 from torch.nn import functional
 
-from fedrepro import data, device_streams, models, streams
-from fedrepro.engine import driver, objective
-from fedrepro.engine.layout import Layout
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.models import layers
-from fedrepro.requests import Objective, Train
+from fedrepro.fl import data, device_streams, models, streams
+from fedrepro.fl.engine import driver, objective
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.models import layers
+from fedrepro.fl.requests import Objective, Train
 
 driver.use_one_thread()
 

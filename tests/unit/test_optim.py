@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fedrepro.engine import optim
-from fedrepro.engine.layout import Layout
-from fedrepro.spec import Adam, Sgd
+from fedrepro.fl.engine import optim
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.spec import Adam, Sgd
 
 SPECS = [
     Sgd(name="sgd", lr=0.1),

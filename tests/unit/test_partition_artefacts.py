@@ -9,18 +9,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro import partition_artefacts, records
-from fedrepro.data import describe, labels
-from fedrepro.errors import FedreproError
-from fedrepro.partition import build_partition
-from fedrepro.partition_artefacts import (
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import describe, labels
+from fedrepro.fl.partition import build_partition
+from fedrepro.report import partitions
+from fedrepro.report.partitions import (
     MOST_PANELS,
     distinct_partitions,
     overview,
     write_indices,
     write_overview,
 )
-from fedrepro.plan import expand, papers
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, papers
 
 PARTITIONS = {
     paper: distinct_partitions(paper, "smoke") for paper in ("emd", "selective", "tricks")
@@ -53,10 +54,10 @@ def record_all(paper: str, write_record: Any) -> None:
 
 
 def test_every_run_has_one_partition() -> None:
-    for paper, partitions in PARTITIONS.items():
-        runs = [run for members in partitions.values() for run in members]
+    for paper, cut in PARTITIONS.items():
+        runs = [run for members in cut.values() for run in members]
         assert len(runs) == len(expand(paper, "smoke"))
-        for members in partitions.values():
+        for members in cut.values():
             assert len({run.spec.partition for run in members}) == 1
     assert all(len({run.seed for run in runs}) == 1 for runs in PARTITIONS["emd"].values())
     shared = PARTITIONS["selective"].values()
@@ -147,8 +148,8 @@ def test_overview(paper: str, write_record: Any) -> None:
 
 def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     record_all("emd", write_record)
-    monkeypatch.setattr(partition_artefacts, "labels", None)
-    monkeypatch.setattr(partition_artefacts, "build_partition", None)
+    monkeypatch.setattr(partitions, "labels", None)
+    monkeypatch.setattr(partitions, "build_partition", None)
     frame, panels = overview("emd", "smoke")
     assert len(panels) == len(PARTITIONS["emd"])
     assert len(frame) == sum(len(record.counts) for _, record in panels)
@@ -179,16 +180,16 @@ def test_captions_say_what_differs(write_record: Any) -> None:
 
 @pytest.mark.parametrize("paper", papers())
 def test_captions_are_apart_and_fit(paper: str) -> None:
-    from fedrepro.plots import style
+    from fedrepro.report import style
 
     members = [runs[0] for runs in distinct_partitions(paper, "lite").values()]
-    captions = partition_artefacts._captions(members)
+    captions = partitions._captions(members)
     assert len(set(captions)) == len(captions)
     datasets = [run.spec.dataset.name for run in members]
     assert [caption.split(",")[0] for caption in captions] == datasets
     record = records.PartitionRecord(counts=[[1] * 10] * 100, emd=[0.0] * 100, sha256="0")
     style.use()
-    figure = partition_artefacts.draw([(caption, record) for caption in captions], paper)
+    figure = partitions.draw([(caption, record) for caption in captions], paper)
     figure.canvas.draw()
     texts = [axis.title.get_window_extent() for axis in figure.axes if axis.get_title()]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in texts)
@@ -204,16 +205,16 @@ def test_captions_are_apart_and_fit(paper: str) -> None:
 def test_a_panel_has_the_classes_of_its_own_partition() -> None:
     few = records.PartitionRecord(counts=[[1] * 10] * 3, emd=[0.0] * 3, sha256="0")
     many = records.PartitionRecord(counts=[[1] * 15] * 3, emd=[0.0] * 3, sha256="0")
-    figure = partition_artefacts.draw([("ten", few), ("fifteen", many)], "two")
+    figure = partitions.draw([("ten", few), ("fifteen", many)], "two")
     for axis, classes in zip(figure.axes, (10, 15), strict=False):
         assert list(axis.get_xticks()) == [0, classes - 1]
         assert axis.get_xlim() == (-0.5, classes - 0.5)
 
 
 def test_at_most_24_panels_evenly_spaced() -> None:
-    from fedrepro.plots import style
+    from fedrepro.report import style
 
-    spread = partition_artefacts._spread
+    spread = partitions._spread
     assert list(spread(5, 24)) == [0, 1, 2, 3, 4]
     chosen = list(spread(103, MOST_PANELS))
     assert len(chosen) == len(set(chosen)) == MOST_PANELS
@@ -222,7 +223,7 @@ def test_at_most_24_panels_evenly_spaced() -> None:
     assert max(np.diff(chosen)) - min(np.diff(chosen)) <= 1
     record = records.PartitionRecord(counts=[[1, 2], [3, 4]], emd=[0.1, 0.2], sha256="0")
     style.use()
-    figure = partition_artefacts.draw([("caption", record)] * 103, "all of them")
+    figure = partitions.draw([("caption", record)] * 103, "all of them")
     assert figure.get_suptitle() == "all of them: 24 of 103"
     figure.savefig(io.BytesIO(), format="png", dpi=20)
     style.plt.close(figure)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition import build_partition
-from fedrepro.partition.balanced_percent import (
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition import build_partition
+from fedrepro.fl.partition.balanced_percent import (
     CODE_GROUPS,
     GROUPS,
     PAPER_GROUPS,
@@ -20,8 +20,8 @@ from fedrepro.partition.balanced_percent import (
     balanced_percent,
     dealt,
 )
-from fedrepro.partition.statistics import class_counts
-from fedrepro.spec import BalancedPercent
+from fedrepro.fl.partition.statistics import class_counts
+from fedrepro.fl.spec import BalancedPercent
 
 SMALL = settings(max_examples=80)
 

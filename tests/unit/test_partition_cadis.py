@@ -13,16 +13,16 @@ from pydantic import ValidationError
 from scipy import stats
 from small_runs import make_spec
 
-from fedrepro import cost, data
-from fedrepro.data.cadis import cadis_folder
-from fedrepro.engine.driver import drive
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
-from fedrepro.partition import build_partition, index_file
-from fedrepro.partition.label_clusters import amounts_of, label_clusters
-from fedrepro.partition.main_cluster import main_cluster
-from fedrepro.partition.pareto_labels import pareto_labels
-from fedrepro.spec import partition_id
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import cost, data
+from fedrepro.fl.data.cadis import cadis_folder
+from fedrepro.fl.engine.driver import drive
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.partition import build_partition, index_file
+from fedrepro.fl.partition.label_clusters import amounts_of, label_clusters
+from fedrepro.fl.partition.main_cluster import main_cluster
+from fedrepro.fl.partition.pareto_labels import pareto_labels
+from fedrepro.fl.spec import partition_id
 
 SMALL = settings(max_examples=40)
 SEEDS = st.integers(0, 2**32)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition.class_aligned import class_aligned
-from fedrepro.partition.statistics import class_counts, emd
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.class_aligned import class_aligned
+from fedrepro.fl.partition.statistics import class_counts, emd
 
 SMALL = settings(max_examples=60)
 SEEDS = st.integers(0, 2**32)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition import build_partition, statistics
-from fedrepro.partition.data_sharing import data_sharing
-from fedrepro.spec import DataSharing
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition import build_partition, statistics
+from fedrepro.fl.partition.data_sharing import data_sharing
+from fedrepro.fl.spec import DataSharing
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(5).permutation(600)]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition import emd, statistics
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition import emd, statistics
 
 SMALL = settings(max_examples=80)
 SEEDS = st.integers(0, 2**32)

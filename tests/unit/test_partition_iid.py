@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition import iid
-from fedrepro.partition.statistics import class_counts, digest
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition import iid
+from fedrepro.fl.partition.statistics import class_counts, digest
 
 SMALL = settings(max_examples=60)
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=120).map(np.array)

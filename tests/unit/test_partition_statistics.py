@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedrepro.errors import FedreproError
-from fedrepro.partition import balanced_percent, class_aligned, emd, iid, statistics
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition import balanced_percent, class_aligned, emd, iid, statistics
 
 SMALL = settings(max_examples=80)
 COUNTS = hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2), elements=st.integers(1, 99))
@@ -81,7 +81,7 @@ def test_digest_tells_lists_apart():
 
 
 def philox():
-    """The bit generator of fedrepro.streams with a fixed key."""
+    """The bit generator of fedrepro.fl.streams with a fixed key."""
     return np.random.Generator(np.random.Philox(key=20180602))
 
 

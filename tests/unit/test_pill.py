@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 from tiny_data import REGISTRY, read_registry, tiny_root, write_registry
 
-from fedrepro import cost, data
-from fedrepro.data import commands, pill, sources
-from fedrepro.data.pill_counts import COUNTS, DIABETES
-from fedrepro.data.synthetic_pills import LOOKS
-from fedrepro.errors import FedreproError
-from fedrepro.partition.published_counts import published_counts
-from fedrepro.spec import RunSpec, partition_id
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import cost, data
+from fedrepro.fl.data import commands, pill, sources
+from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
+from fedrepro.fl.data.synthetic_pills import LOOKS
+from fedrepro.fl.partition.published_counts import published_counts
+from fedrepro.fl.spec import RunSpec, partition_id
 
 TINY = ((1, 1, 0), (0, 2, 1))
 """Images of three labels that two clients hold."""
@@ -92,7 +92,7 @@ def test_the_layout_is_read_client_by_client(layout: Path) -> None:
 def test_the_partition_gives_every_client_its_own_list(
     layout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedrepro.partition import published_counts as module
+    from fedrepro.fl.partition import published_counts as module
 
     monkeypatch.setitem(module.COUNTS, "pill", TINY)
     clients = published_counts(data.load("pill").train_y, "pill", 1.0)

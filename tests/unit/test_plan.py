@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fedrepro.errors import FedreproError
-from fedrepro.plan import (
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs.plan import (
     SCALES,
     PlannedRun,
     batches,

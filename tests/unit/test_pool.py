@@ -22,12 +22,12 @@ from small_runs import (
     planned,
 )
 
-from fedrepro import data
-from fedrepro.engine import checkpoint, driver, pool, worker
-from fedrepro.engine.jobs import Ask, LaneError, OutOfTime
-from fedrepro.engine.pool import PoolBackend
-from fedrepro.errors import FedreproError
-from fedrepro.requests import Predict, Train
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.engine import checkpoint, driver, pool, worker
+from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
+from fedrepro.fl.engine.pool import PoolBackend
+from fedrepro.fl.requests import Predict, Train
 
 driver.use_one_thread()
 
@@ -344,10 +344,11 @@ def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_pat
 
 PROGRAM = """
 import sys
-from fedrepro.engine import pool
-from fedrepro.plan import PlannedRun
-from fedrepro.spec import RunSpec
-from fedrepro import cli, training
+from fedrepro.fl.engine import pool
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.fl.spec import RunSpec
+from fedrepro import cli
+from fedrepro.runs import session
 
 if __name__ == "__main__":
     spec = RunSpec.model_validate_json(sys.argv[1])
@@ -394,9 +395,9 @@ def group_exists(pid):
 GROWTH = """
 from pathlib import Path
 import torch
-from fedrepro.engine.network import build
-from fedrepro.engine.worker import set_memory_use
-from fedrepro.spec import ModelSpec
+from fedrepro.fl.engine.network import build
+from fedrepro.fl.engine.worker import set_memory_use
+from fedrepro.fl.spec import ModelSpec
 
 def mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) / 256

@@ -9,16 +9,17 @@ import pytest
 from frames import cell
 from made_up import content
 
-from fedrepro import artefacts, checks, docs, records
+from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.config import load_config
-from fedrepro.errors import FedreproError
-from fedrepro.expected import published
-from fedrepro.plan import SCALES, expand, load_plan, papers, plans
-from fedrepro.plots import FIGURES, style
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.status import orphans
-from fedrepro.tables import TABLES
+from fedrepro.papers.precision.figures import FIGURES
+from fedrepro.papers.precision.measurements import TABLES
+from fedrepro.report import artefacts, documents, style, verdicts
+from fedrepro.report.expected import published
+from fedrepro.runs import records
+from fedrepro.runs.plan import SCALES, expand, load_plan, papers, plans
+from fedrepro.runs.runset import MissingRunsError, RunSet
+from fedrepro.runs.status import orphans
+from fedrepro.workflow.config import load_config
 
 mpl.use("Agg")
 
@@ -115,7 +116,7 @@ def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
     frame = artefacts.frame(fewer, "networks", partial=True)
     assert len(set(frame["row"])) == 3 * (1 + 3)
     assert "ResNet-9 (cadis), 6 of 9 recorded" in artefacts.left_out(fewer, "networks")
-    figure = FIGURES["precision"]["curves"].draw(artefacts.frame(fewer, "curves", partial=True))
+    figure = FIGURES["curves"].draw(artefacts.frame(fewer, "curves", partial=True))
     assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
 
 
@@ -123,7 +124,7 @@ def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path,
     frame = artefacts.frame(runs, "curves")
     assert list(frame.columns[:4]) == ["series", "x", "network", "precision"]
     assert cell(frame, f"{RESNET}, bfloat16", 2)["values"] == "0.38 0.4 0.45"
-    figure = FIGURES["precision"]["curves"].draw(frame)
+    figure = FIGURES["curves"].draw(frame)
     titles = [group.title for group in load_plan("precision").runs.values()]
     assert [axis.get_title() for axis in figure.axes] == titles
     for axis in figure.axes:
@@ -137,8 +138,8 @@ def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path,
 
 def test_a_study_is_planned_but_no_paper():
     assert set(plans()) - set(papers()) == {"precision"}
-    assert set(TABLES["precision"]) == set(load_plan("precision").tables)
-    assert set(FIGURES["precision"]) == set(load_plan("precision").figures)
+    assert set(TABLES) == set(load_plan("precision").tables)
+    assert set(FIGURES) == set(load_plan("precision").figures)
     assert {scale: bool(expand("precision", scale)) for scale in SCALES} == {
         "paper": True,
         "lite": False,
@@ -146,7 +147,7 @@ def test_a_study_is_planned_but_no_paper():
     }
     assert published("precision", "networks") == {}
     with pytest.raises(FedreproError, match="'precision' is a study of our own: without"):
-        checks.check("precision", "paper")
+        verdicts.check("precision", "paper")
     with pytest.raises(MissingRunsError, match="has no runs at scale lite; add --scale paper"):
         artefacts.frame(RunSet("precision", "lite"), "networks")
 
@@ -181,6 +182,6 @@ def test_commands_take_it_by_name_only(tmp_path, monkeypatch, capsys):
 
 def test_its_page_says_what_is_not_trained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = docs.BLOCKS["table"]("precision", "networks", "paper")
+    text = documents.BLOCKS["table"]("precision", "networks", "paper")
     assert "no record of " in text
     assert "train --pending --paper precision --scale paper" in text

@@ -8,9 +8,9 @@ import torch
 from small_runs import planned
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedrepro import cost, models
-from fedrepro.engine.driver import Progress
-from fedrepro.progress import Meter, Pace, arithmetic
+from fedrepro.fl import cost, models
+from fedrepro.fl.engine.driver import Progress
+from fedrepro.runs.progress import Meter, Pace, arithmetic
 
 SHAPES = {"liu1": (1, 28, 28), "liu2": (1, 28, 28), "liu3": (1, 28, 28), "mnist_cnn": (1, 28, 28)}
 SHAPES |= {"cifar_tutorial": (3, 24, 24), "kws_cnn": (1, 20, 44), "resnet18": (3, 224, 224)}

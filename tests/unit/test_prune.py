@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedrepro import records
 from fedrepro.cli import main
-from fedrepro.plan import expand
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand
 
 RUN = expand("emd", "smoke")[0]
 

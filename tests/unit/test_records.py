@@ -12,9 +12,9 @@ import made_up
 import pytest
 import small_runs
 
-from fedrepro import records
-from fedrepro.errors import FedreproError
-from fedrepro.plan import PlannedRun, expand
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, expand
 
 RUN, OTHER = expand("emd", "smoke")[:2]
 

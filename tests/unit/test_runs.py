@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedrepro import records
-from fedrepro.errors import FedreproError
-from fedrepro.runs import RunSet
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import records
+from fedrepro.runs.runset import RunSet
 
 GROUP = "centralised"
 

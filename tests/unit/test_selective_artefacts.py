@@ -15,14 +15,10 @@ from frames import cell
 from made_up import content
 from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 
-from fedrepro import artefacts, checks, docs, records
 from fedrepro.cli import main
-from fedrepro.plan import expand, unique
-from fedrepro.plots import style
-from fedrepro.plots.selective import FIGURES as FIGURES_OF_PAPER
-from fedrepro.plots.selective import STEPS, _draw_ours
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables.selective import (
+from fedrepro.papers.selective.figures import FIGURES as FIGURES_OF_PAPER
+from fedrepro.papers.selective.figures import STEPS, _draw_ours
+from fedrepro.papers.selective.measurements import (
     MODELS,
     SELECTIVE_AS_RUN,
     TEST_TITLES,
@@ -31,6 +27,10 @@ from fedrepro.tables.selective import (
     published_curve,
     traffic,
 )
+from fedrepro.report import artefacts, documents, style, verdicts
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
 
@@ -63,7 +63,7 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
         artefacts.frame(fewer, "table2")
     frame = artefacts.frame(fewer, "table2", partial=True)
     assert list(frame["row"]) == ["Model 1", "Model 1", "Model 3", "Model 3"]
-    found = {item.id: item for item in checks.check("selective", "smoke", tmp_path)}
+    found = {item.id: item for item in verdicts.check("selective", "smoke", tmp_path)}
     assert found["T2-1"].verdict == "not decidable"
     assert found["T2-1"].ours == pytest.approx(0.2005)
     assert found["T2-2"].verdict == "not run"
@@ -83,8 +83,8 @@ def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatc
     assert text.endswith(note)
     assert "| Model 3 |" in text
     assert "| Model 2 |" not in text
-    monkeypatch.setattr(docs, "RunSet", lambda *_: fewer)
-    assert docs.BLOCKS["table"]("selective", "table2", "smoke") == text
+    monkeypatch.setattr(documents, "RunSet", lambda *_: fewer)
+    assert documents.BLOCKS["table"]("selective", "table2", "smoke") == text
     assert artefacts.left_out(runs, "table2") == ""
 
 
@@ -107,14 +107,14 @@ def test_a_curve_is_judged_without_the_others(runs, tmp_path):
     fewer = without(runs, "m2_selective_as_run", tmp_path)
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "fig4")
-    found = {item.id: item for item in checks.check("selective", "smoke", tmp_path)}
+    found = {item.id: item for item in verdicts.check("selective", "smoke", tmp_path)}
     assert found["fig4.federated.as_run@0"].ours is not None
     assert found["fig4.federated.as_run@2"].evidence == "not in the smoke plan"
     assert {found[f"fig4.selective.as_run@{n}"].verdict for n in (0, 2)} == {"not run"}
 
 
 def test_unusable_points_are_not_reproducible_and_unplanned_ones_not_decidable(runs):
-    found = {item.id: item for item in checks.check("selective", "smoke", runs._folder)}
+    found = {item.id: item for item in verdicts.check("selective", "smoke", runs._folder)}
     assert found["fig5.federated.as_run@22"].verdict == "not reproducible"
     assert "1/9999" in found["fig5.federated.as_run@22"].reason
     assert found["fig5.federated.as_run@24"].verdict == "not decidable"
@@ -382,7 +382,7 @@ def test_every_seed_is_drawn(runs):
 
 
 def test_smoke_runs_are_shown_without_a_verdict(runs):
-    found = checks.check("selective", "smoke", runs._folder)
+    found = verdicts.check("selective", "smoke", runs._folder)
     shown = [item for item in found if item.kind == "number" and item.ours is not None]
     assert shown
     assert {item.verdict for item in shown} <= {"not decidable", "not reproducible"}

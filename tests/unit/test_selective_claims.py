@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from selective_records import ACCURACIES, ONE_GROUP, THREE_GROUPS, MadeUpRuns
 
-from fedrepro.claims.selective import CLAIMS
-from fedrepro.errors import FedreproError
-from fedrepro.plan import PlannedRun
+from fedrepro.base.errors import FedreproError
+from fedrepro.papers.selective.claims import CLAIMS
+from fedrepro.runs.plan import PlannedRun
 
 Values = dict[str, object]
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from fedrepro.claims.selective import CLAIMS
-from fedrepro.expected import load_expected
-from fedrepro.plan import expand
+from fedrepro.papers.selective.claims import CLAIMS
+from fedrepro.report.expected import load_expected
+from fedrepro.runs.plan import expand
 
 EXPECTED = load_expected("selective")
 SERIES = {series.id: series for series in EXPECTED.series}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedrepro.algorithms.selective import group_nodes
+from fedrepro.fl.algorithms.selective import group_nodes
 
 
 def matrix(*agreeing: tuple[int, int], nodes: int = 4) -> NDArray[np.float64]:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import small_runs
 
-from fedrepro import cli, records, side_by_side, training
+from fedrepro import cli
+from fedrepro.runs import records, session, side_by_side
 
 
 def python(program):
@@ -132,7 +133,7 @@ def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
     assert sum(trained.values()) == 6
     assert out.endswith("6 of 6 runs trained on 2 GPUs\n")
     assert all(re.match(r"cuda:[01]: ", line) for line in error.splitlines())
-    assert not list(training.CHECKPOINTS.iterdir())
+    assert not list(session.CHECKPOINTS.iterdir())
 
 
 @pytest.mark.slow
@@ -140,7 +141,7 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
     planned = two_gpus(2, 10**6)
 
     def both_at_work():
-        done = [training._share_done(run) for run in planned]
+        done = [session._share_done(run) for run in planned]
         return all(done)
 
     sender = sends(signal.SIGTERM, both_at_work)
@@ -148,7 +149,7 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
     sender.join()
     with tarfile.open("all.tar") as tar:
         assert tar.getnames() == [f".checkpoints/{run.id}.pt" for run in planned]
-    assert {file.suffix for file in training.CHECKPOINTS.iterdir()} == {".pt"}
+    assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
     out, error = capfd.readouterr()
     assert error.count("fedrepro: interrupted") == 2
     assert out == "0 of 2 runs trained on 2 GPUs\n"
@@ -160,7 +161,7 @@ def test_all_gpus_stop_at_the_same_time(two_gpus, capfd):
     started = time.monotonic()
     assert cli.main([*TRAIN, "--time-budget", "15"]) == 0
     assert time.monotonic() - started < 40
-    assert all(training._share_done(run) > 0 for run in planned)
+    assert all(session._share_done(run) > 0 for run in planned)
     error = capfd.readouterr().err
     assert error.count("1 of them have a checkpoint and will go on from it") == 2
 
@@ -220,7 +221,7 @@ def test_a_process_of_a_gpu_gets_all_options():
 
 def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
     seen = []
-    monkeypatch.setattr(training, "train", lambda _, **options: seen.append(options) or 0)
+    monkeypatch.setattr(session, "train", lambda _, **options: seen.append(options) or 0)
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [])
     for deadline in (time.monotonic() + 50, time.monotonic() - 50):
         assert cli.main(["train", "--pending", f"--deadline={deadline}"]) == 0
@@ -233,7 +234,7 @@ def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, mon
     [run] = runs(1, 10**6)
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     before = signal.getsignal(signal.SIGTERM)
-    sender = sends(signal.SIGTERM, lambda: training._share_done(run) > 0)
+    sender = sends(signal.SIGTERM, lambda: session._share_done(run) > 0)
     words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
     assert cli.main([*words, "--out", "all.tar"]) == 130
     sender.join()
@@ -268,6 +269,6 @@ def test_no_run_is_left_out_on_a_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     run = small_runs.planned(precision="tf32")
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(training, "train", lambda planned, **_: seen.append(planned) or 0)
+    monkeypatch.setattr(session, "train", lambda planned, **_: seen.append(planned) or 0)
     assert cli.main(["train", "--pending", "--device", "cuda"]) == 0
     assert seen == [[run]]

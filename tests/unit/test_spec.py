@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fedrepro import versions
-from fedrepro.spec import RunSpec, canonical_json, identity, partition_id, run_id, spec_dict
-from fedrepro.versions import component_versions
+from fedrepro.fl import versions
+from fedrepro.fl.spec import RunSpec, canonical_json, identity, partition_id, run_id, spec_dict
+from fedrepro.fl.versions import component_versions
 
 BASE: dict[str, Any] = {
     "dataset": {"name": "mnist"},

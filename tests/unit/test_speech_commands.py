@@ -25,12 +25,12 @@ from small_runs import make_spec
 from test_mfcc import noise, tone
 from tiny_data import read_registry, tiny_root, write_registry
 
-from fedrepro import data
-from fedrepro.data import commands, mfcc, official, packs, sources, speech_commands
-from fedrepro.engine.data import DeviceData, tensors_of
-from fedrepro.engine.federation import Federation
-from fedrepro.errors import FedreproError
-from fedrepro.models import build
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import commands, mfcc, official, packs, sources, speech_commands
+from fedrepro.fl.engine.data import DeviceData, tensors_of
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.models import build
 
 RAW = Path("data/raw")
 NAME = "speech_commands_v0.02.tar.gz"
@@ -443,7 +443,7 @@ def test_damaged_features_are_refused(at_hand: Path) -> None:
 def test_stored_features_are_read_without_librosa_and_torch(at_hand: Path) -> None:
     data.load("kws_mfcc")
     code = (
-        "import sys; from fedrepro import data; data.load('kws_mfcc'); "
+        "import sys; from fedrepro.fl import data; data.load('kws_mfcc'); "
         "print([name for name in ('librosa', 'numba', 'torch', 'pooch') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

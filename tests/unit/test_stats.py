@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from fedrepro.stats import seed_values, summarise, t_interval
+from fedrepro.report.stats import seed_values, summarise, t_interval
 
 
 def test_the_interval_of_three_values() -> None:

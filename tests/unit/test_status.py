@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fedrepro import records
+from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.errors import FedreproError
-from fedrepro.plan import expand, unique
-from fedrepro.status import duration, status
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.status import duration, status
 
 RUNS = list(unique(expand("emd", "smoke")).values())
 

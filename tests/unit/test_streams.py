@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrepro import streams
+from fedrepro.fl import streams
 
 seeds = st.integers(0, 2**63 - 1)
 

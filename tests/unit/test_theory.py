@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrepro.theory import UnfairOptimum, federated_averaging
+from fedrepro.papers.selective.theory import UnfairOptimum, federated_averaging
 
 CASES = [
     UnfairOptimum(factor, share, gamma)

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 from small_runs import ends_after
 
-from fedrepro import cli, locks, records, training
-from fedrepro.engine.backends import backend
-from fedrepro.engine.loop import LoopBackend
-from fedrepro.errors import FedreproError
-from fedrepro.locks import Claims
-from fedrepro.plan import PlannedRun
-from fedrepro.spec import RunSpec, run_id
+from fedrepro import cli
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine.backends import backend
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.runs import locks, records, session
+from fedrepro.runs.locks import Claims
+from fedrepro.runs.plan import PlannedRun
 
 
 def planned(seed, lr=0.05):
@@ -43,7 +44,7 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def test_a_record_holds_what_the_run_was():
     run = planned(0)
-    assert training.train([run]) == 1
+    assert session.train([run]) == 1
     record = records.read(run.id)
     assert record.typed_spec() == run.spec
     assert record.metrics["evaluated_rounds"] == [1, 2]
@@ -51,14 +52,14 @@ def test_a_record_holds_what_the_run_was():
     assert record.partition.emd == [0, 0]
     assert record.provenance.dataset_source == "synthetic"
     assert record.provenance.threads == 1
-    assert list(training.CHECKPOINTS.iterdir()) == []
+    assert list(session.CHECKPOINTS.iterdir()) == []
 
 
 def test_a_recorded_run_is_left_alone():
     run = planned(0)
-    training.train([run])
+    session.train([run])
     before = records.path_of(run.id).read_bytes()
-    assert training.train([run]) == 0
+    assert session.train([run]) == 0
     assert records.path_of(run.id).read_bytes() == before
 
 
@@ -71,7 +72,7 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
 
     monkeypatch.setattr(LoopBackend, "collect", collect)
     run = planned(0)
-    training.train([run], backend="loop")
+    session.train([run], backend="loop")
     assert records.cost(run.id) == records.Cost(4 * 0.5, gpu=False)
 
 
@@ -84,9 +85,9 @@ def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, wr
         return take(claims, run_id)
 
     monkeypatch.setattr(Claims, "take", late)
-    assert training.train([run]) == 0
+    assert session.train([run]) == 0
     assert records.read(run.id).provenance.host == "made up"
-    assert list(training.CHECKPOINTS.iterdir()) == []
+    assert list(session.CHECKPOINTS.iterdir()) == []
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def clone(tmp_path, monkeypatch):
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     monkeypatch.setenv("FEDREPRO_ROOT", str(folder))
-    monkeypatch.setattr(training, "__file__", str(folder / "src/code.py"))
+    monkeypatch.setattr(session, "__file__", str(folder / "src/code.py"))
     return git
 
 
@@ -117,31 +118,31 @@ def clone(tmp_path, monkeypatch):
 def test_code_is_dirty_where_it_or_its_configuration_is_edited(clone, tmp_path, edited, dirty):
     if edited:
         (tmp_path / "clone" / edited).write_text("2")
-    assert training.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
+    assert session.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
 
 
 def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
     with monkeypatch.context() as installed:
-        installed.setattr(training, "__file__", str(tmp_path / "elsewhere/code.py"))
-        assert training.code_version.__wrapped__() == ("unknown", False)
+        installed.setattr(session, "__file__", str(tmp_path / "elsewhere/code.py"))
+        assert session.code_version.__wrapped__() == ("unknown", False)
     shutil.rmtree(tmp_path / "clone/.git")
-    assert training.code_version.__wrapped__() == ("unknown", False)
+    assert session.code_version.__wrapped__() == ("unknown", False)
 
 
 def test_a_diverging_run_fails_by_name_and_the_others_are_recorded():
     bad, good = planned(1, lr=1e30), planned(2)
     with pytest.raises(FedreproError, match=rf"run {bad.id} failed.*client 0.*round 0.*optimizer"):
-        training.train([bad, good])
+        session.train([bad, good])
     assert not records.is_recorded(bad.id)
     assert records.is_recorded(good.id)
 
 
 def test_a_run_that_another_process_trains_is_left_to_it(capsys):
     held, free = planned(3), planned(4)
-    training.CHECKPOINTS.mkdir()
-    with (training.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
+    session.CHECKPOINTS.mkdir()
+    with (session.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert training.train([held, free]) == 1
+        assert session.train([held, free]) == 1
     assert not records.is_recorded(held.id)
     assert records.is_recorded(free.id)
     assert f"{held.id} is being trained by another process" in capsys.readouterr().err
@@ -153,8 +154,8 @@ def test_a_run_that_another_process_trains_is_waited_for(
 ):
     """It ends the run, or gives it up: then this one trains it, once its own runs are done."""
     held, free = planned(3), planned(4)
-    training.CHECKPOINTS.mkdir()
-    lock = (training.CHECKPOINTS / f"{held.id}.lock").open("w")
+    session.CHECKPOINTS.mkdir()
+    lock = (session.CHECKPOINTS / f"{held.id}.lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
     looks = []
 
@@ -165,8 +166,8 @@ def test_a_run_that_another_process_trains_is_waited_for(
                 write_record(held, records.FOLDER)
             lock.close()
 
-    monkeypatch.setattr(training.time, "sleep", sleep)
-    assert training.train([held, free], backend="loop", wait=True) == (1 if recorded else 2)
+    monkeypatch.setattr(session.time, "sleep", sleep)
+    assert session.train([held, free], backend="loop", wait=True) == (1 if recorded else 2)
     assert looks == [True, True]
     assert (records.read(held.id).provenance.host == "made up") == recorded
     error = capsys.readouterr().err
@@ -176,24 +177,24 @@ def test_a_run_that_another_process_trains_is_waited_for(
 
 def test_waiting_ends_with_the_time_budget(monkeypatch):
     held = planned(3)
-    training.CHECKPOINTS.mkdir()
+    session.CHECKPOINTS.mkdir()
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(training.time, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(training.time, "sleep", lambda s: setattr(clock, "now", clock.now + s))
-    with (training.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
+    monkeypatch.setattr(session.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(session.time, "sleep", lambda s: setattr(clock, "now", clock.now + s))
+    with (session.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert training.train([held], backend="loop", wait=True, time_budget=100.0) == 0
+        assert session.train([held], backend="loop", wait=True, time_budget=100.0) == 0
     assert 100 <= clock.now < 110
 
 
 def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
     bad, held = planned(1, lr=1e30), planned(3)
-    training.CHECKPOINTS.mkdir()
-    lock = (training.CHECKPOINTS / f"{held.id}.lock").open("w")
+    session.CHECKPOINTS.mkdir()
+    lock = (session.CHECKPOINTS / f"{held.id}.lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    monkeypatch.setattr(training.time, "sleep", lambda _: lock.close())
+    monkeypatch.setattr(session.time, "sleep", lambda _: lock.close())
     with pytest.raises(FedreproError) as caught:
-        training.train([bad, held], backend="loop", wait=True)
+        session.train([bad, held], backend="loop", wait=True)
     assert str(caught.value).count(f"run {bad.id} failed") == 1
     assert records.is_recorded(held.id)
 
@@ -201,7 +202,7 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
 def test_ids_are_waited_for_and_count_once(monkeypatch):
     run, seen = planned(0), []
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(training, "train", lambda runs, **options: seen.append((runs, options)))
+    monkeypatch.setattr(session, "train", lambda runs, **options: seen.append((runs, options)))
     cli.main(["train", run.id, run.id])
     cli.main(["train", "--pending"])
     assert [(runs, options["wait"]) for runs, options in seen] == [([run], True), ([run], False)]
@@ -214,51 +215,51 @@ def test_a_file_system_without_locks_is_a_clear_error(monkeypatch, fault):
 
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(FedreproError, match=r"\.lock: this file system has no locks .*flock"):
-        training.train([planned(0)])
+        session.train([planned(0)])
 
 
 def test_checkpoints_that_cannot_be_written_are_a_clear_error():
-    training.CHECKPOINTS.write_text("a file where the folder should be")
+    session.CHECKPOINTS.write_text("a file where the folder should be")
     with pytest.raises(FedreproError, match=r"\.lock: cannot be written"):
-        training.train([planned(0)])
+        session.train([planned(0)])
 
 
 def test_the_checkpoint_of_a_recorded_run_is_deleted():
     """It came from another machine, or a kill left it; the record is what counts."""
     run = planned(0)
-    training.train([run])
-    left = training.checkpoint_of(run.id)
+    session.train([run])
+    left = session.checkpoint_of(run.id)
     left.write_text("of earlier rounds")
-    assert training.train([run]) == 0
+    assert session.train([run]) == 0
     assert not left.exists()
 
 
 def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
     runs = [planned(seed) for seed in range(2)]
-    training.train(runs[1:])
+    session.train(runs[1:])
 
     def delete(_, run):
         record(_, run)
         records.path_of(runs[1].id).unlink(missing_ok=True)
 
-    record = training._Trainer.record
+    record = session._Trainer.record
     with monkeypatch.context() as patch:
-        patch.setitem(training._SECONDS_BETWEEN_REPORTS, "log", 0.0)
-        patch.setattr(training._Trainer, "record", delete)
-        assert training.train(runs, in_flight=1) == 2
+        patch.setitem(session._SECONDS_BETWEEN_REPORTS, "log", 0.0)
+        patch.setattr(session._Trainer, "record", delete)
+        assert session.train(runs, in_flight=1) == 2
 
 
 def test_a_record_says_what_other_processes_did_of_the_run():
     run = planned(0)
     with ends_after(2, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        training.train([run], backend="loop")
-    training.train([run], backend="graphs")
+        session.train([run], backend="loop")
+    session.train([run], backend="graphs")
     provenance = records.read(run.id).provenance
     [earlier] = provenance.earlier
     assert (provenance.backend, earlier.backend, earlier.rounds) == ("graphs", "loop", 1)
     assert 0 < earlier.seconds < provenance.seconds
     assert (provenance.device_type, earlier.device_type) == ("cpu", "cpu")
-    training.train([planned(1)])
+    session.train([planned(1)])
     assert "earlier" not in records.path_of(planned(1).id).read_text()
 
 
@@ -275,9 +276,9 @@ def test_a_record_says_what_other_processes_did_of_the_run():
 )
 def test_a_processor_is_named_with_its_generation(monkeypatch, lines, expected):
     """Cloud machines have the same name for all of them."""
-    monkeypatch.setattr(training, "_lines", lambda _: lines)
-    monkeypatch.setattr(training.platform, "processor", lambda: "an architecture")
-    assert training._processor() == expected
+    monkeypatch.setattr(session, "_lines", lambda _: lines)
+    monkeypatch.setattr(session.platform, "processor", lambda: "an architecture")
+    assert session._processor() == expected
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
@@ -294,7 +295,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
 @pytest.mark.parametrize("claimed_anew", [False, True])
 def test_a_lock_on_a_deleted_file_is_none(monkeypatch, claimed_anew):
     """The other process gives the run up after we opened its lock and before we lock it."""
-    run, file = planned(6), training.CHECKPOINTS / f"{planned(6).id}.lock"
+    run, file = planned(6), session.CHECKPOINTS / f"{planned(6).id}.lock"
     flock, others = fcntl.flock, []
 
     def late(lock, how):
@@ -306,7 +307,7 @@ def test_a_lock_on_a_deleted_file_is_none(monkeypatch, claimed_anew):
         flock(lock, how)
 
     monkeypatch.setattr(locks.fcntl, "flock", late)
-    claims = Claims(training.CHECKPOINTS)
+    claims = Claims(session.CHECKPOINTS)
     if claimed_anew:
         assert not claims.take(run.id)
         others[0].close()
@@ -326,8 +327,8 @@ def test_a_full_disk_is_a_clear_error(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.write_bytes", full)
         with pytest.raises(FedreproError, match=rf"{run.id}\.json.*No space left"):
-            training.train([run])
+            session.train([run])
     assert list(records.FOLDER.glob("*")) == []
     monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained again"))
-    assert training.train([run], backend="loop") == 1
+    assert session.train([run], backend="loop") == 1
     assert len(records.read(run.id).metrics["train_loss"]) == 2

@@ -7,11 +7,11 @@ import tarfile
 import pytest
 import torch
 
-from fedrepro import records, training, transfer
-from fedrepro.engine import checkpoint
-from fedrepro.errors import FedreproError
-from fedrepro.plan import PlannedRun
-from fedrepro.spec import RunSpec, run_id
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.runs import records, session, transfer
+from fedrepro.runs.plan import PlannedRun
 
 
 def planned(seed, rounds=2):
@@ -35,9 +35,9 @@ def there(tmp_path, monkeypatch):
     """A machine where a run was trained and another was cut off; returns the tar and both ids."""
     monkeypatch.chdir(tmp_path)
     run, cut = planned(0), planned(1)
-    training.train([run])
-    training.CHECKPOINTS.mkdir(exist_ok=True)
-    partial = training.CHECKPOINTS / f"{cut.id}.pt"
+    session.train([run])
+    session.CHECKPOINTS.mkdir(exist_ok=True)
+    partial = session.CHECKPOINTS / f"{cut.id}.pt"
     checkpoint.save(partial, cut.id, {"weights": torch.ones(3), "round": 1})
     tar = tmp_path / "new.tar.gz"
     transfer.write(tar, [records.path_of(run.id), partial])
@@ -55,33 +55,33 @@ def here(tmp_path, monkeypatch, there):
 
 def test_records_and_checkpoints_arrive_as_they_were(here, tmp_path):
     tar, run, cut = here
-    imported = transfer.read(tar, training.CHECKPOINTS)
+    imported = transfer.read(tar, session.CHECKPOINTS)
     assert (imported.records, imported.checkpoints, imported.known) == ([run], [cut], [])
     sent = (tmp_path / records.path_of(run)).read_bytes()
     assert records.path_of(run).read_bytes() == sent
-    assert checkpoint.load(training.CHECKPOINTS / f"{cut}.pt", cut)["round"] == 1
-    again = transfer.read(tar, training.CHECKPOINTS)
+    assert checkpoint.load(session.CHECKPOINTS / f"{cut}.pt", cut)["round"] == 1
+    again = transfer.read(tar, session.CHECKPOINTS)
     assert again.known == [run, cut]
     assert again.text() == "0 records and 0 checkpoints imported, 2 were here already"
 
 
 def test_what_is_here_stays(here):
     tar, _, cut = here
-    transfer.read(tar, training.CHECKPOINTS)
-    ours = training.CHECKPOINTS / f"{cut}.pt"
+    transfer.read(tar, session.CHECKPOINTS)
+    ours = session.CHECKPOINTS / f"{cut}.pt"
     checkpoint.save(ours, cut, {"round": 7})
-    transfer.read(tar, training.CHECKPOINTS)
+    transfer.read(tar, session.CHECKPOINTS)
     assert checkpoint.load(ours, cut) == {"round": 7}
 
 
 def test_a_checkpoint_of_a_recorded_run_is_not_needed(here, tmp_path):
     tar, run, _ = here
-    transfer.read(tar, training.CHECKPOINTS)
-    late = training.CHECKPOINTS / f"{run}.pt"
+    transfer.read(tar, session.CHECKPOINTS)
+    late = session.CHECKPOINTS / f"{run}.pt"
     checkpoint.save(late, run, {"round": 1})
     transfer.write(tmp_path / "late.tar", [late])
     late.unlink()
-    assert transfer.read(tmp_path / "late.tar", training.CHECKPOINTS).known == [run]
+    assert transfer.read(tmp_path / "late.tar", session.CHECKPOINTS).known == [run]
     assert not late.exists()
 
 
@@ -115,11 +115,11 @@ def cut_short(name, content):
 
 def test_a_record_that_arrives_replaces_the_checkpoint_of_its_run(here):
     tar, run, _ = here
-    training.CHECKPOINTS.mkdir()
-    own = training.CHECKPOINTS / f"{run}.pt"
+    session.CHECKPOINTS.mkdir()
+    own = session.CHECKPOINTS / f"{run}.pt"
     for _ in range(2):  # also where the record came before
         own.write_text("of an earlier round")
-        transfer.read(tar, training.CHECKPOINTS)
+        transfer.read(tar, session.CHECKPOINTS)
         assert not own.exists()
 
 
@@ -139,10 +139,10 @@ def test_a_file_with_anything_wrong_is_refused_whole(here, tmp_path, change, mes
     wrong = tmp_path / "wrong.tar"
     repack(tar, wrong, change)
     with pytest.raises(FedreproError, match=message) as caught:
-        transfer.read(wrong, training.CHECKPOINTS)
+        transfer.read(wrong, session.CHECKPOINTS)
     assert "nothing was imported" in str(caught.value)
     assert not records.FOLDER.exists()
-    assert not training.CHECKPOINTS.exists()
+    assert not session.CHECKPOINTS.exists()
     assert not (tmp_path / "results/runs" / "notes.txt").exists()
 
 
@@ -150,9 +150,9 @@ def test_not_a_tar_file(here, tmp_path):
     file = tmp_path / "text.tar"
     file.write_text("no")
     with pytest.raises(FedreproError, match=r"text\.tar: not a whole tar file"):
-        transfer.read(file, training.CHECKPOINTS)
+        transfer.read(file, session.CHECKPOINTS)
     with pytest.raises(FedreproError, match=r"nowhere\.tar: not a whole tar file"):
-        transfer.read(tmp_path / "nowhere.tar", training.CHECKPOINTS)
+        transfer.read(tmp_path / "nowhere.tar", session.CHECKPOINTS)
 
 
 def test_a_link_in_the_file_is_refused(here, tmp_path):
@@ -163,7 +163,7 @@ def test_a_link_in_the_file_is_refused(here, tmp_path):
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/hostname"
         tar.addfile(info)
     with pytest.raises(FedreproError, match="neither a record nor a checkpoint"):
-        transfer.read(wrong, training.CHECKPOINTS)
+        transfer.read(wrong, session.CHECKPOINTS)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
@@ -177,7 +177,7 @@ def test_a_file_that_was_cut_off_on_the_way_is_refused(here, tmp_path, suffix, s
     part = tmp_path / f"part.{suffix}"
     part.write_bytes(content[: int(share * end)])
     with pytest.raises(FedreproError, match=rf"(?s)nothing was.*part\.{suffix}: not a whole tar"):
-        transfer.read(part, training.CHECKPOINTS)
+        transfer.read(part, session.CHECKPOINTS)
     assert not records.FOLDER.exists()
 
 
@@ -192,5 +192,5 @@ def test_a_full_disk_is_a_clear_error(here, monkeypatch):
 
     monkeypatch.setattr(type(tar), "write_bytes", full)
     with pytest.raises(FedreproError, match=rf"{run}\.json.*No space left"):
-        transfer.read(tar, training.CHECKPOINTS)
+        transfer.read(tar, session.CHECKPOINTS)
     assert not list(records.FOLDER.glob("*"))

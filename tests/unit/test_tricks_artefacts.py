@@ -12,16 +12,15 @@ import pytest
 from frames import cell
 from tricks_records import PRODUCTS, World, kind, write_all
 
-from fedrepro import artefacts
-from fedrepro.checks import check
-from fedrepro.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
-from fedrepro.errors import FedreproError
-from fedrepro.expected import load_expected
-from fedrepro.plan import expand, load_plan, unique
-from fedrepro.plots import FIGURES
-from fedrepro.plots.tricks import coinciding, in_plane
-from fedrepro.runs import MissingRunsError, RunSet
-from fedrepro.tables.tricks import GRID, ROWS, cell_name, chosen, late, searched, welch
+from fedrepro.base.errors import FedreproError
+from fedrepro.papers.tricks.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
+from fedrepro.papers.tricks.figures import FIGURES, coinciding, in_plane
+from fedrepro.papers.tricks.measurements import GRID, ROWS, cell_name, chosen, late, searched, welch
+from fedrepro.report import artefacts
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import check
+from fedrepro.runs.plan import expand, load_plan, unique
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
 
@@ -330,7 +329,7 @@ def test_configurations_that_coincide_share_a_line(paper):
     assert len(alike) == 1
     assert len(alike[0]) == 7
     assert "server_training" not in alike[0]
-    figure = FIGURES["tricks"]["conflicts"].draw(artefacts.frame(paper, "conflicts"))
+    figure = FIGURES["conflicts"].draw(artefacts.frame(paper, "conflicts"))
     alone, together = (text.get_text() for text in figure.legends[0].get_texts())
     assert alone == "server-side training"
     assert together.startswith("7 coincide: FL - IID, FL - NIID(5), ")
@@ -349,7 +348,7 @@ def test_one_round_or_run_apart_does_not_coincide():
 
 
 def test_the_grid_search_has_a_panel_for_each_projection(paper):
-    figure = FIGURES["tricks"]["grid_search"].draw(artefacts.frame(paper, "grid_search"))
+    figure = FIGURES["grid_search"].draw(artefacts.frame(paper, "grid_search"))
     markers = [sum(len(line.get_xdata()) == 1 for line in axis.lines) for axis in figure.axes]
     assert markers == [12, 12, 12]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
@@ -360,7 +359,7 @@ def test_the_grid_search_has_a_panel_for_each_projection(paper):
 
 def test_figure_2_draws_the_average_over_sgd(paper):
     frame = artefacts.frame(paper, "fig2")
-    panel = FIGURES["tricks"]["fig2"].draw(frame).axes[0]
+    panel = FIGURES["fig2"].draw(frame).axes[0]
     first = frame[(frame["title"] == "FL - NIID(5)") & (frame["round"] == 1)].set_index("series")
     ends = [tuple(text.xy) for text in panel.texts]
     assert ends[0] == pytest.approx((1, 0))

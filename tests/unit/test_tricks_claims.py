@@ -6,11 +6,11 @@ import pytest
 from seeds import Seeds
 from tricks_records import World, write_all
 
-from fedrepro import checks
-from fedrepro.claims import tricks
-from fedrepro.claims.tricks import CLAIMS
-from fedrepro.expected import load_expected, published
-from fedrepro.runs import RunSet
+from fedrepro.papers.tricks import claims
+from fedrepro.papers.tricks.claims import CLAIMS
+from fedrepro.report import verdicts
+from fedrepro.report.expected import load_expected, published
+from fedrepro.runs.runset import RunSet
 
 FAR = ((9.0, -1.0, 0.3), (-1.0, 9.0, 0.2), (0.3, 0.2, 1.0))
 """Inner products of two agents sqrt(20) apart, which without projection are sqrt(10)."""
@@ -160,11 +160,11 @@ def test_figure_1_needs_no_run(tmp_path):
 
 
 def test_figure_1_fails_for_points_that_do_not_conflict(tmp_path, monkeypatch):
-    from fedrepro import conflicts
+    from fedrepro.papers.tricks import conflicts
 
     flat = ((2, 6, 1), (6, 6, -1), (2, 2, 1), (6, 2, -1))
     monkeypatch.setattr(conflicts, "POINTS", flat)
-    monkeypatch.setattr(tricks, "POINTS", flat)
+    monkeypatch.setattr(claims, "POINTS", flat)
     finding = CLAIMS["OF1"](RunSet("tricks", "lite", tmp_path))
     assert not finding.holds
     assert "right on 100.00 %" in finding.evidence
@@ -213,13 +213,13 @@ def test_other_published_numbers_turn_the_finding(tmp_path, monkeypatch, name, c
         }
         return published(paper, artefact, kind) | new
 
-    monkeypatch.setattr(tricks, "published", changed)
-    monkeypatch.setattr("fedrepro.tables.tricks.published", changed)
+    monkeypatch.setattr(claims, "published", changed)
+    monkeypatch.setattr("fedrepro.papers.tricks.measurements.published", changed)
     assert CLAIMS[name](RunSet("tricks", "lite", tmp_path)).holds == value
 
 
 def test_lite_judges_signs_only(as_claimed):
-    found = {item.id: item for item in checks.check("tricks", "lite", as_claimed._folder)}
+    found = {item.id: item for item in verdicts.check("tricks", "lite", as_claimed._folder)}
     assert {i.verdict for i in found.values() if i.kind == "number"} == {"not decidable"}
     claims = {name: item.verdict for name, item in found.items() if item.kind == "claim"}
     decided = {name for name in CLAIMS if name.endswith("-trend") or name[:2] in ("OC", "OP", "OF")}
@@ -230,7 +230,7 @@ def test_lite_judges_signs_only(as_claimed):
 
 def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper", World(spread={"other": 0}))
-    found = checks.check("tricks", "paper", tmp_path)
+    found = verdicts.check("tricks", "paper", tmp_path)
     assert {i.id for i in found if i.verdict != "reproduced"} == {"OP2"}
 
 
@@ -240,7 +240,7 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
         spread={"iid": 0.01, "best": 0.02},
     )
     write_all(tmp_path, "paper", world)
-    found = {item.id: item.verdict for item in checks.check("tricks", "paper", tmp_path)}
+    found = {item.id: item.verdict for item in verdicts.check("tricks", "paper", tmp_path)}
     assert found["T1-niid"] == found["T4-0"] == "close"
     assert found["T2-5"] == "deviates"
     assert found["T1-iid"] == "close"
@@ -250,6 +250,6 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
 
 
 def test_without_records_nothing_is_judged(tmp_path):
-    found = checks.check("tricks", "paper", tmp_path)
+    found = verdicts.check("tricks", "paper", tmp_path)
     free = {"OP1", "OP2", "OF1"}
     assert {item.verdict for item in found if item.id not in free} == {"not run"}

@@ -5,11 +5,11 @@ import torch
 from pretend import GPU, Pretended, PretendedBackend, pretended_gpu
 from small_runs import make_spec
 
-from fedrepro import data
-from fedrepro.algorithms import ALGORITHMS
-from fedrepro.engine.driver import drive, use_one_thread
-from fedrepro.engine.host_copy import mapped
-from fedrepro.engine.loop import LoopBackend
+from fedrepro.fl import data
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.engine.driver import drive, use_one_thread
+from fedrepro.fl.engine.host_copy import mapped
+from fedrepro.fl.engine.loop import LoopBackend
 
 use_one_thread()
 

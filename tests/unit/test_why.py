@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from made_up import content
 
-from fedrepro import records
+from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.errors import FedreproError
-from fedrepro.plan import expand, unique
-from fedrepro.records import Origin
-from fedrepro.why import why
+from fedrepro.report.trace import why
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.records import Origin
 
 SWEEP = [run for run in unique(expand("emd", "smoke")).values() if run.group.endswith("_sweep")]
 AT_036 = [run for run in SWEEP if run.coordinates == {"emd": 0.36} and "mnist" in run.group]

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from fedrepro import records
-from fedrepro import workflow as workflow_module
-from fedrepro.errors import FedreproError
-from fedrepro.paths import root
-from fedrepro.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
-from fedrepro.spec import partition_id
-from fedrepro.workflow import Workflow
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
+from fedrepro.fl.spec import partition_id
+from fedrepro.runs import records
+from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
+from fedrepro.workflow import dag as workflow_module
+from fedrepro.workflow.dag import Workflow
 
 SOURCES = Path(workflow_module.__file__).parent
 CONFIG: dict[str, Any] = {
@@ -151,7 +151,7 @@ def test_the_snakefile_waits_for_no_heavy_import(write_record: Any, recorded: bo
     for run in RUNS if recorded else ():
         write_record(run, records.FOLDER)
     program = (
-        "import sys; from fedrepro.workflow import Workflow; "
+        "import sys; from fedrepro.workflow.dag import Workflow; "
         f"assert bool(Workflow({CONFIG!r}).batches) != {recorded}; "
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
@@ -231,7 +231,7 @@ def source(thing: Any) -> Path:
 
 
 def test_names_are_followed_to_where_they_are_defined() -> None:
-    code = "from fedrepro import models\nfrom fedrepro.data import describe\nimport fedrepro"
+    code = "from fedrepro.fl import models\nfrom fedrepro.fl.data import describe\nimport fedrepro"
     names = [str(Path(file).relative_to(SOURCES)) for file in sorted(imports(code))]
     assert names == ["data/registry.py", "models/__init__.py"]
 
@@ -298,10 +298,10 @@ def test_all_that_decides_an_artefact_is_its_input(paper: str) -> None:
         (workflow.of_check("smoke", paper), all_that_decide(paper, "checks")),
     ):
         missing = decide - {Path(path) for path in files["code"]}
-        assert not missing, "add these modules to fedrepro.workflow"
+        assert not missing, "add these modules to fedrepro.workflow.dag"
         read = {name for file in decide for name in READ.findall(file.read_text())}
         missing = {root() / name for name in read} - {Path(path) for path in files["config"]}
-        assert not missing, "add these files to fedrepro.workflow"
+        assert not missing, "add these files to fedrepro.workflow.dag"
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from fedrepro import paths
+from fedrepro.base import paths
 
 REPOSITORY = paths.root()
 

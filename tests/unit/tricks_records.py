@@ -9,10 +9,10 @@ from typing import Any
 
 from made_up import content
 
-from fedrepro import records
-from fedrepro.plan import PlannedRun, Scale, expand, unique
-from fedrepro.runs import RunSet
-from fedrepro.spec import RunSpec
+from fedrepro.fl.spec import RunSpec
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.runset import RunSet
 
 ACCURACY: dict[str, float] = {
     "centralised": 0.904,

@@ -44,7 +44,7 @@ SmokeIds = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def smoke_ids() -> SmokeIds:
     """Return the ids of planned smoke runs, by paper and what is true of them."""
-    from fedrepro.plan import PlannedRun, expand, unique
+    from fedrepro.runs.plan import PlannedRun, expand, unique
 
     def ids(keep: Callable[[PlannedRun], bool] = lambda _: True) -> list[str]:
         runs = unique([run for paper in PAPERS for run in expand(paper, "smoke")])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from clones import SMOKE, Clone
 
-from fedrepro.plan import expand
+from fedrepro.runs.plan import expand
 
 pytestmark = pytest.mark.slow
 ROUNDS = 40
@@ -35,7 +35,7 @@ def longer(clone: Clone) -> list[str]:
         f"{{set: {{rounds: {ROUNDS}}}, grid: {{partition.percent: [0, 50]}}}}",
     )
     program = (
-        "from fedrepro.plan import expand\n"
+        "from fedrepro.runs.plan import expand\n"
         "for group in ('emd/mnist_iid_small', 'selective/federated_kept_moments'):\n"
         "    paper, _, group = group.partition('/')\n"
         "    print(next(r.id for r in expand(paper, 'smoke') if r.group == group))\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from clones import PAPERS, REPOSITORY, SMOKE, Clone
 
-from fedrepro.plan import expand, load_plan
+from fedrepro.runs.plan import expand, load_plan
 
 pytestmark = pytest.mark.slow
 TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks")
@@ -87,7 +87,7 @@ def test_a_changed_plan_trains_exactly_its_runs(recorded: Clone, smoke_ids: Any)
 
 def test_a_raised_version_trains_exactly_its_users(recorded: Clone, smoke_ids: Any) -> None:
     recorded.edit(
-        "src/fedrepro/versions.py", '"algorithm.selective": 1,', '"algorithm.selective": 2,'
+        "src/fedrepro/fl/versions.py", '"algorithm.selective": 1,', '"algorithm.selective": 2,'
     )
     users = smoke_ids(lambda run: run.spec.algorithm.name == "selective")
     plan = recorded.plan(*SMOKE, "all")

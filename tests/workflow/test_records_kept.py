@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from clones import SMOKE, Clone
 
-from fedrepro.plan import batches, expand
+from fedrepro.runs.plan import batches, expand
 
 pytestmark = pytest.mark.slow
 GROUP = "mnist_sgd_large"
@@ -54,7 +54,7 @@ def test_runs_that_end_are_kept_when_another_one_fails(clone: Clone) -> None:
         "grid: {optimizer.lr: [0.01, 1.0e+30]}, seeds: [0]}",
     )
     program = (
-        "from fedrepro.plan import expand\n"
+        "from fedrepro.runs.plan import expand\n"
         f"print(*(r.id for r in expand('emd', 'smoke') if r.group == '{GROUP}'))\n"
     )
     good, diverges = clone.run(sys.executable, "-c", program).stdout.split()

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from clones import PAPERS, SMOKE, Clone
 
-from fedrepro import records
-from fedrepro.plan import expand, load_plan
-from fedrepro.spec import partition_id
+from fedrepro.fl.spec import partition_id
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, load_plan
 
 pytestmark = pytest.mark.slow
 Smoke = tuple[Clone, Path, str]
@@ -92,7 +92,7 @@ def test_a_deleted_record_comes_back_the_same(recorded: Clone, smoke_ids: Any) -
 def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke) -> None:
     """A changed plot function remakes figures and what shows them; touching it does nothing."""
     clone, folder, _ = smoke
-    code = clone.root / "src/fedrepro/plots/emd.py"
+    code = clone.root / "src/fedrepro/papers/emd/figures.py"
     original = code.read_text()
     try:
         code.touch()

@@ -11,8 +11,8 @@ from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 
 import fedrepro
-from fedrepro.errors import FedreproError
-from fedrepro.workflow import Workflow
+from fedrepro.base.errors import FedreproError
+from fedrepro.workflow.dag import Workflow
 
 # The package is that of this clone, or records would name a commit that did not make them.
 if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):

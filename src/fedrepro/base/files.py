@@ -1,0 +1,32 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedrepro.base.errors import FedreproError
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file atomically, as :func:`write_bytes`."""
+    write_bytes(file, text.encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Write a file atomically; on failure the old file stays and no half file is left.
+
+    Raises:
+        FedreproError: the file cannot be written.
+    """
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FedreproError(
+            f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
+            "permissions, then run again"
+        ) from error

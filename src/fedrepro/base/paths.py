@@ -1,0 +1,71 @@
+"""Where the repository and the data are.
+
+The repository holds everything a run is described by (``config/``), and is found from anywhere.
+Records (``results/runs/``), data and results are relative to the working directory: the root of the
+repository, or a folder outside it that starts with no records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedrepro.base.errors import FedreproError
+
+MARKER = "config/papers"
+"""The folder that makes a folder the root of the repository."""
+
+
+def root() -> Path:
+    """Return the root of the repository: the folder that holds ``config/papers``.
+
+    In this order: the environment variable ``FEDREPRO_ROOT``; the nearest parent of this file (a
+    clone, or a package installed from it in editable mode); the working directory or its nearest
+    parent (a package installed elsewhere, called inside a clone).
+
+    Raises:
+        FedreproError: ``FEDREPRO_ROOT`` is not such a folder, or there is none.
+    """
+    named = os.environ.get("FEDREPRO_ROOT")
+    if named:
+        found = _first([Path(named)])
+        if found is None:
+            raise FedreproError(
+                f"FEDREPRO_ROOT is {named}, which has no {MARKER}: set it to a clone of the "
+                "fedrepro repository, or unset it and work inside the clone."
+            )
+        return found
+    here = Path.cwd()
+    found = _first([*Path(__file__).resolve().parents, here, *here.parents])
+    if found is None:
+        raise FedreproError(
+            f"Cannot find the fedrepro repository (a folder with {MARKER}) from {here}: change "
+            "into the clone, or set FEDREPRO_ROOT to it."
+        )
+    return found
+
+
+def data_root(named: Path | None = None) -> Path | None:
+    """Return the folder of packed data the user chose, or None where none was chosen.
+
+    Args:
+        named: the folder from the command line or ``config.data_root``; it goes before the
+            environment variable ``FEDREPRO_DATA``.
+
+    Raises:
+        FedreproError: the folder does not exist.
+    """
+    chosen = named or (Path(value) if (value := os.environ.get("FEDREPRO_DATA")) else None)
+    if chosen is not None and not chosen.is_dir():
+        origin = "data_root" if named else "FEDREPRO_DATA"
+        raise FedreproError(
+            f"{origin} is {chosen}, which is not a folder: set it to a folder written by "
+            "`fedrepro data pack`, or leave it out to use data/pack, data/raw or a download."
+        )
+    return chosen
+
+
+def _first(folders: Iterable[Path]) -> Path | None:
+    """Return the first folder that holds the marker."""
+    return next((folder.resolve() for folder in folders if (folder / MARKER).is_dir()), None)

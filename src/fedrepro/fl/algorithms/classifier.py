@@ -1,0 +1,51 @@
+"""The final layer of a model, which tells what it was trained on (Nguyen et al. 2023, III.B).
+
+The paper calls its weight matrix the penultimate layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fedrepro.fl.layout import Layout
+    from fedrepro.fl.requests import Weights
+
+Vector = Literal["weight_change", "bias_change", "weight", "bias"]
+"""What of a client's final layer is compared: a change in training, or the trained values."""
+
+
+def tensors(layout: Layout, weights: Weights) -> tuple[Weights, Weights]:
+    """Return the final layer's matrix, float32 [classes, features], and bias, float32 [classes].
+
+    They are the last two trainable tensors of every network (see :mod:`fedrepro.fl.models`).
+    """
+    last = layout.offsets.index(layout.parameters) - 1
+    return layout.view(weights, last - 1), layout.view(weights, last)
+
+
+def vectors(
+    layout: Layout, trained: Sequence[Weights], start: Weights, kind: Vector
+) -> NDArray[np.float32]:
+    """Return what is compared of every trained model, float32 [K, size], brought over at once.
+
+    Args:
+        layout: of the network.
+        trained: weights after training, float32 [size] each.
+        start: weights that they started from.
+        kind: what of the layer.
+    """
+    import torch  # slow to import, and the Snakefile reads this module
+
+    place = 0 if kind.startswith("weight") else 1
+    before = tensors(layout, start)[place]
+    shown = [tensors(layout, weights)[place] for weights in trained]
+    if kind.endswith("_change"):
+        shown = [after - before for after in shown]
+    together = torch.stack([vector.reshape(-1) for vector in shown])
+    compared: NDArray[np.float32] = together.cpu().numpy()
+    return compared

@@ -1,0 +1,53 @@
+"""Evaluation shared by the algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrepro.fl.requests import Predict, Prediction
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.requests import Steps, Weights
+
+
+def evaluate_models(fed: Federation, models: Sequence[Weights], owner: Sequence[int]) -> Steps:
+    """Evaluate the models that the nodes hold.
+
+    Args:
+        fed: the federation.
+        models: the distinct models, each float32 [size].
+        owner: for every node the position of its model in ``models``.
+
+    Returns:
+        ``accuracy`` (fraction) and ``loss`` on the official test split, unweighted means over the
+        nodes. Where the partition gives nodes test sets of their own (Liu et al. 2020, section
+        VII): for each of them ``accuracy_<name>``, the unweighted mean over nodes of the accuracy
+        of the node's model on the node's part, and ``nodes_<name>``, the accuracies themselves.
+    """
+    on_test: list[Prediction] = yield Predict(models, "test")
+    metrics: dict[str, float | list[float]] = {
+        "accuracy": float(np.mean([on_test[m].accuracy for m in owner])),
+        "loss": float(np.mean([on_test[m].loss for m in owner])),
+    }
+    if not fed.partition.node_sets:
+        return metrics
+    pool = fed.partition.validation
+    correct = {"test": [answer.correct for answer in on_test], "train": []}
+    if len(pool):
+        on_pool: list[Prediction] = yield Predict(models, "train", pool)
+        for answer in on_pool:
+            whole = np.zeros(fed.train_size, dtype=bool)
+            whole[pool] = answer.correct
+            correct["train"].append(whole)
+    for name, node_set in fed.partition.node_sets.items():
+        accuracies = [
+            float(correct[node_set.split][model][part].mean())
+            for model, part in zip(owner, node_set.parts, strict=True)
+        ]
+        metrics[f"accuracy_{name}"] = float(np.mean(accuracies))
+        metrics[f"nodes_{name}"] = accuracies
+    return metrics

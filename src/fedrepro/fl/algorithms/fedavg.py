@@ -1,0 +1,191 @@
+"""FedAvg (McMahan et al. 2017), as Zhao et al. 2018 section 2 and Liu et al. 2020 describe it.
+
+In round t every participating client k trains E epochs from the global weights ``w_t`` on its own
+examples; the server takes ``w_{t+1} = sum_k (n_k / n) w_t^(k)``.
+
+The global weights may be trained before round 0: centrally on all examples (Zhao et al. 2018,
+Table 3, "pre-trained"), or on the examples that the server shares (section 4.1, "warm-up").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
+from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.participants import Weighting
+from fedrepro.fl.requests import Lane, Predict, Prediction, Train, Trained
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.requests import OptimizerState, Steps, Weights
+    from fedrepro.fl.spec import RunSpec
+
+
+class WarmUp(Strict):
+    """Central training on the shared examples until the test accuracy is reached."""
+
+    until: float = Field(gt=0, le=1, description="test accuracy that ends it, fraction")
+    epochs: int = Field(ge=1, description="most epochs; the step size decays with each")
+
+
+class Params(Strict):
+    """Parameters of FedAvg."""
+
+    name: Literal["fedavg"]
+    participants: int | None = Field(
+        default=None, ge=1, description="clients drawn each round; null: all"
+    )
+    weighting: Weighting = Field(
+        default="examples", description="n_k / n (McMahan et al.) or 1 / K"
+    )
+    optimizer_state: Literal["reset", "keep"] = Field(
+        default="reset", description="whether a client's moments survive the weight replacement"
+    )
+    bn_statistics: Literal["average", "local"] = Field(
+        default="average",
+        description="running statistics of batch normalisation: averaged with the parameters, or "
+        "kept by each node",
+    )
+    sgd_reference: bool = Field(
+        default=False,
+        description="in round 0 also train SGD for E epochs on the union of the clients' data "
+        "with K times the batch, twice with different shuffles, and log the weight divergence "
+        "(Zhao et al. 2018, eq. 1)",
+    )
+    pretrain_epochs: int = Field(
+        default=0,
+        ge=0,
+        description="epochs of SGD on the union of the clients' data, with K times the batch, "
+        "before the first round; each is a round of its own",
+    )
+    warm_up: WarmUp | None = Field(
+        default=None, description="before the first round, train on the examples the server shares"
+    )
+    local_accuracy: bool = Field(
+        default=False,
+        description="log the received model's accuracy on the participants' own examples "
+        "(Nguyen et al. 2023, Fig. 8b)",
+    )
+
+
+@dataclass
+class State:
+    """Global weights, the clients' kept moments and statistics, the logs of what precedes round 1.
+
+    ``statistics`` is empty where statistics are averaged; a client without an entry has not
+    trained yet and holds the initial ones, which then are the end of ``weights``.
+    """
+
+    weights: Weights
+    moments: dict[int, OptimizerState] = field(default_factory=dict)
+    divergence: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[int, Weights] = field(default_factory=dict)
+    warm_up: dict[str, float] = field(default_factory=dict)
+
+
+def init(fed: Federation) -> State:
+    """Start from one common initialisation."""
+    return State(fed.initial_weights())
+
+
+def rounds(spec: RunSpec) -> int:
+    """Return the number of communication rounds, after the epochs of pre-training."""
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm.pretrain_epochs + spec.rounds
+
+
+def round(fed: Federation, state: State, t: int) -> Steps:
+    """Train the participants and average; before that, pre-train or warm up."""
+    params = fed.params(Params)
+    if t < params.pretrain_epochs:
+        return (yield from _pretrain(fed, state, t))
+    t -= params.pretrain_epochs  # streams and step size as if training began here
+    if params.warm_up and t == 0:
+        yield from _warm_up(fed, state, params.warm_up)
+    clients = fed.participants(t, params.participants)
+    keep = params.optimizer_state == "keep"
+    lanes = [
+        Lane(_held(state, k), fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
+    ]
+    log = yield from participants.log_received(
+        fed, state.weights, clients, wanted=params.local_accuracy
+    )
+    reference = _reference_lanes(fed, state) if params.sgd_reference and t == 0 else []
+    trained: list[Trained] = yield Train(lanes + reference, t, keep_optimizer_state=keep)
+    local, sgd = trained[: len(lanes)], trained[len(lanes) :]
+    if keep:
+        state.moments.update(
+            {k: r.optimizer_state for k, r in zip(clients, local, strict=True) if r.optimizer_state}
+        )
+    shares = participants.shares(fed, clients, params.weighting)
+    mean = weighted_mean([result.weights for result in local], shares)
+    if params.bn_statistics == "local":
+        size = fed.layout.parameters
+        for k, result in zip(clients, local, strict=True):
+            state.statistics[k] = statistics_of(result.weights, size)
+        mean = with_statistics(mean, statistics_of(state.weights, size))
+    state.weights = mean
+    if sgd:
+        state.divergence = {
+            "fedavg": fed.layout.divergence(state.weights, sgd[0].weights),
+            "sgd_other_shuffle": fed.layout.divergence(sgd[1].weights, sgd[0].weights),
+        }
+    return log | {"train_loss": float(np.mean([result.loss for result in local]))}
+
+
+def _pretrain(fed: Federation, state: State, t: int) -> Steps:
+    """Train an epoch on the union, as `sgd` with K times the batch does (no kept moments)."""
+    union = np.sort(np.concatenate(fed.clients))
+    lane = Lane(state.weights, union, ("union",), batch=fed.spec.batch * len(fed.clients))
+    trained: list[Trained] = yield Train([lane], t, epochs=1)
+    state.weights = trained[0].weights
+    return {"train_loss": trained[0].loss}
+
+
+def _warm_up(fed: Federation, state: State, wanted: WarmUp) -> Steps:
+    """Train on the shared examples, epoch by epoch; keep how many it took and what was reached."""
+    for epoch in range(wanted.epochs):
+        lane = Lane(state.weights, fed.partition.shared, ("warm_up",))
+        trained: list[Trained] = yield Train([lane], epoch, epochs=1)
+        state.weights = trained[0].weights
+        answers: list[Prediction] = yield Predict([state.weights], "test")
+        state.warm_up = {"epochs": epoch + 1, "accuracy": answers[0].accuracy}
+        if answers[0].accuracy >= wanted.until:
+            return
+
+
+def _held(state: State, client: int) -> Weights:
+    """Return what a client holds: the global weights, with its own statistics if it has any."""
+    statistics = state.statistics.get(client)
+    return state.weights if statistics is None else with_statistics(state.weights, statistics)
+
+
+def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
+    union = np.concatenate(fed.clients)
+    batch = fed.spec.batch * len(fed.clients)
+    return [Lane(state.weights, union, ("sgd", copy), batch=batch) for copy in range(2)]
+
+
+def evaluate(fed: Federation, state: State) -> Steps:
+    """Evaluate the global model, which every node holds, but for its own statistics if kept."""
+    nodes = range(len(fed.clients))
+    if state.statistics:
+        return (yield from evaluate_models(fed, [_held(state, k) for k in nodes], nodes))
+    return (yield from evaluate_models(fed, [state.weights], [0 for _ in nodes]))
+
+
+def summary(fed: Federation, state: State) -> dict[str, Any]:
+    """Return the weight divergence of round 0 and the end of the warm-up, if asked for."""
+    kept: dict[str, Any] = {}
+    if state.divergence:
+        kept["weight_divergence"] = state.divergence
+    if state.warm_up:
+        kept["warm_up"] = state.warm_up
+    return kept

@@ -1,0 +1,87 @@
+"""FedProx (Li et al. 2020), as Nguyen et al. 2023 compare with it.
+
+A client minimises its cross entropy plus ``mu / 2 * ||w - w_t||^2``; the server averages as FedAvg
+does. With ``mu = 0`` it is FedAvg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.averaging import weighted_mean
+from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.participants import Order, Weighting
+from fedrepro.fl.requests import Objective
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.requests import Steps, Weights
+    from fedrepro.fl.spec import RunSpec
+
+
+class Params(Strict):
+    """Parameters of FedProx."""
+
+    name: Literal["fedprox"]
+    mu: float = Field(ge=0, description="weight of the proximal term")
+    participants: int | None = Field(
+        default=None, ge=1, description="clients drawn each round; null: all"
+    )
+    weighting: Weighting = Field(
+        default="examples", description="n_k / n, or 1 / K (Nguyen et al. 2023, footnote 1)"
+    )
+    order: Order = Field(
+        default="fresh",
+        description="fresh shuffles every round, or the same ones again (as run)",
+    )
+    local_accuracy: bool = Field(
+        default=False,
+        description="log the received model's accuracy on the participants' own examples",
+    )
+
+
+@dataclass
+class State:
+    """The global weights."""
+
+    weights: Weights
+
+
+def init(fed: Federation) -> State:
+    """Start from one common initialisation."""
+    return State(fed.initial_weights())
+
+
+def rounds(spec: RunSpec) -> int:
+    """Return the number of communication rounds."""
+    return spec.rounds
+
+
+def round(fed: Federation, state: State, t: int) -> Steps:
+    """Train the participants near the global weights, and average."""
+    params = fed.params(Params)
+    clients = fed.participants(t, params.participants)
+    log = yield from participants.log_received(
+        fed, state.weights, clients, wanted=params.local_accuracy
+    )
+    trained = yield from participants.train(
+        fed, state.weights, clients, t, Objective(proximal=params.mu), order=params.order
+    )
+    shares = participants.shares(fed, clients, params.weighting)
+    state.weights = weighted_mean([result.weights for result in trained], shares)
+    return log | {"train_loss": participants.mean_loss(trained)}
+
+
+def evaluate(fed: Federation, state: State) -> Steps:
+    """Evaluate the global model."""
+    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
+
+
+def summary(fed: Federation, state: State) -> dict[str, Any]:
+    """Return nothing beyond the metrics."""
+    return {}

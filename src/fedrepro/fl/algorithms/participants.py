@@ -1,0 +1,110 @@
+"""What the algorithms that draw some clients a round share (Nguyen et al. 2023).
+
+``order`` says whether a client sees its examples in a fresh order every round. In one of the two
+code paths of the paper's authors, that of FedAvg and FedProx, the random seed is set anew before
+every local training, so shuffles and dropout masks are the same in every round: ``repeated``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.requests import Steps, Weights
+
+Order = Literal["fresh", "repeated"]
+Weighting = Literal["examples", "uniform"]
+
+
+def train(
+    fed: Federation,
+    weights: Weights,
+    clients: Sequence[int],
+    t: int,
+    objective: Objective,
+    linear: Sequence[Weights] | None = None,
+    order: Order = "fresh",
+) -> Steps:
+    """Train clients from the global weights on their own examples.
+
+    Args:
+        fed: the federation.
+        weights: the global weights.
+        clients: who takes part.
+        t: round from 0.
+        objective: what they minimise.
+        linear: each client's linear term, float32 [parameters].
+        order: ``fresh`` or ``repeated`` (see the module).
+
+    Returns:
+        One :class:`Trained` a client.
+
+    Raises:
+        FedreproError: a repeated order with a step size that changes.
+    """
+    terms = [None] * len(clients) if linear is None else linear
+    lanes = [
+        Lane(weights, fed.clients[k], ("client", k), linear=term)
+        for k, term in zip(clients, terms, strict=True)
+    ]
+    if order == "repeated":
+        optimizer = fed.spec.optimizer
+        if optimizer.lr_decay != 1 or optimizer.lr_milestones:
+            raise FedreproError(
+                "algorithm.order = repeated names every round's streams as the first round's, so "
+                "the step size must be constant: drop optimizer.lr_decay and lr_milestones"
+            )
+        t = 0
+    trained: list[Trained] = yield Train(lanes, t, objective=objective)
+    return trained
+
+
+def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Steps:
+    """Return a model's accuracy on the training examples of each of some clients, fractions."""
+    held = [fed.clients[k] for k in clients]
+    answer: list[Prediction] = yield Predict([weights], "train", np.concatenate(held))
+    ends = np.cumsum([len(examples) for examples in held])[:-1]
+    return [float(part.mean()) for part in np.split(answer[0].correct, ends)]
+
+
+def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequence[int]) -> Steps:
+    """Return the accuracy of each of some clients' trained model on its own examples, fractions."""
+    own = []
+    for result, k in zip(trained, clients, strict=True):
+        answer: list[Prediction] = yield Predict([result.weights], "train", fed.clients[k])
+        own.append(float(answer[0].correct.mean()))
+    return own
+
+
+def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:
+    """Return some clients' weights in an average: how many examples each holds, or 1 each."""
+    return [len(fed.clients[k]) if weighting == "examples" else 1 for k in clients]
+
+
+def mean_loss(trained: Sequence[Trained]) -> float:
+    """Return the unweighted mean of the clients' losses."""
+    return float(np.mean([result.loss for result in trained]))
+
+
+def log_received(
+    fed: Federation, weights: Weights, clients: Sequence[int], *, wanted: bool
+) -> Steps:
+    """Return what to log of the received model's accuracy on the participants' own examples.
+
+    Returns:
+        Mean and standard deviation of the accuracies, fractions; nothing unless wanted.
+    """
+    if not wanted:
+        return {}
+    received: list[float] = yield from accuracies(fed, weights, clients)
+    return {
+        "local_accuracy": float(np.mean(received)),
+        "local_accuracy_sd": float(np.std(received)),
+    }

@@ -1,0 +1,312 @@
+"""What is known about the data sets without having them: ``config/datasets.yaml``, validated."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from fedrepro.base import paths
+from fedrepro.base.configfile import nearest, read_yaml
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.strict import Strict
+
+NAMES: tuple[str, ...] = (
+    "mnist",
+    "cifar10",
+    "cifar100",
+    "kws_mfcc",
+    "kws_mfcc20",
+    "synthetic",
+    "synthetic_rgb",
+    "pill",
+    "synthetic_pills",
+)
+"""The data sets that `fedrepro.fl.data.load` knows."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+FilePath = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+]
+
+
+class PerClass(Strict):
+    """Examples of each class on either side of the split; one number stands for every class."""
+
+    train: tuple[int, ...] | int
+    test: tuple[int, ...] | int
+
+
+class Archive(Strict):
+    """A file on the data set's server."""
+
+    file: FileName
+    bytes: int = Field(gt=0)
+    md5: Md5
+    sha256: Sha256
+
+
+class RawFile(Strict):
+    """A file of the official data as it lies below ``data/raw``, and its checksum."""
+
+    file: FileName
+    md5: Md5
+
+
+class Official(Strict):
+    """Where the official files come from, and where they lie.
+
+    ``torchvision``: the class that downloads them; None where this package does it itself.
+    ``urls``: addresses below which the archives are found, the primary one first. ``folder``: below
+    ``data/raw``, as torchvision lays it out. ``train`` and ``test``: the files to read, in order;
+    none where what is read is computed from the archive.
+    """
+
+    torchvision: Literal["MNIST", "CIFAR10", "CIFAR100"] | None = None
+    folder: str
+    urls: tuple[str, ...] = Field(min_length=1)
+    archives: tuple[Archive, ...]
+    train: tuple[RawFile, ...] = ()
+    test: tuple[RawFile, ...] = ()
+
+
+class PackFiles(Strict):
+    """The files of the data set in a pack; one file may hold both sides of the split."""
+
+    train: tuple[FileName, ...] = Field(min_length=1)
+    test: tuple[FileName, ...] = Field(min_length=1)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files, each once."""
+        return tuple(dict.fromkeys((*self.train, *self.test)))
+
+
+class KnownCopy(Strict):
+    """The content hash of a copy that differs from the official data, and how it differs."""
+
+    sha256: Sha256
+    note: str
+
+
+class Content(Strict):
+    """Content hashes (see `fedrepro.fl.data.Dataset`) of the official data and of known copies."""
+
+    official: Sha256 | None = None
+    copies: tuple[KnownCopy, ...] = ()
+
+
+class DatasetInfo(Strict):
+    """One data set.
+
+    Attributes:
+        shape: of one example, [channels, height, width].
+        train: examples in the training split.
+        test: examples in the test split.
+        counts: whether data with other numbers of examples are refused ("exact"), or read with a
+            note because the numbers were not checked against the official files ("unverified").
+        mean: usual constant to subtract, of values in [0, 1] where ``dtype`` is uint8.
+        std: usual constant to divide by.
+        statistics_axis: what ``mean`` and ``std`` have one entry per: "channel" (axis 1 of the
+            data) or "row" (axis 2, the coefficients of features).
+    """
+
+    name: str
+    title: str
+    format: Literal[
+        "mnist",
+        "cifar",
+        "keywords",
+        "speech_commands",
+        "synthetic",
+        "pill",
+        "synthetic_pills",
+    ]
+    shape: tuple[int, int, int]
+    dtype: Literal["uint8", "float32"]
+    classes: int = Field(gt=1)
+    class_names: tuple[str, ...]
+    superclasses: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    train: int = Field(gt=0)
+    test: int = Field(gt=0)
+    per_class: PerClass
+    counts: Literal["exact", "unverified"] = "exact"
+    mean: tuple[float, ...]
+    std: tuple[Annotated[float, Field(gt=0)], ...]
+    statistics_axis: Literal["channel", "row"] = "channel"
+    licence: str
+    citation: str
+    homepage: str
+    official: Official | None = None
+    pack: PackFiles | None = None
+    content: Content = Content()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DatasetInfo:
+        if len(self.class_names) != self.classes:
+            raise ValueError(f"class_names has {len(self.class_names)} of {self.classes} classes")
+        for side, examples, per_class in (
+            ("train", self.train, self.train_per_class),
+            ("test", self.test, self.test_per_class),
+        ):
+            if len(per_class) != self.classes or sum(per_class) != examples:
+                raise ValueError(
+                    f"per_class.{side} has {len(per_class)} classes and {sum(per_class)} examples, "
+                    f"not {self.classes} and {examples}"
+                )
+        if self.format == "speech_commands" and (
+            self.official is None
+            or len(self.official.archives) != 1
+            or self.pack is None
+            or len(self.pack.files) != 1
+        ):
+            raise ValueError("format speech_commands needs one official archive and one pack file")
+        wanted = self.shape[0 if self.statistics_axis == "channel" else 1]
+        if not len(self.mean) == len(self.std) == wanted:
+            raise ValueError(f"mean and std must have {wanted} entries each")
+        return self
+
+    @property
+    def train_per_class(self) -> tuple[int, ...]:
+        """Training examples of each class."""
+        return self._each(self.per_class.train)
+
+    @property
+    def test_per_class(self) -> tuple[int, ...]:
+        """Test examples of each class."""
+        return self._each(self.per_class.test)
+
+    @property
+    def statistics_shape(self) -> tuple[int, int, int, int]:
+        """Shape that ``mean`` and ``std`` need to broadcast over [n, channels, height, width]."""
+        return (1, -1, 1, 1) if self.statistics_axis == "channel" else (1, 1, -1, 1)
+
+    def _each(self, per_class: tuple[int, ...] | int) -> tuple[int, ...]:
+        return (per_class,) * self.classes if isinstance(per_class, int) else per_class
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Addresses of the official files, mirrors included; empty where there are none."""
+        if self.official is None:
+            return ()
+        return tuple(
+            base + archive.file for base in self.official.urls for archive in self.official.archives
+        )
+
+
+class CadisLists(Strict):
+    """One of the authors' files of client lists.
+
+    Attributes:
+        dataset: whose training set the positions are in.
+        repository: where the file is; a key of ``cadis_index.repositories``.
+        path: in the repository, and below ``data/raw/<folder>``.
+        bytes: of the file.
+        sha256: of the decoded lists, see `fedrepro.fl.data.cadis.lists_sha256`.
+    """
+
+    dataset: str
+    repository: str
+    path: FilePath
+    bytes: int = Field(gt=0)
+    sha256: Sha256
+
+
+class CadisIndex(Strict):
+    """The client partitions by the CADIS authors.
+
+    Attributes:
+        file: what they are in a pack.
+        folder: below ``data/raw``, where the authors' files lie.
+        repositories: name to the address below which a repository's files are found.
+        partitions: name to the authors' file.
+    """
+
+    title: str
+    file: FileName
+    clients: int = Field(gt=0)
+    folder: FileName
+    repositories: dict[str, str]
+    partitions: dict[str, CadisLists]
+    licence: str
+    homepage: str
+
+    @model_validator(mode="after")
+    def _known_repositories(self) -> CadisIndex:
+        for name, lists in self.partitions.items():
+            if lists.repository not in self.repositories:
+                raise ValueError(f"partitions.{name} names no repository: {lists.repository!r}")
+        return self
+
+    def url(self, name: str) -> str:
+        """Return the address of the file of a partition."""
+        lists = self.partitions[name]
+        return self.repositories[lists.repository] + lists.path
+
+
+class Registry(Strict):
+    """The whole file."""
+
+    datasets: dict[str, DatasetInfo]
+    cadis_index: CadisIndex
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_datasets(cls, data: object) -> object:
+        if isinstance(data, dict) and isinstance(data.get("datasets"), dict):
+            named = {
+                key: {"name": key, **value} if isinstance(value, dict) else value
+                for key, value in data["datasets"].items()
+            }
+            return {**data, "datasets": named}
+        return data
+
+    @model_validator(mode="after")
+    def _complete(self) -> Registry:
+        if set(self.datasets) != set(NAMES):
+            raise ValueError(f"datasets must be exactly {', '.join(NAMES)}")
+        for lists in self.cadis_index.partitions.values():
+            if lists.dataset not in NAMES:
+                raise ValueError(
+                    f"cadis_index.partitions names the unknown data set {lists.dataset!r}"
+                )
+        return self
+
+
+def registry() -> Registry:
+    """Read and validate ``config/datasets.yaml`` of the repository.
+
+    Raises:
+        FedreproError: the file is missing, is not YAML or does not fit; the text names the key.
+    """
+    path = paths.root() / "config" / "datasets.yaml"
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        raise FedreproError(f"{path} is missing: restore it with `git checkout {path}`.") from None
+
+
+def describe(name: str) -> DatasetInfo:
+    """Describe a data set without needing its data.
+
+    Raises:
+        FedreproError: there is no data set of this name; the text gives the nearest one.
+    """
+    require_known(name, NAMES, "data set")
+    return registry().datasets[name]
+
+
+def require_known(name: str, known: tuple[str, ...], what: str) -> None:
+    """Refuse a name that is not in ``known``, with the nearest valid one in the text."""
+    if name not in known:
+        raise FedreproError(f"unknown {what} '{name}' {nearest(name, known)}")
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, mtime_ns: int) -> Registry:
+    """Read one version of the file (``mtime_ns`` makes an edited file a new one)."""
+    return read_yaml(path, Registry)

@@ -1,0 +1,80 @@
+"""The backends by name, and the choice between them."""
+
+from __future__ import annotations
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine.compiling import Choice, check_choice
+from fedrepro.fl.engine.graphs import GraphsBackend
+from fedrepro.fl.engine.jobs import Backend
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.pool import PoolBackend
+
+BACKENDS = ("auto", "loop", "pool", "graphs")
+"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
+each worker. benchmarks/README.md has the measurements behind that."""
+
+
+def backend(
+    name: str,
+    device: str = "cpu",
+    workers: int | None = None,
+    *,
+    compile: Choice = "auto",
+    deterministic: bool = False,
+) -> Backend:
+    """Make a backend.
+
+    Args:
+        name: one of :data:`BACKENDS`.
+        device: a PyTorch device name.
+        workers: processes of the pool; None: as many cores as there are.
+        compile: whether ``graphs`` compiles; ``auto``: where it pays, and can be done.
+        deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
+
+    Raises:
+        FedreproError: the device is not one, or not one that the backend can use; nothing can be
+            compiled here, or the backend does not compile.
+    """
+    place = _device(device)
+    stack = name == "auto"
+    if name == "auto":
+        name = "graphs" if place.type == "cuda" else "pool"
+    check_choice(compile, place.type)
+    if compile == "on" and deterministic:
+        raise FedreproError(
+            "--compile on: the compiler chooses kernels by timing them; leave --deterministic out"
+        )
+    if compile == "on" and name != "graphs":
+        raise FedreproError(f"--compile on: backend {name} does not compile; take auto or graphs")
+    if name == "graphs":
+        return GraphsBackend(device, compile=compile, deterministic=deterministic)
+    if name == "loop":
+        return LoopBackend(device)
+    if place.type != "cpu":
+        raise FedreproError("--backend pool uses CPU cores; with a GPU take auto or graphs")
+    return PoolBackend(workers, stack=stack)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        place = torch.device(name)
+    except RuntimeError as error:
+        raise FedreproError(f"--device {name}: not a PyTorch device; cpu and cuda are") from error
+    if place.type not in ("cpu", "cuda"):
+        raise FedreproError(f"--device {name}: only cpu and cuda are supported")
+    if place.type == "cpu":
+        return place
+    if not torch.cuda.is_available():
+        raise FedreproError(
+            f"--device {name}: PyTorch sees no GPU here; leave the option out to use the CPU"
+        )
+    if place.index is not None:
+        if place.index >= torch.cuda.device_count():
+            raise FedreproError(
+                f"--device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted "
+                "from 0"
+            )
+        torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
+    return place

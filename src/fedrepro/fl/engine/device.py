@@ -1,0 +1,54 @@
+"""The device that a process trains on: its name, and its failure."""
+
+from __future__ import annotations
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+
+CPU = torch.device("cpu")
+
+
+class DeviceFailed(FedreproError):
+    """The device is lost to this process; no run is to blame."""
+
+
+def described(device: torch.device) -> str:
+    """Return a device's name for messages, such as ``cuda:0 (NVIDIA H100 80GB HBM3)``."""
+    if device.type != "cuda":
+        return str(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return f"cuda:{index} ({torch.cuda.get_device_name(index)})"
+
+
+def has_failed(device: torch.device, error: BaseException) -> bool:
+    """Return whether an error is that of a device which is of no more use to this process.
+
+    PyTorch raises :class:`torch.AcceleratorError` for it ("CUDA error: ..."), or a plain
+    RuntimeError where cuDNN or cuBLAS meets it first. Neither tells by itself whether the error
+    passes; if it does not, every later call fails, so one is made.
+    """
+    if device.type != "cuda" or not isinstance(error, RuntimeError):
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError:
+        return True
+    return False
+
+
+def failure(device: str, error: BaseException, saved: int, runs: int) -> DeviceFailed:
+    """Return the error that ends the training on a failed device.
+
+    Args:
+        device: as of :func:`described`; a failed device may not tell its name.
+        error: what PyTorch raised.
+        saved: how many of the runs in flight have a checkpoint.
+        runs: runs in flight.
+    """
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return DeviceFailed(
+        f"{device} failed in mid-training ({reason}); {saved} of {runs} runs in flight have a "
+        "checkpoint: run the same command again to go on from there; if it fails again, "
+        "nvidia-smi and dmesg say more about the device"
+    )

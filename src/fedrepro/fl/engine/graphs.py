@@ -1,0 +1,557 @@
+"""Lane graphs: every lane in a network of its own, its step replayed beside those of the others.
+
+A **slot** is a network with all that a lane's training changes, in buffers that stay where they are
+(:class:`fedrepro.fl.engine.lane.Training` with ``fixed``). Its step is the step of the plain loop.
+The first step of a size is taken as it is, and lets the libraries choose their kernels; the second
+is captured as a CUDA graph of that slot, which is replayed from then on. Slots share a few streams,
+so their kernels run side by side on the GPU, and no lane knows its neighbours. A lane that is done
+leaves its slot to the next one of the same key, of whatever run and request; a smaller last batch
+is a graph of its own; predictions are slots too, and run beside the training of other runs.
+
+On a CPU the same code takes the steps one by one (:mod:`.places`), with the bits of
+the loop. That is for tests; a CPU is kept busy by :mod:`fedrepro.fl.engine.pool`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import cost
+from fedrepro.fl.engine import lane, memory
+from fedrepro.fl.engine.compiled import compiled_losses
+from fedrepro.fl.engine.compiling import Choice, compiler_problem
+from fedrepro.fl.engine.device import has_failed
+from fedrepro.fl.engine.jobs import (
+    Answer,
+    Ask,
+    LaneError,
+    LaneJob,
+    OpenRequests,
+    OutOfTime,
+    check_precision,
+    check_time,
+    data_key,
+    is_out_of_memory,
+    too_large,
+    unexpected,
+)
+from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
+from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.engine.places import CudaPlace, HostPlace, Place, Step
+from fedrepro.fl.engine.resources import Resources, precision
+from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained, Weights
+from fedrepro.fl.spec import RunSpec
+
+STREAMS = 24
+"""On a GPU. On an H100, more are of no use, and fewer cost speed where kernels are small."""
+MOST_SLOTS = 256
+_MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
+_MOST_GRAPHS = 16  # of a slot; full batches have one in any case
+_SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, computed once
+_WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
+_FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
+_PAUSE = 1e-4  # seconds between two looks at a GPU that has enough to do
+
+
+@dataclass(eq=False)
+class _Piece:
+    """One lane, or one model to ask, of an open request."""
+
+    ticket: int
+    number: int
+    key: Hashable
+    spec: RunSpec
+    job: LaneJob | None
+    request: Predict | None = None
+    weights: Weights | None = None
+    since: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return "a prediction" if self.job is None else self.job.name
+
+    @property
+    def error(self) -> LaneError:
+        """What to say where memory does not suffice for it alone."""
+        if self.job is not None:
+            return too_large(self.job)
+        return LaneError(f"{self.name} does not fit into memory even alone")
+
+
+@dataclass
+class _Kind:
+    """What slots of one key have in common.
+
+    Attributes:
+        size: bytes of a slot, estimated.
+        most: slots that memory suffices for, once that has been found out.
+        captured: whether steps are captured.
+        pauses: whether, short of memory, it waits until some lane has ended.
+        compiled: a faster loss, or None.
+    """
+
+    size: int
+    most: int = MOST_SLOTS
+    captured: bool = True
+    pauses: bool = False
+    compiled: lane.Loss | None = None
+    slots: list[_Slot] = field(default_factory=list)
+    waiting: deque[_Piece] = field(default_factory=deque)
+
+
+class _Slot:
+    """Buffers, the graphs that read and write them, and the lane or model that is in them."""
+
+    def __init__(self, work: Training | Asking, place: Place, kind: _Kind, *, search: bool) -> None:
+        """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
+        self.work, self._place, self._kind, self._search = work, place, kind, search
+        self.piece: _Piece | None = None
+        self._left: deque[int] = deque()
+        self._marks: deque[Callable[[], bool]] = deque()
+        self._taken: Counter[int] = Counter()
+        self._replays: dict[int, Step] = {}
+        self._ended: Ended | Asked | None = None
+        self._scalars: torch.Tensor | None = None
+
+    def begin(self, piece: _Piece) -> None:
+        """Take a piece.
+
+        Raises:
+            LaneError: the lane cannot be trained.
+        """
+        self.piece, self._ended, self._scalars = piece, None, None
+        self._marks.clear()
+        with self._place.using():
+            if isinstance(self.work, Training):
+                assert piece.job is not None
+                one = piece.job.lane
+                moments = (one.optimizer_state or {}).values()
+                tensors = [value for value in moments if isinstance(value, torch.Tensor)]
+                self._place.take_over(one.weights, one.linear, *tensors)
+                moved = self.work.load(piece.job)
+            else:
+                assert piece.request is not None
+                assert piece.weights is not None
+                self._place.take_over(piece.weights)
+                moved = self.work.load(piece.request, piece.weights)
+        if moved:
+            self._replays.clear()
+        self._left.extend(self.work.sizes)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another group of steps can be handed over."""
+        while self._marks and self._marks[0]():
+            self._marks.popleft()
+        return self._ended is None and len(self._marks) < self._place.ahead
+
+    def advance(self) -> None:
+        """Hand over a group of steps."""
+        with self._place.using():
+            for _ in range(min(self._place.group, len(self._left))):
+                self._step(self._left.popleft())
+            if not self._left:
+                self._end()
+            self._marks.append(self._place.mark())
+
+    def _step(self, size: int) -> None:
+        replay = self._replays.get(size)
+        if replay is not None:
+            replay()
+            return
+        # Searching takes a while: not for the last batches, of which there may be many sizes.
+        torch.backends.cudnn.benchmark = self._search and size == self.work.batch
+        if self._is_to_be_captured(size):
+            self._capture(size)
+        else:
+            self.work.step(size)
+            self._taken[size] += 1
+
+    def _is_to_be_captured(self, size: int) -> bool:
+        """Return whether a step was taken often enough: a compiler may look at the first two."""
+        often = 1 if self._kind.compiled is None else 2
+        room = len(self._replays) < _MOST_GRAPHS or size == self.work.batch
+        return self._kind.captured and self._taken[size] >= often and room
+
+    def _capture(self, size: int) -> None:
+        """Capture the step and replay it, or take it as it is, from now on, if that fails."""
+        try:
+            replay = self._place.capture(lambda: self.work.step(size))
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self._kind.captured = False
+            warnings.warn(self._not_captured(size, error), stacklevel=2)
+            self.work.step(size)
+        else:
+            self._replays[size] = replay
+            replay()
+
+    def _not_captured(self, size: int, error: RuntimeError) -> str:
+        assert self.piece is not None
+        field = "model"
+        if isinstance(self.work, Training):
+            for name, stage in self.work.stages(size):
+                try:
+                    self._place.capture(stage)
+                except Exception:
+                    field = name
+                    break
+        plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
+        return (
+            f"{self.piece.name} is trained without a CUDA graph, several times slower: spec field "
+            f"{field} = {plain.get(field)} cannot be captured ({str(error).splitlines()[0]})"
+        )
+
+    def _end(self) -> None:
+        self._ended = self.work.end()
+        if isinstance(self._ended, Ended):
+            state = (self._ended.state or {}).values()
+            tensors = [value for value in state if isinstance(value, torch.Tensor)]
+            self._place.hand_over(self._ended.weights, *tensors)
+            self._scalars = self._place.fetch(self._ended.scalars)
+        else:
+            fetch = self._place.fetch
+            asked = self._ended
+            self._ended = Asked(fetch(asked.classes), fetch(asked.correct), fetch(asked.loss))
+
+    @property
+    def done(self) -> bool:
+        """Whether the piece's last step has been taken and its result has arrived."""
+        return self._ended is not None and all(mark() for mark in self._marks)
+
+    def result(self) -> Trained | Prediction:
+        """Return the result and leave the slot.
+
+        Raises:
+            LaneError: loss or weights are no longer finite.
+        """
+        self.piece = None
+        if isinstance(self.work, Training):
+            assert isinstance(self._ended, Ended)
+            assert self._scalars is not None
+            return self.work.result(self._ended, self._scalars.tolist())
+        assert isinstance(self._ended, Asked)
+        return self.work.result(self._ended)
+
+    def leave(self) -> None:
+        """Give the piece up."""
+        self.piece = None
+        self._left.clear()
+
+
+class GraphsBackend:
+    """Trains and predicts in slots on one device.
+
+    Args:
+        device: a PyTorch device name.
+        compile: whether ``torch.compile`` makes the loss of full batches: ``auto`` where the work
+            ahead pays for the time it takes, and on a GPU only.
+        deterministic: choose, on a GPU, kernels that give the same bits each time.
+        memory_limit: bytes that the slots may take; None: a share of what is free.
+    """
+
+    name = "graphs"
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        *,
+        compile: Choice = "off",
+        deterministic: bool = False,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.cores = int(self.device.type == "cpu")
+        self.deterministic = deterministic
+        self._compile = compile
+        self._limit = memory_limit or memory.available(self.device)
+        self._resources = Resources(self.device)
+        self._open = OpenRequests()
+        self._kinds: dict[Hashable, _Kind] = {}
+        self._sizes: dict[Hashable, int] = {}
+        self._most_slots = MOST_SLOTS
+        self._places: list[Place] = []
+        self._made = 0
+        self._clock, self._looked = 0.0, time.perf_counter()
+        if deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+    @property
+    def compiles(self) -> bool:
+        """Whether anything is compiled."""
+        return any(kind.compiled is not None for kind in self._kinds.values())
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a precision that the device does not have."""
+        check_precision(spec, self.device.type)
+
+    def load(self, ask: Ask) -> float:
+        """Return the share of the memory, or of all slots, that the request's lanes take."""
+        self._resources.add_dataset(ask.dataset)
+        request = ask.request
+        if not isinstance(request, Train) or not request.lanes:
+            return 0.0
+        job = LaneJob(ask.spec, request, request.lanes[0])
+        return max(ask.lanes / MOST_SLOTS, ask.lanes * self._slot_bytes(job) / self._limit)
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request and divide it into lanes or models."""
+        self._resources.add_dataset(ask.dataset)
+        self._prepare(ask)
+        request, spec = ask.request, ask.spec
+        self._open.add(ticket, ask)
+        for i in range(ask.lanes):
+            if isinstance(request, Train):
+                job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
+                piece = _Piece(ticket, i, ("train", job.key), spec, job)
+            else:
+                key = ("predict", data_key(spec), spec.model, spec.precision, request.split)
+                piece = _Piece(ticket, i, key, spec, None, request, request.models[i])
+            self._kind(piece).waiting.append(piece)
+
+    def _prepare(self, ask: Ask) -> None:
+        """Compute the network inputs of the splits once, where there is room for them."""
+        data = self._resources.data(ask.spec)
+        for split in ("train", "test"):
+            if split == "test" or not data.augments:
+                data.prepare(split, int(self._limit * _SHARE_FOR_INPUTS))
+
+    def _kind(self, piece: _Piece) -> _Kind:
+        if piece.key not in self._kinds:
+            if piece.job is None:
+                kind = _Kind(self._asking_bytes(piece.spec), most=_MOST_ASKED)
+            else:
+                kind = _Kind(self._slot_bytes(piece.job))
+            self._kinds[piece.key] = kind
+        return self._kinds[piece.key]
+
+    def _slot_bytes(self, job: LaneJob) -> int:
+        if job.key not in self._sizes:
+            data, objective = self._resources.data(job.spec), job.request.objective
+            module = self._resources.blueprint(job.spec)
+            self._sizes[job.key] = memory.lane_bytes(
+                module, data.shape, job.spec, objective, job.batch
+            )
+        return self._sizes[job.key]
+
+    def _asking_bytes(self, spec: RunSpec) -> int:
+        module, data = self._resources.blueprint(spec), self._resources.data(spec)
+        return memory.lane_bytes(module, data.shape, spec, Objective(), lane.PREDICT_BATCH)
+
+    def collect(self, deadline: float = math.inf) -> list[Answer]:
+        """Keep the device busy until at least one request is answered."""
+        while self._open:
+            answers = self._open.answers()
+            if answers:
+                return answers
+            self._start_waiting()
+            ready = [slot for slot in self._busy() if slot.has_room]
+            for slot in ready:
+                check_time(deadline)
+                self._attempt(slot, slot.advance)
+            self._tick()
+            done = [slot for slot in self._busy() if slot.done]
+            for slot in done:
+                self._finish(slot)
+            if not (ready or done):
+                check_time(deadline)
+                time.sleep(_PAUSE)
+        return []
+
+    def close(self) -> None:
+        """Free the slots."""
+        self._open = OpenRequests()
+        self._kinds.clear()
+        self._places.clear()
+        if self.device.type == "cuda":
+            with contextlib.suppress(RuntimeError):  # of a lost device, which was said before
+                torch.cuda.empty_cache()
+
+    def _busy(self) -> list[_Slot]:
+        slots = [slot for kind in self._kinds.values() for slot in kind.slots]
+        return [slot for slot in slots if slot.piece is not None]
+
+    def _tick(self) -> None:
+        """Share out the time since the last tick over the busy slots."""
+        now = time.perf_counter()
+        busy = len(self._busy())
+        if busy:
+            self._clock += (now - self._looked) / busy
+        self._looked = now
+
+    def _finish(self, slot: _Slot) -> None:
+        piece = slot.piece
+        assert piece is not None
+        result = self._attempt(slot, slot.result)
+        if result is not None:
+            self._settle(piece, result)
+        for kind in self._kinds.values():
+            kind.pauses = False
+
+    def _settle(self, piece: _Piece, result: Trained | Prediction | LaneError) -> None:
+        self._open.settle(piece.ticket, piece.number, result, self._clock - piece.since)
+
+    def _attempt(self, slot: _Slot, act: Callable[[], Any]) -> Any:
+        """Do something with a slot; if that fails, its piece is settled, or tried again."""
+        piece = slot.piece
+        assert piece is not None
+        try:
+            with self._kernels(piece.spec):
+                return act()
+        except LaneError as error:
+            slot.leave()
+            self._settle(piece, error)
+        except (FedreproError, OutOfTime):
+            raise
+        except Exception as error:
+            if has_failed(self.device, error):
+                raise  # no lane is to blame
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # nothing may still use what is freed here
+            slot.leave()
+            self._kinds[piece.key].slots.remove(slot)
+            if isinstance(error, RuntimeError) and is_out_of_memory(error):
+                self._do_with_less(piece)
+            else:
+                self._settle(piece, unexpected(error))
+        return None
+
+    def _do_with_less(self, piece: _Piece) -> None:
+        """Try a piece again, with fewer slots of its kind, unless it had all the memory."""
+        kind = self._kinds[piece.key]
+        freed, busy = self._drop_idle(), bool(self._busy())
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if not (freed or busy):
+            self._settle(piece, piece.error)
+            return
+        kind.most = max(1, len(kind.slots))
+        kind.pauses = busy
+        kind.waiting.appendleft(piece)
+
+    def _drop_idle(self) -> bool:
+        """Free all slots that nothing is in; return whether there were any."""
+        before = sum(len(kind.slots) for kind in self._kinds.values())
+        for kind in self._kinds.values():
+            kind.slots = [slot for slot in kind.slots if slot.piece is not None]
+        return sum(len(kind.slots) for kind in self._kinds.values()) < before
+
+    def _start_waiting(self) -> None:
+        """Put waiting pieces into idle slots, and into new ones while there is memory."""
+        if not self._busy():  # nothing will end that a kind could wait for
+            for kind in self._kinds.values():
+                kind.pauses = False
+        for kind in self._kinds.values():
+            while kind.waiting and not kind.pauses:
+                idle = [slot for slot in kind.slots if slot.piece is None]
+                if not (idle or self._has_room(kind)):
+                    break
+                self._tick()
+                piece = kind.waiting.popleft()
+                piece.since = self._clock
+                slot = idle[0] if idle else self._new_slot(kind, piece)
+                if slot is not None:
+                    slot.piece = piece
+                    self._attempt(slot, functools.partial(slot.begin, piece))
+                if slot is not None and slot.piece is not None:  # busy while the next one begins
+                    self._attempt(slot, slot.advance)
+
+    def _has_room(self, kind: _Kind) -> bool:
+        """Return whether another slot fits; where nothing runs, one may always be tried."""
+
+        def fits() -> bool:
+            kinds = [other for other in self._kinds.values() for _ in other.slots]
+            taken = sum(other.size for other in kinds)
+            return len(kinds) < self._most_slots and taken + kind.size <= self._limit
+
+        if len(kind.slots) >= kind.most:
+            return False
+        if fits():
+            return True
+        if kind.slots:  # one of them will be free
+            return False
+        self._drop_idle()
+        return fits() or not self._busy()
+
+    def _new_slot(self, kind: _Kind, piece: _Piece) -> _Slot | None:
+        """Make a slot that suits a piece; where memory does not suffice, there is none."""
+        try:
+            with self._kernels(piece.spec):
+                search = self.device.type == "cuda" and not self.deterministic
+                slot = _Slot(self._work(kind, piece), self._next_place(), kind, search=search)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            self._do_with_less(piece)
+            return None
+        kind.slots.append(slot)
+        return slot
+
+    def _next_place(self) -> Place:
+        if self.device.type == "cpu":
+            return HostPlace()
+        self._made += 1
+        if len(self._places) < STREAMS:
+            self._places.append(CudaPlace(self.device))
+        return self._places[(self._made - 1) % STREAMS]
+
+    def _work(self, kind: _Kind, piece: _Piece) -> Training | Asking:
+        spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
+        if job is None:
+            assert piece.request is not None
+            # Networks that train in bfloat16 predict in float32, which likes channels first.
+            net = self._network(spec, channels_last=spec.precision == "tf32")
+            return Asking(net, data, piece.request.split, fixed=True)
+        if not kind.slots and self._pays_to_compile(job):
+            kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
+        last = spec.precision != "float32"
+        distils = job.request.objective.distillation
+        teacher = self._network(spec, channels_last=last) if distils else None
+        net = self._network(spec, channels_last=last)
+        return Training(net, teacher, data, job, fixed=True, compiled=kind.compiled)
+
+    def _network(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
+        """Make a network; on a GPU, TF32 and bfloat16 are faster with channels last."""
+        on_gpu = self.device.type == "cuda"
+        return self._resources.build(spec, channels_last=on_gpu and channels_last)
+
+    def _pays_to_compile(self, job: LaneJob) -> bool:
+        """Return whether full batches of a key are to be compiled; asked when it gets a slot."""
+        if self._compile != "auto":
+            return self._compile == "on"
+        if self.deterministic:  # the compiler chooses by timing
+            return False
+        if self.device.type == "cpu" or compiler_problem() is not None:
+            return False
+        examples = 0.0
+        for ask in self._open.asks():
+            request = ask.request
+            if isinstance(request, Train) and request.lanes:
+                alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
+                examples += alike * ask.spec.rounds * ask.passes / 3
+        return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
+
+    @contextlib.contextmanager
+    def _kernels(self, spec: RunSpec) -> Iterator[None]:
+        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it."""
+        cudnn = torch.backends.cudnn
+        before = cudnn.benchmark, cudnn.deterministic
+        cudnn.benchmark, cudnn.deterministic = False, self.deterministic
+        try:
+            with precision(spec):
+                yield
+        finally:
+            cudnn.benchmark, cudnn.deterministic = before

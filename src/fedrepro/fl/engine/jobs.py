@@ -1,0 +1,322 @@
+"""Lanes as the backends see them: which of them fit together, and what a backend offers."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import optim
+from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import Dataset
+    from fedrepro.fl.layout import Layout
+    from fedrepro.fl.spec import RunSpec
+
+
+class LaneError(Exception):
+    """A lane cannot be trained; the message names the lane and the reason."""
+
+
+class OutOfTime(Exception):
+    """The time budget ended in the middle of a request; its work is given up."""
+
+
+@dataclass(frozen=True)
+class LaneJob:
+    """One lane to be trained, with the run and the request it belongs to."""
+
+    spec: RunSpec
+    request: Train
+    lane: Lane
+
+    @property
+    def batch(self) -> int:
+        """Examples a step."""
+        return self.spec.batch if self.lane.batch is None else self.lane.batch
+
+    @property
+    def epochs(self) -> int:
+        """Passes over the lane's examples."""
+        return self.spec.local_epochs if self.request.epochs is None else self.request.epochs
+
+    @property
+    def lr(self) -> float:
+        """Step size."""
+        if self.lane.lr is not None:
+            return self.lane.lr
+        return optim.step_size(self.spec.optimizer, self.request.round)
+
+    @property
+    def name(self) -> str:
+        """The lane's name in messages."""
+        stream = " ".join(str(part) for part in self.lane.stream)
+        return f"lane '{stream}' in round {self.request.round}"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Batch sizes of one epoch."""
+        return batch_sizes(len(self.lane.examples), self.batch, self.spec.last_batch)
+
+    @property
+    def key(self) -> Hashable:
+        """What lanes must share to be stacked, or to follow one another in a slot.
+
+        Lengths, step sizes and seeds may differ.
+        """
+        return (
+            data_key(self.spec),
+            self.spec.model,
+            self.spec.optimizer.model_copy(update=_NO_STEP_SIZE),
+            self.spec.precision,
+            self.request.objective,
+            self.batch,
+            self.lane.linear is None,
+        )
+
+
+_NO_STEP_SIZE = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
+
+
+def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
+    """Return the sizes of the batches of one epoch.
+
+    Args:
+        examples: number of examples.
+        batch: examples a full batch.
+        last_batch: the spec's rule for a smaller last one.
+    """
+    full, rest = divmod(examples, batch)
+    kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
+    return [batch] * full + [rest] * kept
+
+
+def data_key(spec: RunSpec) -> Hashable:
+    """Return what names the examples as the network sees them."""
+    return spec.dataset.name, spec.dataset.transform, spec.dataset.augment
+
+
+def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> None:
+    """Refuse a lane that cannot be trained.
+
+    Args:
+        job: the lane.
+        layout: of its network.
+        normalises_vectors: whether the network normalises over the batch alone (BatchNorm1d).
+
+    Raises:
+        LaneError: it has no examples, its weights have the wrong length, or a batch of one example
+            meets batch normalisation.
+    """
+    lane = job.lane
+    if len(lane.examples) == 0:
+        raise LaneError(f"{job.name} has no examples to train on")
+    if lane.weights.numel() != layout.size:
+        raise LaneError(
+            f"{job.name} starts from {lane.weights.numel()} weights, but the network has "
+            f"{layout.size} (spec field model)"
+        )
+    if normalises_vectors and 1 in job.sizes:
+        raise LaneError(
+            f"{job.name} has a last batch of one example, which batch normalisation cannot train "
+            "on; set last_batch: drop_single"
+        )
+
+
+def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
+    """Refuse the result of a lane that diverged.
+
+    Raises:
+        LaneError: loss or weights are not finite.
+    """
+    if not (math.isfinite(loss) and finite_weights):
+        raise LaneError(
+            f"{job.name} has a loss of {loss} or weights that are not finite; lower the step size "
+            "(optimizer.lr) or check the data"
+        )
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Return whether PyTorch could not allocate, on a GPU or on the CPU."""
+    said = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
+
+
+def too_large(job: LaneJob) -> LaneError:
+    """Return the error of a lane that memory does not suffice for, with nothing beside it."""
+    return LaneError(
+        f"{job.name} does not fit into memory even alone; lower batch, or take a device with more "
+        "memory"
+    )
+
+
+Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
+
+
+def unexpected(error: Exception) -> LaneError:
+    """Return the error of a lane or model over which the program failed, with the traceback."""
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return LaneError(f"the program failed over it:\n{trace}")
+
+
+def result_of(results: Sequence[Any]) -> Result:
+    """Return a request's result, given those of its lanes or models: one failed lane fails it."""
+    return next((one for one in results if isinstance(one, LaneError)), list(results))
+
+
+@dataclass(frozen=True)
+class Ask:
+    """An open request of a run, and what is needed to answer it."""
+
+    spec: RunSpec
+    dataset: Dataset
+    request: Request
+
+    @property
+    def passes(self) -> float:
+        """Work in forward passes of one example; a training step counts as three."""
+        request = self.request
+        if isinstance(request, Train):
+            jobs = [LaneJob(self.spec, request, lane) for lane in request.lanes]
+            return sum(3.0 * job.epochs * len(job.lane.examples) for job in jobs)
+        split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
+        size = len(split) if request.examples is None else len(request.examples)
+        return float(len(request.models) * size)
+
+    @property
+    def lanes(self) -> int:
+        """Models trained or asked."""
+        request = self.request
+        return len(request.lanes if isinstance(request, Train) else request.models)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A request's results, or the error of one of its lanes; and the seconds it took."""
+
+    ticket: int
+    result: Result
+    seconds: float
+
+
+class OpenRequests:
+    """Requests that are answered lane by lane, or model by model, in any order."""
+
+    def __init__(self) -> None:
+        self._asks: dict[int, Ask] = {}
+        self._results: dict[int, list[Any]] = {}
+        self._missing: dict[int, int] = {}
+        self._seconds: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    def add(self, ticket: int, ask: Ask) -> None:
+        """Take a request."""
+        self._asks[ticket] = ask
+        self._results[ticket] = [None] * ask.lanes
+        self._missing[ticket] = ask.lanes
+        self._seconds[ticket] = 0.0
+
+    def asks(self) -> list[Ask]:
+        """Return the open requests."""
+        return list(self._asks.values())
+
+    def ask(self, ticket: int) -> Ask:
+        """Return an open request."""
+        return self._asks[ticket]
+
+    def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
+        """Take the result of one of a request's lanes or models, and the seconds it took."""
+        self._results[ticket][number] = result
+        self._missing[ticket] -= 1
+        self._seconds[ticket] += seconds
+
+    def answers(self) -> list[Answer]:
+        """Take out the requests that are answered in full."""
+        done = [ticket for ticket, missing in self._missing.items() if missing == 0]
+        for ticket in done:
+            del self._asks[ticket], self._missing[ticket]
+        return [
+            Answer(ticket, result_of(self._results.pop(ticket)), self._seconds.pop(ticket))
+            for ticket in done
+        ]
+
+
+class Backend(Protocol):
+    """Answers requests; the driver submits them as runs reach them and collects what is ready.
+
+    Attributes:
+        name: as on the command line, for the record: there it makes the same on a like device.
+        device: where weights and moments are between requests.
+        cores: of the CPU that it keeps busy; 0: it works on a GPU.
+        compiles: whether it trains with compiled networks, as far as it has decided.
+        deterministic: whether it was told to use only kernels that give the same bits each time.
+    """
+
+    name: str
+    device: torch.device
+    cores: int
+
+    @property
+    def compiles(self) -> bool:
+        """See the class."""
+
+    @property
+    def deterministic(self) -> bool:
+        """See the class."""
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a spec that this backend cannot run, naming the field.
+
+        Raises:
+            FedreproError: with the reason.
+        """
+
+    def load(self, ask: Ask) -> float:
+        """Return how much of what the backend can usefully have open a request takes.
+
+        The driver admits runs until those in flight load the backend fully: until their sum is 1.
+        """
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request; ``ticket`` names it in the answer."""
+
+    def collect(self, deadline: float) -> list[Answer]:
+        """Work until at least one request is answered, and return all answers that are ready.
+
+        Args:
+            deadline: ``time.monotonic()`` to stop at; ``math.inf`` for none.
+
+        Raises:
+            OutOfTime: the deadline came first. The backend is of no more use but for ``close``.
+        """
+
+    def close(self) -> None:
+        """Free what the backend holds."""
+
+
+def check_time(deadline: float) -> None:
+    """Raise :class:`OutOfTime` past the deadline."""
+    if time.monotonic() > deadline:
+        raise OutOfTime
+
+
+def check_precision(spec: RunSpec, device: str) -> None:
+    """Refuse a precision that the device does not have.
+
+    Raises:
+        FedreproError: TF32 without a GPU.
+    """
+    if spec.precision == "tf32" and not device.startswith("cuda"):
+        raise FedreproError(
+            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device}; train this "
+            "run with --device cuda, or change the spec to precision: float32"
+        )

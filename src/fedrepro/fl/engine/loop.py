@@ -1,0 +1,70 @@
+"""The reference backend: one lane after another in this process.
+
+With one compute thread the same requests give the same bits, whatever else is in flight.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+
+from fedrepro.fl.engine import lane
+from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, LaneJob, check_precision
+from fedrepro.fl.engine.resources import Resources, precision
+from fedrepro.fl.requests import Prediction, Train, Trained
+from fedrepro.fl.spec import RunSpec
+
+
+class LoopBackend:
+    """Trains and predicts lane after lane on one device."""
+
+    name = "loop"
+    compiles = deterministic = False
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.cores = int(self.device.type == "cpu")
+        self._resources = Resources(self.device)
+        self._open: list[tuple[int, Ask]] = []
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a precision that the device does not have."""
+        check_precision(spec, self.device.type)
+
+    def load(self, ask: Ask) -> float:
+        """One run at a time: nothing is gained from more."""
+        return 1.0
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request."""
+        self._resources.add_dataset(ask.dataset)
+        self._open.append((ticket, ask))
+
+    def collect(self, deadline: float = math.inf) -> list[Answer]:
+        """Answer the oldest open request."""
+        if not self._open:
+            return []
+        ticket, ask = self._open.pop(0)
+        started = time.perf_counter()
+        with precision(ask.spec):
+            result = self._answer(ask, deadline)
+        return [Answer(ticket, result, time.perf_counter() - started)]
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _answer(self, ask: Ask, deadline: float) -> list[Trained] | list[Prediction] | LaneError:
+        resources, request, spec = self._resources, ask.request, ask.spec
+        net, data = resources.network(spec), resources.data(spec)
+        if not isinstance(request, Train):
+            return [lane.predict(net, data, request, weights) for weights in request.models]
+        teacher = resources.network(spec, copy=1) if request.objective.distillation else None
+        try:
+            return [
+                lane.train_lane(net, teacher, data, LaneJob(spec, request, one), deadline)
+                for one in request.lanes
+            ]
+        except LaneError as error:
+            return error

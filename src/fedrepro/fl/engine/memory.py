@@ -1,0 +1,74 @@
+"""How much memory a lane takes, estimated before it is trained, and how much there is."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.requests import Objective
+from fedrepro.fl.spec import Adam, RunSpec
+
+_FREE_SHARE = {"cpu": 0.5, "cuda": 0.8}
+_UNKNOWN = 4 << 30
+_KEPT_ACTIVATIONS = 3  # the output, its gradient, and what a kernel needs besides
+
+
+def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
+    """Return the bytes of all layer outputs for one example, by a dry run without data."""
+    total = 0
+
+    def count(_: nn.Module, __: object, output: object) -> None:
+        nonlocal total
+        if isinstance(output, torch.Tensor):
+            total += output.numel() * output.element_size()
+
+    dry = copy.deepcopy(module).to("meta").eval()
+    for layer in dry.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(count)
+    dry(torch.empty(1, *shape, device="meta"))
+    return total
+
+
+def lane_bytes(
+    module: nn.Module,
+    shape: tuple[int, int, int],
+    spec: RunSpec,
+    objective: Objective,
+    batch: int,
+) -> int:
+    """Return an estimate of the bytes that one lane takes.
+
+    Args:
+        module: its network.
+        shape: of one input.
+        spec: for the optimiser's moments.
+        objective: for the vectors it keeps.
+        batch: examples a step.
+    """
+    vectors = 5  # weights, gradient, its copy, the update, one to spare
+    vectors += 3 if isinstance(spec.optimizer, Adam) else int(spec.optimizer.momentum > 0)
+    vectors += (
+        bool(objective.proximal) + bool(objective.projection) + bool(objective.gradient_noise)
+    )
+    vectors += bool(objective.distillation)
+    passes = 2 if objective.distillation else 1
+    activations = activation_bytes(module, shape) * batch * _KEPT_ACTIVATIONS * passes
+    return vectors * 4 * Layout.of(module).size + activations
+
+
+def available(device: torch.device) -> int:
+    """Return the bytes that training may take on a device: a share of what is free now."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * _FREE_SHARE["cuda"])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return _UNKNOWN
+    fields = dict(line.split(":", 1) for line in lines)
+    return int(int(fields["MemAvailable"].split()[0]) * 1024 * _FREE_SHARE["cpu"])

@@ -1,0 +1,163 @@
+"""A network whose tensors are views of one flat vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedrepro.fl import models
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.models import layers
+from fedrepro.fl.requests import Weights
+from fedrepro.fl.spec import ModelSpec
+
+
+class FlatModule:
+    """A module whose parameters and buffers are views of a flat vector.
+
+    With ``channels_last`` the convolution kernels are stored channel by channel last, which the
+    convolutions of a CPU prefer, and those of a GPU in TF32 and bfloat16, unless the network has
+    one that oneDNN gets wrong that way; ``flat`` then has another order than :class:`Layout` says,
+    and vectors in the layout's order go in and out through the methods.
+
+    Attributes:
+        module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
+        body: from inputs to representations.
+        classifier: from representations to logits.
+        layout: names, shapes and places in a flat vector.
+        flat: parameters, then buffers, float32 [size].
+        gradient: of :meth:`differentiate`'s last loss, float32 [parameters].
+        dropouts: its dropout layers, which need a key before each training step.
+    """
+
+    def __init__(
+        self, module: nn.Sequential, device: torch.device, *, channels_last: bool = False
+    ) -> None:
+        self.layout = Layout.of(module)
+        self.module = module
+        safe = device.type != "cpu" or _is_safe_channels_last(module)
+        self.channels_last = channels_last and _has_convolutions(module) and safe
+        self.flat = torch.zeros(self.layout.size, device=device)
+        self.gradient = torch.zeros(self.layout.parameters, device=device)
+        self.load(self.layout.flatten(module))
+        for position, name in enumerate(self.layout.names):
+            view = self._view(self.flat, position)
+            owner, _, own = name.rpartition(".")
+            trained = self.layout.offsets[position] < self.layout.parameters
+            setattr(module.get_submodule(owner), own, nn.Parameter(view) if trained else view)
+        for name, constant in list(module.named_buffers()):
+            if name not in self.layout.names:
+                owner, _, own = name.rpartition(".")
+                setattr(module.get_submodule(owner), own, constant.to(device))
+        self._trainable = list(self.module.parameters())
+        self._gradients = [self._view(self.gradient, i) for i in range(len(self._trainable))]
+        self.normalises_vectors = layers.normalises_vectors(module)
+        self.body, self.classifier = self.module[:-1], self.module[-1]
+        self.dropouts = layers.dropouts(module)
+
+    def _view(self, flat: torch.Tensor, position: int) -> torch.Tensor:
+        """Return tensor number ``position`` of a vector in this module's own order."""
+        shape = self.layout.shapes[position]
+        if not self.channels_last or len(shape) != 4:
+            return self.layout.view(flat, position)
+        begin, end = self.layout.offsets[position : position + 2]
+        out, into, height, width = shape
+        return flat[begin:end].view(out, height, width, into).permute(0, 3, 1, 2)
+
+    @property
+    def parameters(self) -> torch.Tensor:
+        """The trainable front part of ``flat``, float32 [parameters]."""
+        return self.flat[: self.layout.parameters]
+
+    def load(self, weights: Weights) -> None:
+        """Take weights in the layout's order, float32 [size]."""
+        self._reorder(weights, self.flat, outward=False)
+
+    def weights(self) -> Weights:
+        """Return a copy of the weights in the layout's order, float32 [size]."""
+        return self.outward(self.flat)
+
+    def inward(self, vector: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Copy a vector of parameters or weights to this module's order and place.
+
+        Args:
+            vector: in the layout's order, on any device.
+            out: where to; None: to a new vector.
+        """
+        if out is None:
+            out = torch.empty_like(vector, device=self.flat.device)
+        return self._reorder(vector, out, outward=False)
+
+    def outward(self, vector: torch.Tensor) -> torch.Tensor:
+        """Return a copy of a vector of parameters or weights in the layout's order."""
+        return self._reorder(vector, torch.empty_like(vector), outward=True)
+
+    def _reorder(
+        self, source: torch.Tensor, target: torch.Tensor, *, outward: bool
+    ) -> torch.Tensor:
+        if not self.channels_last:
+            return target.copy_(source, non_blocking=True)
+        if source.device != target.device:  # one transfer rather than one a tensor
+            source = source.to(target.device, non_blocking=True)
+        for position, end in enumerate(self.layout.offsets[1:]):
+            if end > source.numel():
+                break
+            inside, outside = (target, source) if not outward else (source, target)
+            ours, theirs = self._view(inside, position), self.layout.view(outside, position)
+            if outward:
+                theirs.copy_(ours)
+            else:
+                ours.copy_(theirs)
+        return target
+
+    def arranged(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images in the memory format of the convolutions."""
+        if self.channels_last:
+            return images.contiguous(memory_format=torch.channels_last)
+        return images
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the representation, [n, features], and the logits, [n, classes]."""
+        representation = self.body(self.arranged(images))
+        return representation, self.classifier(representation)
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Write the gradient of a loss, float32 [], to ``gradient``, in this module's order.
+
+        Copied rather than added up in place by ``backward``, which reads and writes it once more;
+        on a GPU by one kernel for all tensors.
+        """
+        found = torch.autograd.grad(loss, self._trainable)
+        torch._foreach_copy_(self._gradients, found)
+
+
+def _has_convolutions(module: nn.Module) -> bool:
+    return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
+
+
+def _is_safe_channels_last(module: nn.Module) -> bool:
+    """Whether oneDNN gets all convolutions of a network right with channels last.
+
+    It writes past its workspace in the weight gradient of a strided 1 x 1 convolution of fewer
+    input channels than a vector register holds: 8 with AVX2, 16 with AVX-512
+    (https://github.com/uxlfoundation/oneDNN/issues/6035). The bound is 16 everywhere, so that a
+    run's bits do not depend on it.
+    """
+    kernels = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    return not any(
+        kernel.kernel_size == (1, 1) and kernel.stride != (1, 1) and kernel.in_channels < 16
+        for kernel in kernels
+    )
+
+
+def build(
+    spec: ModelSpec,
+    shape: tuple[int, int, int],
+    classes: int,
+    device: torch.device,
+    *,
+    channels_last: bool = False,
+) -> FlatModule:
+    """Build the network of a spec for inputs of a shape, with arbitrary weights."""
+    module = models.build(spec.name, shape, classes, spec.width)
+    return FlatModule(module, device, channels_last=channels_last)

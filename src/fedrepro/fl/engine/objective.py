@@ -1,0 +1,161 @@
+"""What :class:`fedrepro.fl.requests.Objective` means for a step of one lane or a stack of lanes.
+
+Vectors are [parameters], or [lanes, parameters] for a stack; norms run over the last axis. In a
+stack every lane gets what it would get alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fedrepro.fl import device_streams
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.requests import Objective
+
+SMALLEST_DISTILLED_BATCH = 3
+"""Examples below which a batch has no pairwise structure worth the name."""
+_VARIANCE_FLOOR = 0.001
+
+
+def needs_start(objective: Objective) -> bool:
+    """Return whether a step looks back at the lane's start weights."""
+    return bool(objective.proximal) or objective.projection == "update"
+
+
+def adjust_gradient(
+    objective: Objective,
+    clip_norm: float | None,
+    parameters: torch.Tensor,
+    gradient: torch.Tensor,
+    start: torch.Tensor | None,
+    linear: torch.Tensor | None,
+    noise: torch.Tensor | None,
+) -> None:
+    """Add the penalties' gradients, clip, and add noise, in place.
+
+    Args:
+        objective: what to add.
+        clip_norm: bound on the gradient's norm; None: no bound.
+        parameters: current parameters.
+        gradient: of the data loss; changed in place.
+        start: the lane's start parameters; None unless :func:`needs_start`.
+        linear: the lane's linear term.
+        noise: standard normal numbers of the gradient's shape; None where there is no noise.
+    """
+    if objective.proximal:
+        assert start is not None
+        gradient.add_(parameters, alpha=objective.proximal)
+        gradient.sub_(start, alpha=objective.proximal)
+    if linear is not None:
+        gradient.add_(linear)
+    if clip_norm is not None:
+        norm = gradient.norm(dim=-1, keepdim=True)
+        gradient.mul_((clip_norm / norm.clamp(min=1e-12)).clamp(max=1.0))
+    if noise is not None:
+        gradient.add_(noise, alpha=objective.gradient_noise)
+
+
+def project(
+    objective: Objective, parameters: torch.Tensor, start: torch.Tensor | None
+) -> torch.Tensor | None:
+    """Return the parameters projected to the ball of the objective; None: there is no ball.
+
+    ``w * min(1, M / ||w||)``, or ``w_0 + (w - w_0) * min(1, M / ||w - w_0||)`` for the update.
+    """
+    if objective.projection is None:
+        return None
+    if objective.projection == "weights":
+        return parameters * _shrink(parameters, objective.radius)
+    assert start is not None
+    update = parameters - start
+    return start + update * _shrink(update, objective.radius)
+
+
+def _shrink(vector: torch.Tensor, radius: float) -> torch.Tensor:
+    norm: torch.Tensor = vector.norm(dim=-1, keepdim=True)
+    return (radius / norm.clamp(min=1e-12)).clamp(max=1.0)
+
+
+def quantised_layers(module: nn.Module) -> list[tuple[str, str | None]]:
+    """Return the names of the weights to quantise, each with the bias that shares its scale."""
+    names: list[tuple[str, str | None]] = []
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            names.append((f"{name}.weight", None))
+        elif isinstance(layer, nn.Linear):
+            names.append((f"{name}.weight", f"{name}.bias"))
+    return names
+
+
+def quantise(
+    weights: torch.Tensor,
+    bits: int,
+    layout: Layout,
+    layers: list[tuple[str, str | None]],
+    key: torch.Tensor,
+) -> None:
+    """Round convolution and linear weights stochastically to ``2**bits`` levels, in place.
+
+    With ``a = max|w|`` of a tensor and u uniform on [-1/2, 1/2): ``x = w / (2 a) + 1/2 +
+    u / (2**bits - 1)`` is rounded to the nearest level and mapped back (after DoReFa-Net, as the
+    public code of Kopparapu et al. 2020; the paper has no formula). A linear layer's bias uses the
+    scale of its weights. Other parameters and all buffers stay as they are.
+
+    Args:
+        weights: float32 [size], in the layout's order.
+        bits: bits a weight, >= 1.
+        layout: places of the tensors.
+        layers: as of :func:`quantised_layers`.
+        key: stream of the rounding, int64 [].
+    """
+    levels = 2**bits - 1
+    position = {name: i for i, name in enumerate(layout.names)}
+    uniform = device_streams.uniform(key, layout.size)
+    for weight, bias in layers:
+        scale = layout.view(weights, position[weight]).abs().max().clamp(min=1e-30)
+        for name in (weight, bias):
+            if name is None or name not in position:
+                continue
+            tensor = layout.view(weights, position[name])
+            u = layout.view(uniform, position[name]) - 0.5
+            x = tensor / (2 * scale) + 0.5 + u / levels
+            tensor.copy_(2 * scale * (torch.round(x * levels) / levels - 0.5))
+
+
+def pairwise_divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    """Return D, how far a batch's pairwise structure is from the teacher's (Nguyen et al. 2023).
+
+    With ``d_ab`` the Euclidean distances of the representations of different examples, and m and v
+    their mean and unbiased variance, ``k_ab = exp(-(d_ab - m)^2 / (2 (v + 0.001)))`` is normalised
+    over b; D is the sum over a of the Kullback-Leibler divergence of the student's row from the
+    teacher's (eq. 18-20, with the kernel of the authors' code, as the text leaves the bandwidth
+    open). Batches of fewer than three examples have D = 0.
+
+    Args:
+        student: representations, float32 [n, features].
+        teacher: representations of the same examples by the start model.
+
+    Returns:
+        float32 [].
+    """
+    count = student.shape[0]
+    pairs = 1 - torch.eye(count, device=student.device)
+    log_p = _log_affinity(student, pairs)
+    log_q = _log_affinity(teacher, pairs)
+    divergence = (pairs * log_q.exp() * (log_q - log_p)).sum()
+    return divergence * float(count >= SMALLEST_DISTILLED_BATCH)
+
+
+def _log_affinity(representation: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+    """Return the log of the normalised kernel, [n, n]; meaningless where ``pairs`` is 0."""
+    difference = representation[:, None, :] - representation[None, :, :]
+    squared = difference.square().sum(-1)
+    apart = squared > 0
+    distance = torch.where(apart, squared, 1.0).sqrt() * apart
+    number = pairs.sum()
+    mean = (pairs * distance).sum() / number.clamp(min=1)
+    variance = (pairs * (distance - mean).square()).sum() / (number - 1).clamp(min=1)
+    exponent = -0.5 * (distance - mean).square() / (variance + _VARIANCE_FLOOR)
+    exponent = exponent.masked_fill(pairs == 0, -1e9)
+    return exponent - exponent.logsumexp(dim=1, keepdim=True)

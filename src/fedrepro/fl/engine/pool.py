@@ -1,0 +1,303 @@
+"""Lanes over persistent worker processes, one compute thread each.
+
+This is how a CPU is kept busy: a large network fills a core by itself, so lanes are trained side by
+side rather than stacked, with convolution kernels stored channels last; small dense networks are
+stacked within each worker (:mod:`.dense`). Either way a lane's bits depend neither
+on the number of workers nor on what else is in flight.
+
+The workers are started once, by a fork server that has imported PyTorch, and share the data sets. A
+worker that dies (killed for want of memory, usually) is replaced, and its lanes are tried again,
+half as many at a time; a lane that kills two workers by itself fails by name. An error of the
+program in a task fails its lanes, with the traceback.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from typing import Any
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine import dense
+from fedrepro.fl.engine.data import tensors_of
+from fedrepro.fl.engine.jobs import (
+    Answer,
+    Ask,
+    LaneError,
+    LaneJob,
+    OpenRequests,
+    OutOfTime,
+    check_precision,
+)
+from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.engine.worker import (
+    DataMessage,
+    PredictTask,
+    TrainTask,
+    attempt,
+    packed,
+    set_memory_use,
+    unpacked,
+    work,
+)
+from fedrepro.fl.requests import Predict, Train
+from fedrepro.fl.spec import RunSpec
+
+_LANES_A_WORKER = 2
+_MOST_PREDICTED = 8
+_MOST_DEATHS = 2
+
+
+@dataclass(eq=False)
+class _Piece:
+    """One lane, or one model to ask, of an open request.
+
+    Attributes:
+        group: pieces of equal groups may share a task.
+        most: how many of them at once.
+        deaths: workers that died over it.
+    """
+
+    ticket: int
+    number: int
+    job: LaneJob | None
+    group: Hashable
+    most: int
+    deaths: int = 0
+
+
+@dataclass
+class _Worker:
+    process: ForkServerProcess
+    pipe: Connection
+    known: set[str] = field(default_factory=set)
+    pieces: list[_Piece] = field(default_factory=list)
+
+
+class PoolBackend:
+    """Trains and predicts in worker processes.
+
+    Args:
+        workers: how many processes; None: as many cores as this process may use. One worker is
+            this process itself.
+        stack: whether small dense networks are stacked within a worker.
+    """
+
+    compiles = deterministic = False
+
+    def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
+        self.name = "auto" if stack else "pool"
+        self.device = torch.device("cpu")
+        self.workers = self.cores = workers or len(os.sched_getaffinity(0))
+        self._stack = stack
+        self._resources = Resources(self.device)
+        self._shared: dict[str, DataMessage] = {}
+        self._stackable: dict[Hashable, bool] = {}
+        self._open = OpenRequests()
+        self._waiting: list[_Piece] = []
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["fedrepro.fl.engine.worker"])
+        self._pool: list[_Worker] = []
+        self._alone: Resources | None = None
+        if self.workers == 1:
+            set_memory_use()
+            self._alone = Resources(torch.device("cpu"), channels_last=True)
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a precision that CPUs do not have."""
+        check_precision(spec, "cpu")
+
+    def load(self, ask: Ask) -> float:
+        """A worker can use a full stack of lanes that fit together, or one lane and the next."""
+        self._share(ask.dataset)
+        request = ask.request
+        stacks = isinstance(request, Train) and any(
+            self._can_stack(LaneJob(ask.spec, request, lane)) for lane in request.lanes[:1]
+        )
+        return ask.lanes / (self.workers * (dense.MOST_STACKED if stacks else _LANES_A_WORKER))
+
+    def _share(self, dataset: Dataset) -> None:
+        """Put a data set where the workers can see it."""
+        name = dataset.name
+        if name not in self._shared:
+            tensors = tensors_of(dataset)
+            if self._alone is None:
+                _move_to_shared_memory(name, tensors)
+            self._resources.add(name, tensors, dataset.classes)
+            if self._alone is not None:
+                self._alone.add(name, tensors, dataset.classes)
+            self._shared[name] = DataMessage(name, tensors, dataset.classes)
+
+    def submit(self, ticket: int, ask: Ask) -> None:
+        """Take a request and divide it into lanes or models."""
+        self._share(ask.dataset)
+        request = ask.request
+        self._open.add(ticket, ask)
+        for i in range(ask.lanes):
+            if isinstance(request, Train):
+                job = LaneJob(ask.spec, replace(request, lanes=()), request.lanes[i])
+                stacks = self._can_stack(job)
+                group: Hashable = job.key if stacks else (ticket, i)
+                piece = _Piece(ticket, i, job, group, dense.MOST_STACKED if stacks else 1)
+            else:
+                piece = _Piece(ticket, i, None, ticket, _MOST_PREDICTED)
+            self._waiting.append(piece)
+
+    def _can_stack(self, job: LaneJob) -> bool:
+        if not self._stack:
+            return False
+        key = job.key
+        if key not in self._stackable:
+            self._stackable[key] = dense.can_stack(self._resources.network(job.spec), job)
+        return self._stackable[key]
+
+    def collect(self, deadline: float = math.inf) -> list[Answer]:
+        """Keep the workers busy until at least one request is answered."""
+        while self._open:
+            answers = self._open.answers()
+            if answers:
+                return answers
+            if self._alone is not None:
+                self._perform_here(self._alone, deadline)
+            else:
+                self._let_workers_perform(deadline)
+        return []
+
+    def _perform_here(self, resources: Resources, deadline: float) -> None:
+        pieces = self._next_pieces(idle=1)
+        started = time.perf_counter()
+        task = self._task(self._open.ask(pieces[0].ticket), pieces)
+        results = attempt(task, resources, deadline)
+        self._finish(pieces, results, time.perf_counter() - started)
+
+    def _let_workers_perform(self, deadline: float) -> None:
+        self._hand_out()
+        busy = [worker for worker in self._pool if worker.pieces]
+        if not busy:  # those that were idle had died
+            return
+        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        ready = wait([worker.pipe for worker in busy], left)
+        if not ready:
+            raise OutOfTime
+        for worker in busy:
+            if worker.pipe in ready:
+                self._take_back(worker)
+
+    def close(self) -> None:
+        """End the workers, whatever they are doing."""
+        for worker in self._pool:
+            worker.pipe.close()
+            worker.process.terminate()
+        for worker in self._pool:
+            worker.process.join()
+        self._pool = []
+
+    def _hand_out(self) -> None:
+        idle = [worker for worker in self._pool if not worker.pieces]
+        for worker in [worker for worker in idle if not worker.process.is_alive()]:
+            idle.remove(worker)
+            self._bury(worker)
+        missing = self.workers - len(self._pool)
+        for left in range(len(idle) + missing, 0, -1):
+            if not self._waiting:
+                return
+            if not idle:
+                idle.append(self._new_worker())
+            self._start(idle.pop(), self._next_pieces(left))
+
+    def _new_worker(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=work, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        worker = _Worker(process, ours)
+        self._pool.append(worker)
+        return worker
+
+    def _next_pieces(self, idle: int) -> list[_Piece]:
+        """Take the oldest piece and an idle worker's share of those that may go with it."""
+        first = self._waiting[0]
+        alike = [piece for piece in self._waiting if piece.group == first.group]
+        most = min(piece.most for piece in alike)
+        chosen = alike[: min(most, math.ceil(len(alike) / idle))]
+        self._waiting = [piece for piece in self._waiting if piece not in chosen]
+        return chosen
+
+    def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:
+        ask = self._open.ask(pieces[0].ticket)
+        worker.pieces = pieces
+        try:
+            if ask.dataset.name not in worker.known:
+                worker.pipe.send(self._shared[ask.dataset.name])
+                worker.known.add(ask.dataset.name)
+            worker.pipe.send(packed(self._task(ask, pieces)))
+        except OSError:
+            self._bury(worker)
+
+    def _task(self, ask: Ask, pieces: Sequence[_Piece]) -> TrainTask | PredictTask:
+        if isinstance(ask.request, Predict):
+            models = [ask.request.models[piece.number] for piece in pieces]
+            return PredictTask(ask.spec, replace(ask.request, models=models))
+        jobs = [piece.job for piece in pieces if piece.job is not None]
+        return TrainTask(jobs, stacked=self._can_stack(jobs[0]))
+
+    def _take_back(self, worker: _Worker) -> None:
+        try:
+            results, seconds = worker.pipe.recv()
+        except (EOFError, OSError):  # in the middle of an answer, too
+            self._bury(worker)
+            return
+        pieces, worker.pieces = worker.pieces, []
+        self._finish(pieces, unpacked(results), seconds)
+
+    def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
+        sizes = [1 if p.job is None else p.job.epochs * len(p.job.lane.examples) for p in pieces]
+        for piece, result, size in zip(pieces, results, sizes, strict=True):
+            share = seconds * size / max(1, sum(sizes))
+            self._open.settle(piece.ticket, piece.number, result, share)
+
+    def _bury(self, worker: _Worker) -> None:
+        """Put the pieces of a dead worker back, to be tried in smaller tasks."""
+        pieces = worker.pieces
+        worker.pipe.close()
+        worker.process.join()
+        self._pool.remove(worker)
+        for piece in pieces:
+            piece.deaths += len(pieces) == 1
+            piece.most = max(1, len(pieces) // 2)
+        lost = [piece for piece in pieces if piece.deaths >= _MOST_DEATHS]
+        self._waiting = [piece for piece in pieces if piece not in lost] + self._waiting
+        for piece in lost:
+            name = "a prediction" if piece.job is None else piece.job.name
+            error = LaneError(
+                f"{name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); is there "
+                "enough memory?"
+            )
+            self._finish([piece], [error], 0.0)
+
+
+def _end(worker: _Worker) -> str:
+    status = worker.process.exitcode or 0
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _move_to_shared_memory(name: str, tensors: dict[str, torch.Tensor]) -> None:
+    try:
+        for tensor in tensors.values():
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        raise FedreproError(
+            f"data set {name} needs {size / 2**20:.0f} MiB of shared memory (/dev/shm) for the "
+            "workers to see, and there is less; enlarge it (docker run --shm-size=2g), or train "
+            "with --workers 1"
+        ) from error

@@ -1,0 +1,78 @@
+"""What a backend keeps between requests: data sets on the device, networks to train in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterator
+
+import torch
+from torch import nn
+
+from fedrepro.fl import models
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine import network
+from fedrepro.fl.engine.data import DeviceData, tensors_of
+from fedrepro.fl.engine.jobs import data_key
+from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.spec import RunSpec
+
+
+class Resources:
+    """Data sets and networks of one process on one device, made when first asked for."""
+
+    def __init__(self, device: torch.device, *, channels_last: bool = False) -> None:
+        self.device = device
+        self._channels_last = channels_last
+        self._data: dict[Hashable, DeviceData] = {}
+        self._classes: dict[str, int] = {}
+        self._tensors: dict[str, dict[str, torch.Tensor]] = {}
+        self._networks: dict[Hashable, FlatModule] = {}
+
+    def add(self, name: str, tensors: dict[str, torch.Tensor], classes: int) -> None:
+        """Take a data set's tensors, as of :func:`fedrepro.fl.engine.data.tensors_of`."""
+        self._tensors[name] = tensors
+        self._classes[name] = classes
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Take a data set unless it is there."""
+        if dataset.name not in self._tensors:
+            self.add(dataset.name, tensors_of(dataset), dataset.classes)
+
+    def data(self, spec: RunSpec) -> DeviceData:
+        """Return the examples of a run, whose data set was added before."""
+        key = data_key(spec)
+        if key not in self._data:
+            tensors = self._tensors[spec.dataset.name]
+            self._data[key] = DeviceData(spec.dataset, tensors, self.device)
+        return self._data[key]
+
+    def network(self, spec: RunSpec, copy: int = 0) -> FlatModule:
+        """Return a network of a run's architecture; ``copy`` names further ones."""
+        key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], copy)
+        if key not in self._networks:
+            self._networks[key] = self.build(spec, channels_last=self._channels_last)
+        return self._networks[key]
+
+    def blueprint(self, spec: RunSpec) -> nn.Module:
+        """Return a run's architecture without weights, to be measured."""
+        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
+        with torch.device("meta"):
+            return models.build(spec.model.name, shape, classes, spec.model.width)
+
+    def build(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
+        """Return a new network of a run's architecture, which is not kept here."""
+        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
+        return network.build(spec.model, shape, classes, self.device, channels_last=channels_last)
+
+
+@contextlib.contextmanager
+def precision(spec: RunSpec) -> Iterator[None]:
+    """Let CUDA round matrix products and convolutions as the spec says, and no more."""
+    allowed = spec.precision == "tf32"
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before

@@ -1,0 +1,186 @@
+"""A worker process of the pool: answers tasks with one compute thread until its pipe closes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
+
+from fedrepro.fl.engine import dense, lane
+from fedrepro.fl.engine.jobs import (
+    LaneError,
+    LaneJob,
+    OutOfTime,
+    is_out_of_memory,
+    too_large,
+    unexpected,
+)
+from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.requests import OptimizerState, Predict, Prediction, Trained
+from fedrepro.fl.spec import RunSpec
+
+_KEPT_BLOCK = 1 << 30
+_KEPT_KERNELS = 128
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
+
+
+@dataclass(frozen=True)
+class DataMessage:
+    """A data set that the worker has not seen yet; its tensors are in shared memory."""
+
+    name: str
+    tensors: dict[str, torch.Tensor]
+    classes: int
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results."""
+
+    jobs: Sequence[LaneJob]
+    stacked: bool
+
+
+@dataclass(frozen=True)
+class PredictTask:
+    """Models of one run. Answered by a list of predictions."""
+
+    spec: RunSpec
+    request: Predict
+
+
+def set_memory_use() -> None:
+    """Keep freed blocks, and fewer of the convolution kernels that were compiled.
+
+    Batches and activations need blocks of the same sizes again, so glibc is told to keep them.
+    oneDNN compiles each convolution anew for each size of a batch, and PyTorch and oneDNN keep the
+    last 1,024 of them: gigabytes in every worker, where predictions are of ever other numbers of
+    examples. The limits are read before the first convolution; those of the environment win.
+    """
+    for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
+        os.environ.setdefault(cache, str(_KEPT_KERNELS))
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BLOCK)
+
+
+def work(pipe: Connection) -> None:
+    """Answer each task with its result and the seconds it took: a worker's main function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    torch.set_num_threads(1)
+    set_memory_use()
+    resources = Resources(torch.device("cpu"), channels_last=True)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            message = pipe.recv()
+            if isinstance(message, DataMessage):
+                resources.add(message.name, message.tensors, message.classes)
+                continue
+            started = time.perf_counter()
+            results = attempt(unpacked(message), resources)
+            pipe.send((packed(results), time.perf_counter() - started))
+
+
+def attempt(
+    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+) -> list[Any]:
+    """Perform a task; an error of the program becomes that of all its lanes or models.
+
+    Raises:
+        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+    """
+    try:
+        return list(perform(task, resources, deadline))
+    except OutOfTime:
+        raise
+    except Exception as error:
+        asked = task.jobs if isinstance(task, TrainTask) else task.request.models
+        return [unexpected(error)] * len(asked)
+
+
+def perform(
+    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+) -> list[Trained | LaneError] | list[Prediction]:
+    """Train the lanes or ask the models of a task.
+
+    Raises:
+        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+    """
+    if isinstance(task, PredictTask):
+        net, data = resources.network(task.spec), resources.data(task.spec)
+        return [lane.predict(net, data, task.request, model) for model in task.request.models]
+    spec = task.jobs[0].spec
+    net, data = resources.network(spec), resources.data(spec)
+    if task.stacked:
+        try:
+            return dense.train_stack(net, data, task.jobs, deadline)
+        except RuntimeError as error:  # lane by lane, with the same bits, takes less memory
+            if not is_out_of_memory(error):
+                raise
+    distils = task.jobs[0].request.objective.distillation
+    teacher = resources.network(spec, copy=1) if distils else None
+    results: list[Trained | LaneError] = []
+    for job in task.jobs:
+        try:
+            results.append(lane.train_lane(net, teacher, data, job, deadline))
+        except LaneError as error:
+            results.append(error)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            results.append(too_large(job))
+    return results
+
+
+# Tensors go through the pipe as plain arrays: next to the training of a lane the copy costs
+# nothing, and a tensor in shared memory would cost a file each.
+
+
+def packed(value: Any) -> Any:
+    """Return a task or result with arrays in the place of tensors."""
+    return _mapped(value, lambda x: x.numpy() if isinstance(x, torch.Tensor) else x)
+
+
+def unpacked(value: Any) -> Any:
+    """Undo :func:`packed`."""
+    return _mapped(value, lambda x: torch.from_numpy(x) if hasattr(x, "__array__") else x)
+
+
+def _mapped(value: Any, change: Any) -> Any:
+    def state(moments: OptimizerState | None) -> Any:
+        return moments and {name: change(moment) for name, moment in moments.items()}
+
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    if isinstance(value, Trained):
+        moments = state(value.optimizer_state)
+        return replace(value, weights=change(value.weights), optimizer_state=moments)
+    if isinstance(value, PredictTask):
+        models = [change(model) for model in value.request.models]
+        return replace(value, request=replace(value.request, models=models))
+    if isinstance(value, TrainTask):
+        jobs = [
+            replace(
+                job,
+                lane=replace(
+                    job.lane,
+                    weights=change(job.lane.weights),
+                    optimizer_state=state(job.lane.optimizer_state),
+                    linear=None if job.lane.linear is None else change(job.lane.linear),
+                ),
+            )
+            for job in value.jobs
+        ]
+        return replace(value, jobs=jobs)
+    return value

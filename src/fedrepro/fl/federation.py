@@ -1,0 +1,85 @@
+"""What an algorithm sees of its run: the spec, the clients' examples and the named streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from fedrepro.base.strict import Strict
+from fedrepro.fl import models, streams
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine.data import input_shape
+from fedrepro.fl.engine.device import CPU
+from fedrepro.fl.layout import Layout
+from fedrepro.fl.partition import Partition, build_partition
+from fedrepro.fl.requests import Weights
+from fedrepro.fl.spec import RunSpec
+
+P = TypeVar("P", bound=Strict)
+
+
+class Federation:
+    """One run's clients and constants.
+
+    Attributes:
+        spec: the run.
+        partition: who holds which examples.
+        clients: positions in the training split, int64 [n_k] for each client.
+        train_size: examples in the official training split.
+        test_size: examples in the official test split.
+        labels: their classes, int64 [train_size].
+        layout: where each parameter lies in a flat weight vector.
+        device: where the weights are, between requests, too.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        dataset: Dataset,
+        data_root: Path | None = None,
+        device: torch.device = CPU,
+    ) -> None:
+        self.spec = spec
+        self.device = device
+        self.partition: Partition = build_partition(
+            spec.partition, dataset.train_y, dataset.test_y, dataset.classes, spec.seed, data_root
+        )
+        self.clients = self.partition.clients
+        self.train_size = len(dataset.train_y)
+        self.test_size = len(dataset.test_y)
+        self.labels = dataset.train_y
+        self._shape = input_shape(spec.dataset, dataset.train_x.shape[1:])
+        self._classes = dataset.classes
+        self.layout = Layout.of(self._module())
+
+    def _module(self) -> torch.nn.Module:
+        model = self.spec.model
+        return models.build(model.name, self._shape, self._classes, model.width)
+
+    def params(self, kind: type[P]) -> P:
+        """Return the algorithm's parameters, checked to be of the algorithm's own type."""
+        params = self.spec.algorithm
+        assert isinstance(params, kind)
+        return params
+
+    def initial_weights(self, node: int | None = None) -> Weights:
+        """Draw initial weights, float32 [size] on the device: the common ones, or a node's own.
+
+        They depend on ``init_seed`` (the run seed where that is null) and the node alone: they are
+        drawn on the CPU, whatever the device.
+        """
+        seed = self.spec.seed if self.spec.init_seed is None else self.spec.init_seed
+        ids = () if node is None else ("node", node)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(streams.key(seed, "init", *ids) >> 1)
+            return self.layout.flatten(self._module()).to(self.device)
+
+    def participants(self, t: int, count: int | None) -> list[int]:
+        """Return the clients of round ``t``: all, or ``count`` drawn without replacement."""
+        total = len(self.clients)
+        if count is None or count >= total:
+            return list(range(total))
+        drawn = streams.choice(streams.key(self.spec.seed, "participants", t), total, count)
+        return [int(client) for client in drawn]

@@ -1,0 +1,102 @@
+"""Clients that hold blocks of consecutive classes; examples set aside for server and validation.
+
+With 2 clients of 5 classes this is FL-NIID(5) of Ozdayi et al. 2020, section 4.2, with 2 clients of
+10 classes their FL-IID, and with a single client the centralised data. For equal labels and random
+numbers, which examples are kept, validated on and given to the server depends on none of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Disjoint parts of the training split.
+
+    Attributes:
+        clients: one ascending index array for each client.
+        server: what the server trains on, ascending, int64 [n].
+        validation: what nobody trains on, ascending, int64 [n].
+    """
+
+    clients: Partition
+    server: Indices
+    validation: Indices
+
+
+def class_blocks(
+    labels: Indices,
+    clients: int,
+    classes_per_client: int,
+    rng: np.random.Generator,
+    *,
+    per_class: int | None = None,
+    server_share: float = 0.0,
+    validation: int = 0,
+) -> Blocks:
+    """Cut every shuffled class into validation, server and clients' parts.
+
+    Client k holds the ``classes_per_client`` classes from class ``k * classes_per_client`` on,
+    counted round the classes. A class is dealt evenly to the clients that hold it.
+
+    Args:
+        labels: int64 [n], class numbers from 0; the classes are ``0..max(labels)``.
+        clients: number of clients; ``clients * classes_per_client`` is a multiple of the classes.
+        classes_per_client: at most the number of classes.
+        rng: draws one permutation per class, in class order.
+        per_class: examples of each class that server and clients share, the surplus being dropped
+            at random; None: all but the validation examples.
+        server_share: share of these that the server keeps, 0..1, in whole examples of each class.
+        validation: examples of each class set aside.
+
+    Raises:
+        FedreproError: the arguments do not fit each other; the message names the feasible values.
+    """
+    members = shuffled_classes(labels, None, rng)
+    classes = len(members)
+    if not 1 <= classes_per_client <= classes:
+        raise FedreproError(
+            f"classes_per_client must be in 1..{classes}, the number of classes, got "
+            f"{classes_per_client}"
+        )
+    if clients < 1 or clients * classes_per_client % classes:
+        raise FedreproError(
+            f"clients * classes_per_client must be a positive multiple of the {classes} classes, "
+            f"got {clients} * {classes_per_client}"
+        )
+    holders = clients * classes_per_client // classes
+    smallest = min(member.size for member in members) - validation
+    if per_class is not None and per_class > smallest:
+        raise FedreproError(
+            f"per_class must be at most {max(smallest, 0)}, the size of the smallest class less "
+            f"{validation} validation examples, got {per_class}"
+        )
+    dealt: list[list[Indices]] = [[] for _ in range(clients)]
+    server = []
+    for label, member in enumerate(members):
+        kept = member[validation:][:per_class]
+        served = round(server_share * kept.size)
+        if kept.size - served < holders:
+            raise FedreproError(
+                f"class {label} has {kept.size - served} examples left for the {holders} clients "
+                "that hold it; lower server_share or validation, or raise per_class"
+            )
+        server.append(kept[:served])
+        holding = [
+            k
+            for k in range(clients)
+            if (label - k * classes_per_client) % classes < classes_per_client
+        ]
+        for place, client in enumerate(holding):
+            dealt[client].append(kept[served:][place::holders])
+    return Blocks(
+        clients=tuple(np.sort(np.concatenate(parts)) for parts in dealt),
+        server=np.sort(np.concatenate(server)),
+        validation=np.sort(np.concatenate([member[:validation] for member in members])),
+    )

@@ -1,0 +1,63 @@
+"""The client partitions that the published numbers of Nguyen et al. 2023 were made with."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data.cadis import cadis_partition
+from fedrepro.fl.partition.shared import Indices, Partition
+
+EXAMPLES = {
+    "mnist_mc": 29_002,
+    "mnist_bc": 29_000,
+    "mnist_uc": 28_904,
+    "mnist_pa": 42_876,
+    "cifar10_mc": 30_200,
+    "cifar10_bc": 10_400,
+    "cifar10_uc": 27_038,
+    "cifar10_pa": 16_932,
+    "cifar100_mc": 23_660,
+    "cifar100_bc": 24_000,
+    "cifar100_uc": 23_320,
+    "cifar100_pa": 13_910,
+}
+"""Examples that the 100 clients of each list hold together, counted once for each holder."""
+
+
+def index_file(
+    labels: Indices, lists: str, keep: float, data_root: Path | None = None
+) -> Partition:
+    """Read the clients' lists, or a share of each.
+
+    Args:
+        labels: int64 [n], the training labels in original order.
+        lists: which of the authors' partitions; a key of :data:`EXAMPLES`.
+        keep: share kept of what a client holds of each label, in (0, 1]: the first
+            ``ceil(keep * n)`` in the order of the file.
+        data_root: folder of packed data; None takes the usual places.
+
+    Returns:
+        One index array for each client, in the order of the file.
+
+    Raises:
+        FedreproError: the file is missing or damaged, or belongs to more examples than there are.
+    """
+    clients = cadis_partition(lists, data_root)
+    if max(int(client.max()) for client in clients) >= len(labels):
+        raise FedreproError(
+            f"partition.lists = {lists} names examples beyond the {len(labels)} of this data set"
+        )
+    return tuple(_first(client, labels[client], keep) for client in clients)
+
+
+def _first(client: Indices, labels: Indices, keep: float) -> Indices:
+    """Return the first share of the examples of every label, in the given order."""
+    kept = np.zeros(len(client), dtype=bool)
+    for label in np.unique(labels):
+        places = np.flatnonzero(labels == label)
+        kept[places[: math.ceil(keep * len(places) - 1e-9)]] = True
+    return client[kept]

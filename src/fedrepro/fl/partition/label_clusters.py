@@ -1,0 +1,141 @@
+"""Label clusters: the clients of a cluster hold the same labels, the clusters share none.
+
+With clusters of 30, 30, 20, 10 and 10 clients and unequal amounts this is the sample-unbalanced
+multi-cluster partition (MC) of Nguyen et al. 2023, section V.A. With one cluster of nearly all
+clients it is what their CIFAR-10 files call a single cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+
+
+def label_clusters(
+    labels: Indices,
+    clusters: Sequence[int],
+    per_label: Sequence[int],
+    spread: Sequence[float],
+    rng: np.random.Generator,
+    *,
+    random_labels: bool = False,
+) -> Partition:
+    """Give the clients of every cluster amounts of that cluster's labels.
+
+    Cluster k owns the k-th of ``len(clusters)`` equal parts of the labels and the clients that
+    follow those of cluster k - 1. A client gets ``max(1, floor(per_label * F))`` examples of each
+    of its labels, F from Normal(1, spread^2).
+
+    Args:
+        labels: int64 [n], class numbers from 0; their number is a multiple of the clusters'.
+        clusters: clients in each cluster.
+        per_label: for each cluster, examples of each label before the factor.
+        spread: for each cluster, the factor's standard deviation; 0 makes all clients equal.
+        rng: draws the cut of the labels if it is random, then one factor a client, then one
+            permutation a class.
+        random_labels: cut the labels in random order instead of consecutively.
+
+    Returns:
+        One ascending index array for each client; no two clients share an example.
+
+    Raises:
+        FedreproError: the arguments do not fit each other, or a label has too few examples.
+    """
+    check_labels(labels)
+    classes = int(labels.max()) + 1
+    if not clusters or classes % len(clusters):
+        raise FedreproError(
+            f"clusters must be a divisor of the {classes} classes in number, got {len(clusters)}"
+        )
+    if not len(clusters) == len(per_label) == len(spread):
+        raise FedreproError(
+            "clusters, per_label and spread must be of one length, got "
+            f"{len(clusters)}, {len(per_label)} and {len(spread)}"
+        )
+    order = rng.permutation(classes) if random_labels else np.arange(classes)
+    owned = np.repeat(order.reshape(len(clusters), -1), clusters, axis=0)
+    amounts = amounts_of(
+        labels, owned, np.repeat(per_label, clusters), np.repeat(spread, clusters), rng
+    )
+    return hand_out(labels, owned, amounts, rng)
+
+
+TRIES = 100
+"""How often the factors are drawn before a label counts as too small for its clients."""
+
+
+def amounts_of(
+    labels: Indices,
+    owned: NDArray[np.int64],
+    base: NDArray[np.int64],
+    spread: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Draw how many examples of each of its labels a client gets.
+
+    Args:
+        labels: int64 [n], class numbers from 0.
+        owned: int64 [clients, k], the labels of every client.
+        base: int64 [clients], the amount before the factor.
+        spread: float64 [clients], standard deviation of the factor.
+        rng: draws one normal number a client, anew while a label has too few examples.
+
+    Returns:
+        int64 [clients]: ``max(1, floor(base * F))``, F from Normal(1, spread^2).
+
+    Raises:
+        FedreproError: no draw fits the labels' examples.
+    """
+    supply = np.bincount(labels)
+    for _ in range(TRIES):
+        factor = 1 + spread * rng.standard_normal(len(base))
+        amounts = np.maximum(np.floor(base * factor), 1).astype(np.int64)
+        short = supply < demand(owned, amounts, len(supply))
+        if not short.any():
+            return amounts
+    raise FedreproError(
+        f"label {int(short.argmax())} has too few examples for its clients; lower per_label"
+    )
+
+
+def demand(owned: NDArray[np.int64], amounts: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """Return how many examples of each label all clients ask for, int64 [classes]."""
+    each = np.repeat(amounts, owned.shape[1])
+    return np.bincount(owned.ravel(), each, minlength=classes).astype(np.int64)
+
+
+def hand_out(
+    labels: Indices,
+    owned: NDArray[np.int64],
+    amounts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Partition:
+    """Give every client so many examples of each of its labels, none of them twice.
+
+    Args:
+        labels: int64 [n], class numbers from 0.
+        owned: int64 [clients, k], the labels of every client.
+        amounts: int64 [clients], examples of each label.
+        rng: draws one permutation a class, in class order.
+
+    Returns:
+        One ascending index array for each client.
+
+    Raises:
+        FedreproError: the clients of a label need more examples than it has.
+    """
+    left = shuffled_classes(labels, None, rng)
+    short = np.bincount(labels) < demand(owned, amounts, len(left))
+    if short.any():
+        raise FedreproError(f"label {int(short.argmax())} has too few examples for its clients")
+    parts: list[list[Indices]] = [[] for _ in owned]
+    for client, (mine, amount) in enumerate(zip(owned, amounts, strict=True)):
+        for label in mine:
+            parts[client].append(left[label][:amount])
+            left[label] = left[label][amount:]
+    return tuple(np.sort(np.concatenate(part)) for part in parts)

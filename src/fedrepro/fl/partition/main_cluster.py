@@ -1,0 +1,58 @@
+"""One main cluster: many clients hold the same labels, every other one its own random choice.
+
+The single-cluster partitions of Nguyen et al. 2023, section V.C: sample-balanced (BC) where all
+clients hold the same amount, sample-unbalanced (UC) where they do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.label_clusters import amounts_of, hand_out
+from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+
+
+def main_cluster(
+    labels: Indices,
+    clients: int,
+    main: int,
+    labels_per_client: int,
+    per_label: int,
+    spread: float,
+    rng: np.random.Generator,
+) -> Partition:
+    """Give the first ``main`` clients the first labels, and the others random ones of the rest.
+
+    Args:
+        labels: int64 [n], class numbers from 0.
+        clients: number of clients.
+        main: clients of the main cluster, ``1..clients``.
+        labels_per_client: labels of every client; the main cluster's are the first so many.
+        per_label: examples of each label of a client, before the factor.
+        spread: standard deviation of a client's factor, which is Normal(1, spread^2).
+        rng: draws the labels of the other clients, one factor a client, one permutation a class.
+
+    Returns:
+        One ascending index array for each client; no two clients share an example.
+
+    Raises:
+        FedreproError: the arguments do not fit each other, or a label has too few examples.
+    """
+    check_labels(labels)
+    classes = int(labels.max()) + 1
+    if not 1 <= main <= clients:
+        raise FedreproError(f"main must be in 1..{clients} (clients), got {main}")
+    if not 1 <= labels_per_client <= classes // 2:
+        raise FedreproError(
+            f"labels_per_client must be in 1..{classes // 2}, half of the {classes} classes, "
+            f"got {labels_per_client}"
+        )
+    rest = np.arange(labels_per_client, classes)
+    chosen = [np.arange(labels_per_client)] * main
+    chosen += [
+        np.sort(rng.choice(rest, labels_per_client, replace=False)) for _ in range(clients - main)
+    ]
+    owned = np.stack(chosen)
+    amounts = amounts_of(labels, owned, np.full(clients, per_label), np.full(clients, spread), rng)
+    return hand_out(labels, owned, amounts, rng)

@@ -1,0 +1,65 @@
+"""Clients by a published table of label counts, where the images themselves are private.
+
+PILL of Nguyen et al. 2023: 10 clients, 15 labels. Images are handed out in file order, so of the
+data set ``pill``, which is ordered by client, every client gets its own published list.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data.pill_counts import COUNTS as PILL
+from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+
+COUNTS = {"pill": PILL}
+"""Images of each label, [clients][labels], by the name of the table."""
+
+
+def published_counts(labels: Indices, counts: str, keep: float) -> Partition:
+    """Give every client its number of images of each label, or a share of them.
+
+    Of each label the first images in file order are the first client's, the next the second's, and
+    so on; with a share of them a client has the first ``ceil(keep * n)`` of its ``n``.
+
+    Args:
+        labels: int64 [n], class numbers from 0.
+        counts: a key of :data:`COUNTS`.
+        keep: share kept of what a client holds of each label, in (0, 1].
+
+    Returns:
+        One ascending index array for each client; no two clients share an image.
+
+    Raises:
+        FedreproError: the labels are not the table's, or one has too few images.
+    """
+    check_labels(labels)
+    table = np.array(COUNTS[counts], dtype=np.int64)
+    supply, demand = np.bincount(labels), table.sum(axis=0)
+    if len(supply) != len(demand):
+        raise FedreproError(
+            f"partition.counts = {counts} is for {len(demand)} labels, these data have "
+            f"{len(supply)}"
+        )
+    if (supply < demand).any():
+        label = int((supply < demand).argmax())
+        raise FedreproError(
+            f"label {label} has {supply[label]} images; the clients of partition.counts = {counts} "
+            f"hold {demand[label]}"
+        )
+    starts = table.cumsum(axis=0) - table
+    images = [np.flatnonzero(labels == label) for label in range(len(demand))]
+    parts = []
+    for client, amounts in enumerate(table):
+        kept = [math.ceil(keep * amount - 1e-9) for amount in amounts]
+        firsts = starts[client]
+        parts.append(
+            np.sort(
+                np.concatenate(
+                    [of[a : a + n] for of, a, n in zip(images, firsts, kept, strict=True)]
+                )
+            )
+        )
+    return tuple(parts)

@@ -1,0 +1,1 @@
+"""Nguyen et al. 2023, CADIS: clustered averaging with knowledge distillation."""

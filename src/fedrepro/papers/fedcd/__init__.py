@@ -1,0 +1,1 @@
+"""Kopparapu, Lin, Zhao 2020, FedCD: cloned and deleted global models."""

@@ -1,0 +1,1 @@
+"""A study of our own: how far results move with the precision of the arithmetic."""

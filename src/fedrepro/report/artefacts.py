@@ -1,0 +1,228 @@
+"""Builds tables and figures with the published values beside ours, and writes their files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import write_text
+from fedrepro.report import code
+from fedrepro.report.expected import cell_key, published
+from fedrepro.report.stats import seed_values
+from fedrepro.runs.plan import at_published_scale, is_study, load_plan
+from fedrepro.runs.runset import RunSet
+
+_Made = TypeVar("_Made")
+
+_TITLE_WIDTH = 100
+"""Characters of a line of a figure's title."""
+
+
+def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
+    """Return the frame of a table or figure, with a column ``published``.
+
+    It holds what the expected values have for a cell, else what the table or figure itself has.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+        partial: an artefact that can do without some of its runs may leave their cells out
+            (:func:`left_out` says which runs).
+
+    Raises:
+        FedreproError: no such artefact, or a record is missing; says what to do.
+    """
+    if not partial:
+        runs.require(runs.plan.artefact(name).runs, name)
+    if name in runs.plan.tables:
+        cells = _made_by(code.tables, runs, name, "tables")(runs)
+    else:
+        cells = _made_by(code.figures, runs, name, "figures").data(runs)
+    return _with_published(cells, runs.paper, name)
+
+
+def _made_by(
+    found: Callable[[str], Mapping[str, _Made]], runs: RunSet, name: str, kind: str
+) -> _Made:
+    """Return what makes a table or figure of the plan."""
+    functions = found(runs.paper)
+    if name not in functions:
+        module = {"tables": "measurements", "figures": "figures"}[kind]
+        raise FedreproError(
+            f"config/papers/{runs.paper}.yaml: {kind}.{name}: no function makes it; name one in "
+            f"{kind.upper()} of src/fedrepro/papers/{runs.paper}/{module}.py"
+        )
+    return functions[name]
+
+
+def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the key of every cell of a frame: its first two columns as text."""
+    return [cell_key(a, b) for a, b in zip(cells.iloc[:, 0], cells.iloc[:, 1], strict=True)]
+
+
+def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
+    values = published(paper, load_plan(paper).artefact(name).part_of or name)
+    result = cells.copy()
+    own = cells.get("published", pd.Series(float("nan"), cells.index))
+    result["published"] = [
+        values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
+    ]
+    return result
+
+
+def left_out(runs: RunSet, name: str) -> str:
+    """Say of which groups of runs a table or figure lacks records; empty if of none."""
+    missing, planned = Counter[str](), Counter[str]()
+    for group in runs.plan.artefact(name).runs:
+        title = runs.plan.runs[group].title  # which groups of several data sets may share
+        missing[title] += len(runs.missing([group]))
+        planned[title] += len(runs.members([group]))
+    parts = [
+        f"{title}, {planned[title] - count} of {planned[title]} recorded"
+        for title, count in missing.items()
+        if count
+    ]
+    return f"Left out is what needs runs without a record: {'; '.join(parts)}." if parts else ""
+
+
+def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:
+    """Write ``<stem>.csv`` (one row a cell) and ``<stem>.md`` (laid out as in the paper).
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table.
+        stem: file name without ending.
+        partial: make do with what is recorded, and say what is left out.
+
+    Raises:
+        FedreproError: the paper has no such table, or a record is missing that it cannot do
+            without.
+    """
+    runs.plan.artefact(name, "table")
+    cells = frame(runs, name, partial=partial)
+    _write_csv(stem, cells)
+    write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
+
+
+def _write_csv(stem: Path, cells: pd.DataFrame) -> None:
+    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
+
+
+def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``.
+
+    Below it stands what is left out for want of records, if anything is.
+    """
+    artefact = runs.plan.artefact(name)
+    grid = pd.DataFrame(
+        {
+            "row": cells["row"].astype(str),
+            "column": cells["column"].astype(str),
+            "text": [_cell_text(cell) for _, cell in cells.iterrows()],
+        }
+    ).pivot(index="row", columns="column", values="text")
+    grid = grid.reindex(
+        index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
+    ).fillna("")
+    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note)
+    missing = left_out(runs, name)
+    brackets = "" if is_study(runs.paper) else "; in brackets the published value"
+    return (
+        f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
+        f"Cells: {artefact.cells}{brackets}.\n\n{grid.to_markdown()}\n"
+    ) + (f"\n{missing}\n" if missing else "")
+
+
+def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
+    """Say at which scale an artefact is, and whether that makes a difference to it.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+        note: what the scale changes, said where it does.
+    """
+    groups = runs.plan.artefact(name).runs
+    if not groups:
+        return "the same at every scale"
+    scale = f"scale: {runs.scale}"
+    ids = [run.id for run in runs.members(groups)]
+    if runs.scale != "paper" and at_published_scale(runs.paper, ids):
+        return f"{scale}, with these runs as published"
+    return f"{scale} ({note})" if note else scale
+
+
+def _cell_text(cell: pd.Series) -> str:
+    """Return ``mean ± sd (n) [published]``; what there is none of is left out."""
+    unit = cell.get("unit", "fraction")
+    factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))
+    published = factor * cell["published"]
+    bracket = "" if np.isnan(published) else f"[{_published(published, factor)}{sign}]"
+    if not cell["n"]:
+        return bracket
+    mean, sd = factor * cell["mean"], factor * cell["sd"]
+    if np.isnan(mean):
+        return f"undefined (n={cell['n']}) {bracket}".rstrip()
+    digits = 2 if factor == 100 else _digits(mean, seed_values(cell["values"]))
+    text = f"{mean:.{digits}f}" if digits is not None else f"{mean:.1e}"
+    if cell["n"] > 1 and not np.isnan(sd):
+        text += f" ± {sd:.{digits}f}" if digits is not None else f" ± {sd:.1e}"
+    return f"{text}{sign} (n={cell['n']}) {bracket}".rstrip()
+
+
+def _digits(mean: float, values: Sequence[float]) -> int | None:
+    """Return how many decimals show four digits, at most three; None: too small for that."""
+    if all(value.is_integer() and value == mean for value in values):
+        return 0
+    if 0 < abs(mean) < 1e-3:
+        return None
+    return int(np.clip(3 - np.floor(np.log10(abs(mean) or 1)), 0, 3))
+
+
+def _published(value: float, factor: int) -> str:
+    """Return a published number with the digits it was published with, at most four."""
+    text = f"{value:.{2 if factor == 100 else 0}f}"
+    return text if abs(float(text) - value) < 1e-9 * abs(value) else f"{value:.4g}"
+
+
+def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Return a figure's scale, and over how many runs its points are means."""
+    scale = _scale(runs, name)
+    if "n" not in cells or not runs.plan.artefact(name).runs:
+        return scale
+    counts = {int(n) for n in cells["n"].dropna()} - {0}
+    if not counts:
+        return scale
+    return f"{scale}; n = " + " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
+
+
+def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:
+    """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the figure.
+        stem: file name without ending.
+        partial: make do with what is recorded, and say in the title what is left out.
+
+    Raises:
+        FedreproError: the paper has no such figure, or a record is missing that it cannot do
+            without.
+    """
+    from fedrepro.report import style
+
+    artefact = runs.plan.artefact(name, "figure")
+    style.use()
+    cells = frame(runs, name, partial=partial)
+    figure = code.figures(runs.paper)[name].draw(cells)
+    title = f"{artefact.title} ({artefact.source})"
+    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
+    figure.suptitle("\n".join([title, _under_title(runs, name, cells), *missing]))
+    style.save(figure, stem)
+    _write_csv(stem, cells)

@@ -1,0 +1,58 @@
+"""Finds the code that makes a paper's tables, figures and claims: ``fedrepro.papers.<slug>``.
+
+- ``measurements.TABLES``: name of a table in the plan -> a function from runs to a frame of one row
+  a cell: key columns ``row`` and ``column``, what :func:`fedrepro.report.stats.summarise` returns,
+  and ``unit``: ``fraction`` (shown in per cent), ``points`` (a difference of fractions), or what
+  the number is;
+- ``figures.FIGURES``: name of a figure -> a :class:`fedrepro.report.figure.Figure`;
+- ``claims.CLAIMS``: id of a claim in ``config/expected`` -> a function from runs to a finding.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fedrepro.report.finding import Finding
+from fedrepro.runs.runset import RunSet
+
+if TYPE_CHECKING:
+    from fedrepro.report.figure import Figure
+
+Table = Callable[[RunSet], pd.DataFrame]
+Claim = Callable[[RunSet], Finding]
+
+
+def tables(paper: str) -> dict[str, Table]:
+    """Return what makes each table of a paper; empty if it has no code."""
+    return _found(paper, "measurements", "TABLES")
+
+
+def figures(paper: str) -> dict[str, Figure]:
+    """Return what makes each figure of a paper; imports Matplotlib, which is slow."""
+    return _found(paper, "figures", "FIGURES")
+
+
+def claims(paper: str) -> dict[str, Claim]:
+    """Return what decides each claim of a paper."""
+    return _found(paper, "claims", "CLAIMS")
+
+
+def module_of(paper: str, part: str) -> str | None:
+    """Return the dotted name of a module of a paper's code, or None if there is none."""
+    name = f"fedrepro.papers.{paper}"
+    if not paper.isidentifier() or importlib.util.find_spec(name) is None:
+        return None
+    return f"{name}.{part}" if importlib.util.find_spec(f"{name}.{part}") else None
+
+
+def _found(paper: str, part: str, name: str) -> dict[str, Any]:
+    module = module_of(paper, part)
+    if module is None:
+        return {}
+    found: dict[str, Any] = getattr(importlib.import_module(module), name)
+    return found

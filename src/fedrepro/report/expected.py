@@ -1,0 +1,217 @@
+"""Published values and claims: ``config/expected/<paper>.yaml``.
+
+Every published number has a location, a tolerance and the reason for it, fixed before our results
+are compared with it.
+A number names the cell of ours that it is held against: an artefact (table or figure) of the plan
+and the two key columns of its frame.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedrepro.base.configfile import nearest, read_yaml
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
+from fedrepro.base.strict import Strict
+from fedrepro.runs.plan import is_study, load_plan
+
+_Tolerance = Annotated[float, Field(gt=0)]
+
+
+class Number(Strict):
+    """One published number."""
+
+    id: str
+    where: str = Field(description="where the paper prints it")
+    artefact: str = Field(description="the table or figure that holds our value")
+    cell: tuple[str, str | float] = Field(description="row and column, or series and x")
+    published: float
+    tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
+    reason: str = Field(description="why this tolerance")
+    value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
+    reading: str = Field(default="", description="as_run or as_written, where both are held")
+    explanation: str = Field(
+        default="", description="our explanation, where ours is beyond the tolerance"
+    )
+    sparse: bool = Field(
+        default=False, description="not judged where our plan has no run for it, instead of refused"
+    )
+    unusable: str = Field(default="", description="why the value is no target")
+    drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")
+
+
+class Unusable(Strict):
+    """Points of a published curve that cannot be held as targets."""
+
+    x: list[float]
+    reason: str
+
+
+class Series(Strict):
+    """A published curve: one number for each x. Its numbers get the ids ``<id>@<x>``."""
+
+    id: str
+    where: str
+    artefact: str
+    series: str
+    x: list[float]
+    published: list[float]
+    tolerance: list[_Tolerance] | _Tolerance = Field(description="one for all points, or one each")
+    reason: str
+    reading: str = ""
+    explanation: str = ""
+    sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
+    unusable: list[Unusable] = Field(default_factory=list)
+    drawn_only: list[float] = Field(
+        default_factory=list, description="x of the points that are drawn beside ours, not judged"
+    )
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Series:
+        lengths = {len(self.x), len(self.published)}
+        if isinstance(self.tolerance, list):
+            lengths.add(len(self.tolerance))
+        if len(lengths) > 1:
+            raise ValueError("x, published and tolerance differ in length")
+        unusable = {x for points in self.unusable for x in points.x}
+        for key, named in (("unusable", unusable), ("drawn_only", {*self.drawn_only})):
+            unknown = sorted(named - {*self.x})
+            if unknown:
+                raise ValueError(f"{key}: no published points at x = {unknown}")
+        return self
+
+    def numbers(self) -> list[Number]:
+        """Return the curve's numbers."""
+        tolerances = (
+            self.tolerance if isinstance(self.tolerance, list) else [self.tolerance] * len(self.x)
+        )
+        unusable = {x: points.reason for points in self.unusable for x in points.x}
+        return [
+            Number(
+                id=f"{self.id}@{x:g}",
+                where=f"{self.where}, x = {x:g}",
+                artefact=self.artefact,
+                cell=(self.series, x),
+                published=published,
+                tolerance=tolerance,
+                reason=self.reason,
+                reading=self.reading,
+                explanation=self.explanation,
+                sparse=self.sparse,
+                unusable=unusable.get(x, ""),
+                drawn_only=x in self.drawn_only,
+            )
+            for x, published, tolerance in zip(self.x, self.published, tolerances, strict=True)
+        ]
+
+
+class Claim(Strict):
+    """A qualitative claim, decided by the function of the same id in the paper's ``claims``."""
+
+    id: str
+    statement: str = Field(description="the assertion, with its numbers")
+    source: str = Field(description="where the paper makes it")
+    reading: str = ""
+    scales: tuple[Literal["paper", "lite"], ...] = Field(
+        default=("paper", "lite"), description="the scales at which our runs can decide it"
+    )
+    explanation: str = ""
+
+
+class NotReproducible(Strict):
+    """A published number that cannot be re-created, with the reason."""
+
+    id: str
+    where: str
+    published: float
+    reason: str
+    artefact: str = Field(default="", description="the table that shows it, if one does")
+    cell: tuple[str, str | float] = Field(default=("", ""), description="row and column there")
+
+
+class Expected(Strict):
+    """All that one paper publishes of the parts we re-create."""
+
+    paper: str
+    numbers: list[Number] = Field(default_factory=list)
+    series: list[Series] = Field(default_factory=list)
+    claims: list[Claim] = Field(default_factory=list)
+    not_reproducible: list[NotReproducible] = Field(default_factory=list)
+
+    def all_numbers(self) -> list[Number]:
+        """Return single numbers and the numbers of all curves."""
+        return self.numbers + [n for series in self.series for n in series.numbers()]
+
+    def judged_numbers(self) -> list[Number]:
+        """Return the numbers that get a verdict: all but those that are only drawn."""
+        return [number for number in self.all_numbers() if not number.drawn_only]
+
+
+@functools.cache
+def load_expected(paper: str) -> Expected:
+    """Read the published values of a paper.
+
+    Raises:
+        FedreproError: the file is missing or wrong, an id is double, an artefact is unknown.
+    """
+    file = root() / f"config/expected/{paper}.yaml"
+    plan = load_plan(paper)
+    if is_study(paper):
+        raise FedreproError(
+            f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
+        )
+    expected = read_yaml(file, Expected)
+    known = [*plan.tables, *plan.figures]
+    numbers = expected.all_numbers()
+    shown = [(number.id, number.artefact) for number in numbers]
+    shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
+    for name, artefact in shown:
+        if artefact not in known:
+            raise FedreproError(
+                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, known)}"
+            )
+    ids = [number.id for number in numbers]
+    ids += [claim.id for claim in expected.claims]
+    ids += [item.id for item in expected.not_reproducible]
+    double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
+    if double:
+        raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
+    return expected
+
+
+def cell_key(row: object, column: object) -> tuple[str, str]:
+    """Return the key of a cell as text; equal numbers give equal text: ``1.764``."""
+
+    def text(value: object) -> str:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            return str(value)
+        return f"{float(value):g}"
+
+    return text(row), text(column)
+
+
+def published(
+    paper: str, artefact: str, value: Literal["mean", "sd"] = "mean"
+) -> dict[tuple[str, str], float]:
+    """Return the published numbers that belong into a table or figure, by :func:`cell_key`.
+
+    A study of our own has none.
+    """
+    if is_study(paper):
+        return {}
+    expected = load_expected(paper)
+    numbers = {
+        cell_key(*number.cell): number.published
+        for number in expected.all_numbers()
+        if number.artefact == artefact and number.value == value
+    }
+    return numbers | {
+        cell_key(*item.cell): item.published
+        for item in expected.not_reproducible
+        if item.artefact == artefact and value == "mean"
+    }

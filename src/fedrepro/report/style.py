@@ -1,0 +1,70 @@
+"""One look for all figures, and files that are equal byte for byte when the data are."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.figure
+import matplotlib.pyplot as plt
+
+from fedrepro.base.files import write_bytes
+
+WIDTH = 7.0
+"""Width of a figure in inches."""
+
+PALETTE = {
+    "blue": "#0173b2",
+    "orange": "#de8f05",
+    "green": "#029e73",
+    "red": "#d55e00",
+    "purple": "#cc78bc",
+    "brown": "#ca9161",
+    "grey": "#949494",
+    "sky": "#56b4e9",
+}
+"""Seaborn's colour-blind palette by name."""
+
+RC: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 110,
+    "figure.titlesize": 10,
+    "font.size": 9,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4,
+    "savefig.dpi": 160,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "fedrepro",
+}
+
+
+def use() -> None:
+    """Set the style and a backend that needs no screen."""
+    mpl.use("Agg")
+    plt.rcdefaults()
+    mpl.use("Agg")
+    plt.rcParams.update(RC)
+
+
+def save(figure: matplotlib.figure.Figure, stem: Path) -> None:
+    """Write ``<stem>.svg`` and ``<stem>.png``; equal figures give equal files.
+
+    Raises:
+        FedreproError: a file cannot be written.
+    """
+    for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=metadata)
+        write_bytes(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
+    plt.close(figure)

@@ -1,0 +1,136 @@
+"""From a number to its runs: what ``fedrepro why`` prints."""
+
+from __future__ import annotations
+
+import difflib
+import math
+
+import pandas as pd
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.spec import canonical_json
+from fedrepro.report.artefacts import frame, keys_of
+from fedrepro.report.expected import cell_key
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.runset import RunSet
+from fedrepro.runs.status import describe
+
+
+def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
+    """Trace a table, a figure or one cell of it back to its runs.
+
+    Args:
+        paper: slug of the paper.
+        artefact: name of a table or figure in the plan.
+        cell: ``ROW/COLUMN`` of a table or ``SERIES/X`` of a figure; None for all cells.
+        scale: the plan's scale.
+
+    Returns:
+        Without a cell one line for each: its name, our value, the published one, its run ids. With
+        a cell also, for each of its runs: where the record is, its spec, seed, code, data, device,
+        time, and the command that trains it again.
+
+    Raises:
+        FedreproError: unknown names (says the nearest), or a record is missing.
+    """
+    runs = RunSet(paper, scale)
+    about = runs.plan.artefact(artefact)
+    cells = frame(runs, artefact)
+    if "runs" not in cells:  # one run a row, or a drawing of all of them
+        cells["runs"] = cells.get("run", "")
+    cells["runs"] = cells["runs"].fillna("")
+    keys = ["/".join(key) for key in keys_of(cells)]
+    title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
+    if cell is None:
+        lines = [_line(key, row) for key, (_, row) in zip(keys, cells.iterrows(), strict=True)]
+        return "\n".join([title, *lines])
+    wanted = _find(cell, keys, f"{paper} {artefact} ({scale})")
+    chosen = cells[[key == wanted for key in keys]]
+    ids = dict.fromkeys(run_id for text in chosen["runs"] for run_id in str(text).split())
+    planned = {run.id: run for run in runs.members(about.runs)}
+    parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
+    values = [_value(row) for _, row in chosen.iterrows()]
+    return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
+
+
+def _find(cell: str, keys: list[str], where: str) -> str:
+    """Return the key that is meant; numbers may be written in any way (``0.360`` is ``0.36``)."""
+    for split in (i for i, letter in enumerate(cell) if letter == "/"):
+        key = "/".join(cell_key(_number(cell[:split]), _number(cell[split + 1 :])))
+        if key in keys:
+            return key
+    near = difflib.get_close_matches(cell, keys, n=1, cutoff=0.3)
+    hint = f"; did you mean '{near[0]}'?" if near else f", but for example '{keys[0]}'."
+    raise FedreproError(
+        f"{where} has no cell '{cell}'{hint} The command without a cell lists all {len(keys)}."
+    )
+
+
+def _number(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _line(key: str, row: pd.Series) -> str:
+    runs = f"runs {row['runs']}" if row["runs"] else "no run"
+    return f"{key:<40} {_value(row)}; {runs}"
+
+
+def _value(row: pd.Series) -> str:
+    """Return ours and the published value, as stored: fractions, not percent."""
+    number = row.get("n", 1)
+    text = f"ours {row['mean']:.6g}" if number and "mean" in row else "no number of ours"
+    if number > 1:
+        text += f" (sd {row['sd']:.3g}, n = {row['n']}, seeds {row['values']})"
+    published = float(row["published"])
+    return text + ("; not published" if math.isnan(published) else f"; published {published:.6g}")
+
+
+_REPLACED = {"stacked": "graphs"}
+"""Backends that some records name and that are no more, with what does their work now."""
+
+
+def _run(run: PlannedRun, record: RunRecord) -> str:
+    file = records.path_of(run.id)
+    from_ = record.provenance
+    changed = ", with uncommitted changes" if from_.dirty else ""
+    note = f"; {from_.dataset_note}" if from_.dataset_note else ""
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
+    facts = {
+        "record": str(file),
+        "group": f"{describe(run)}",
+        "spec": canonical_json(record.spec),
+        "versions": versions,
+        "code": f"commit {from_.commit}{changed}; fedrepro {from_.fedrepro}, "
+        f"torch {from_.torch}, numpy {from_.numpy}, Python {from_.python}",
+        "data": f"{record.spec['dataset']['name']}, {from_.dataset_source}, "
+        f"sha256 {from_.dataset_sha256}{note}",
+        "partition": f"{len(record.partition.counts)} clients, sha256 {record.partition.sha256}",
+        "device": f"{from_.device}, {from_.threads} thread(s), backend {from_.backend}; "
+        f"{from_.host}",
+        "trained": f"{from_.seconds:g} s, process started {from_.started}",
+    }
+    if from_.earlier:
+        facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
+    backend = _REPLACED.get(from_.backend, from_.backend)
+    device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
+    options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
+    facts["again"] = (
+        f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
+        f"{backend}{device}{options}"
+    )
+    return "\n".join(
+        [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]
+    )
+
+
+def _part(part: records.Part) -> str:
+    changed = ", with uncommitted changes" if part.dirty else ""
+    return (
+        f"{part.rounds} rounds in {part.seconds:g} s, {part.device}, backend {part.backend}, "
+        f"commit {part.commit}{changed}, torch {part.torch}"
+    )

@@ -1,0 +1,349 @@
+"""Experiment plans: ``config/papers/<paper>.yaml`` expanded into runs, one pure function.
+
+A plan is written once, at the published scale; ``scales`` holds what differs at the others. Runs
+are specs, and equal specs are one run: two figures, papers or scales that ask for the same training
+share its record.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import Field
+
+from fedrepro.base.configfile import nearest, read_yaml, validate
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
+from fedrepro.base.strict import Strict
+from fedrepro.fl.spec import ModelName, Precision, RunSpec, run_id
+
+Scale = Literal["paper", "lite", "smoke"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+Scalar = bool | int | float | str
+
+_COLUMNS = {"group", "title", "seed", "run", "round", "value"}
+"""Columns of the frames of :class:`fedrepro.runs.runset.RunSet` beside the grid coordinates."""
+
+
+class Range(Strict):
+    """Integers from ``start`` to ``stop``, both included."""
+
+    start: int
+    stop: int
+    step: int = Field(default=1, ge=1)
+
+
+class RunGroup(Strict):
+    """A named set of runs: one for each grid point and seed."""
+
+    title: str = Field(description="what a legend or a table row calls these runs")
+    set: dict[str, Any] = Field(default_factory=dict, description="differences from the defaults")
+    grid: dict[str, list[Scalar] | Range] = Field(
+        default={}, description="dotted path of a field -> its values; one run a combination"
+    )
+    seeds: list[int] | None = Field(
+        default=None, min_length=1, description="null: the plan's seeds"
+    )
+
+
+class RunGroupOverride(Strict):
+    """What a scale changes in a group of runs."""
+
+    set: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Scalar] | Range] = Field(default_factory=dict)
+    seeds: list[int] | None = Field(default=None, min_length=1)
+
+
+class ScaleEntry(Strict):
+    """What differs from the published scale."""
+
+    note: str = Field(default="", description="one sentence for readers: what this scale changes")
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    seeds: list[int] | None = Field(
+        default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
+    )
+    precision: dict[ModelName, Precision] = Field(
+        default_factory=dict,
+        description="network -> the precision of its runs, where they name none themselves",
+    )
+    runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
+
+
+class Artefact(Strict):
+    """A table or figure: its function is found by its name in the paper's module."""
+
+    title: str
+    source: str = Field(description="where the paper shows it, such as 'Table 2, p. 6'")
+    runs: list[str] = Field(description="the groups of runs it is made from")
+    part_of: str = Field(
+        default="", description="the table whose published values stand in it; empty: its own"
+    )
+    cells: str = Field(
+        default="our mean ± sample standard deviation over n seeds",
+        description="what a table's cells hold",
+    )
+
+
+class PaperPlan(Strict):
+    """The whole experiment plan of one paper, or of a study of our own."""
+
+    paper: str
+    title: str
+    authors: str
+    year: int
+    url: str
+    defaults: dict[str, Any]
+    seeds: list[int] = Field(min_length=1)
+    presets: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="named differences from the defaults, for YAML anchors; used where a `set` "
+        "refers to them",
+    )
+    scales: dict[Scale, ScaleEntry]
+    runs: dict[str, RunGroup]
+    tables: dict[str, Artefact] = Field(default_factory=dict)
+    figures: dict[str, Artefact] = Field(default_factory=dict)
+
+    def at(self, scale: Scale) -> ScaleEntry:
+        """Return what differs at a scale; the published one need not be in the plan.
+
+        Raises:
+            FedreproError: there is no such scale, or the plan does not have it.
+        """
+        if scale not in SCALES:
+            raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
+        if scale not in self.scales and scale != "paper":
+            raise FedreproError(
+                f"{_file(self.paper)}: scales: no scale '{scale}'; say there what differs from "
+                "the published one"
+            )
+        return self.scales.get(scale, ScaleEntry())
+
+    def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
+        """Return the entry of a table or figure; with ``kind``, of that kind only.
+
+        Raises:
+            FedreproError: there is none of that name; names the nearest.
+        """
+        every = self.tables | self.figures
+        known = {"table": self.tables, "figure": self.figures, None: every}[kind]
+        if name not in known:
+            raise FedreproError(
+                f"paper '{self.paper}' has no {kind or 'table or figure'} '{name}' "
+                f"{nearest(name, list(known))}"
+            )
+        return known[name]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run and its place in the plan.
+
+    Attributes:
+        paper: slug of the paper.
+        group: name of the group of runs.
+        coordinates: the grid point: last part of the dotted path -> value.
+        seed: the run's seed.
+        spec: the run.
+        id: its identity.
+    """
+
+    paper: str
+    group: str
+    coordinates: dict[str, Scalar]
+    seed: int
+    spec: RunSpec
+    id: str
+
+
+def _file(paper: str) -> Path:
+    return root() / f"config/papers/{paper}.yaml"
+
+
+def plans() -> list[str]:
+    """Return the slugs of all plans: those of papers, and of studies of our own."""
+    return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+
+
+def is_study(name: str) -> bool:
+    """Say whether a plan is a study of our own: it has no published values to be held against.
+
+    A study is trained, and its tables and figures are made, where it is named. It has no verdicts
+    and no notebook, and Snakemake does not make it.
+    """
+    return not (root() / f"config/expected/{name}.yaml").exists()
+
+
+def papers() -> list[str]:
+    """Return the slugs of all papers that have a plan."""
+    return [name for name in plans() if not is_study(name)]
+
+
+@functools.cache
+def load_plan(paper: str) -> PaperPlan:
+    """Read a paper's plan.
+
+    Raises:
+        FedreproError: no such paper, or the file is wrong.
+    """
+    file = _file(paper)
+    if not file.exists():
+        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
+    plan = read_yaml(file, PaperPlan)
+    for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
+        for name, artefact in artefacts.items():
+            for group in artefact.runs:
+                if group not in plan.runs:
+                    raise FedreproError(
+                        f"{file}: {kind}.{name}.runs: no group of runs '{group}' "
+                        f"{nearest(group, list(plan.runs))}"
+                    )
+            if artefact.part_of and artefact.part_of not in plan.tables:
+                raise FedreproError(
+                    f"{file}: {kind}.{name}.part_of: no table '{artefact.part_of}' "
+                    f"{nearest(artefact.part_of, list(plan.tables))}"
+                )
+    for name, members in plan.runs.items():
+        _require_columns(f"{file}: runs.{name}.grid", members.grid)
+    for scale, entry in plan.scales.items():
+        for group, override in entry.runs.items():
+            if group not in plan.runs:
+                raise FedreproError(
+                    f"{file}: scales.{scale}.runs: no group of runs '{group}' "
+                    f"{nearest(group, list(plan.runs))}"
+                )
+            where = f"{file}: scales.{scale}.runs.{group}.grid"
+            _require_columns(where, plan.runs[group].grid | override.grid)
+    return plan
+
+
+def _coordinate(path: str) -> str:
+    """Return what a grid axis is called in coordinates and frames: the last part of its path."""
+    return path.rpartition(".")[2]
+
+
+def _require_columns(where: str, grid: Iterable[str]) -> None:
+    """Make sure that the axes of a grid can be told apart, and from the other columns of a frame.
+
+    Args:
+        where: file and key, for the error.
+        grid: dotted paths.
+    """
+    taken = set(_COLUMNS)
+    for path in grid:
+        name = _coordinate(path)
+        if name in taken:
+            what = "a column of all runs" if name in _COLUMNS else "the end of another axis"
+            raise FedreproError(f"{where}: {path}: '{name}' is {what}; use groups of runs instead")
+        taken.add(name)
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``changes`` merged in, dictionaries key by key.
+
+    A dictionary whose ``name`` or ``scheme`` changes is another thing altogether and is replaced.
+    What does not change is shared with ``base``, not copied.
+    """
+    merged = base | changes
+    for key, value in changes.items():
+        old = base.get(key)
+        if isinstance(value, dict) and isinstance(old, dict) and _same_kind(old, value):
+            merged[key] = merge(old, value)
+    return merged
+
+
+def _same_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    return all(new.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
+
+
+def _nested(path: str, value: Any) -> dict[str, Any]:
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _values(axis: list[Scalar] | Range) -> list[Scalar]:
+    if isinstance(axis, Range):
+        return list(range(axis.start, axis.stop + 1, axis.step))
+    return axis
+
+
+@functools.cache
+def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
+    """Return the runs of a paper at a scale, in priority order: the plan's, seed by seed.
+
+    Raises:
+        FedreproError: the plan is wrong; names the file and key.
+    """
+    plan = load_plan(paper)
+    entry = plan.at(scale)
+    defaults = merge(plan.defaults, entry.defaults)
+    planned = []
+    for name, group in plan.runs.items():
+        override = entry.runs.get(name, RunGroupOverride())
+        base = merge(merge(defaults, group.set), override.set)
+        grid = group.grid | override.grid
+        seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
+        points = list(itertools.product(*(_values(axis) for axis in grid.values())))
+        where = f"{_file(paper)}: runs.{name} ({scale})"
+        for seed, point in itertools.product(seeds, points):
+            content = merge(base, {"seed": seed})
+            for path, value in zip(grid, point, strict=True):
+                content = merge(content, _nested(path, value))
+            spec = validate(_with_precision(content, entry), RunSpec, where)
+            coordinates = {
+                _coordinate(path): value for path, value in zip(grid, point, strict=True)
+            }
+            planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
+    return tuple(planned)
+
+
+def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any]:
+    """Return a run's content with the precision of its network at the scale, if it names none."""
+    network = content.get("model", {}).get("name")
+    if "precision" in content or network not in entry.precision:
+        return content
+    return content | {"precision": entry.precision[network]}
+
+
+def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
+    """Say whether runs, by their ids, are all in a paper's plan at the scale ``paper``."""
+    return set(ids) <= {run.id for run in expand(paper, "paper")}
+
+
+def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
+    """Return the runs by id, first come first, so that equal specs are one run."""
+    by_id: dict[str, PlannedRun] = {}
+    for run in runs:
+        by_id.setdefault(run.id, run)
+    return by_id
+
+
+def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[PlannedRun]]]:
+    """Group runs that one job may train together: same data set, model, optimiser and batch size.
+
+    The grouping depends on the plan alone, never on what is recorded, so a batch keeps its name
+    when the plan is read again while it runs.
+
+    Args:
+        runs: distinct runs in priority order.
+        size: most runs in a batch.
+
+    Yields:
+        A name and the batch's runs.
+    """
+    fusable: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        spec = run.spec
+        key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"
+        fusable.setdefault(key, []).append(run)
+    for key, members in fusable.items():
+        for number, start in enumerate(range(0, len(members), size)):
+            yield f"{key}_{number}", members[start : start + size]

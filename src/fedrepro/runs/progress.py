@@ -1,0 +1,167 @@
+"""How far a training is, how fast it goes, and which runs can end in the time that is left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from fedrepro.fl import cost
+from fedrepro.fl.spec import RunSpec
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.status import duration
+
+if TYPE_CHECKING:
+    from fedrepro.fl.engine.driver import ActiveRun
+
+
+class Meter:
+    """Work done and to be done, in sample passes and in arithmetic, and the time it takes.
+
+    The share that is done and the time that is left go by arithmetic (:func:`cost.flop`): passes of
+    a large network and of a small one are not alike. What was done before counts for the share
+    and not for the speed.
+
+    Args:
+        now: when the training began, by ``time.monotonic()``.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._passes: dict[str, float] = {}
+        self._flop: dict[str, float] = {}
+        self._before: dict[str, float] = {}  # share of a run that was done before
+        self._share: dict[str, float] = {}  # and is done now
+
+    def expect(self, run: PlannedRun) -> None:
+        """Count a run among those to be trained."""
+        if run.id not in self._passes:
+            self._passes[run.id] = cost.sample_passes(run.spec)
+            self._flop[run.id] = self._passes[run.id] * cost.flop(run.spec)
+
+    def drop(self, run_id: str) -> None:
+        """Count a run no more: it failed, or another process trains it."""
+        for parts in (self._passes, self._flop, self._before, self._share):
+            parts.pop(run_id, None)
+
+    def watch(self, active: Sequence[ActiveRun]) -> None:
+        """Take note of how far the runs in flight are."""
+        for run in active:
+            self._before.setdefault(run.id, run.resumed_at / run.rounds)
+            self._share[run.id] = run.progress.round / run.rounds
+
+    def finish(self, run: ActiveRun) -> None:
+        """Take note of a run that ended."""
+        self.watch([run])
+        self._share[run.id] = 1.0
+
+    def line(self, active: Sequence[ActiveRun], written: int, now: float) -> str:
+        """Return one line on the training as it stands.
+
+        Args:
+            active: the runs in flight.
+            written: runs that have ended.
+            now: the time by ``time.monotonic()``.
+        """
+        rounds = sum(run.progress.round for run in active)
+        all_rounds = sum(run.rounds for run in active)
+        done, total = self._done(self._flop), sum(self._flop.values())
+        speed = self._speed(self._flop, now)
+        left = duration((total - done) / speed) if speed > 0 else "unknown time"
+        share = done / total if total else 1.0
+        return (
+            f"{written} of {len(self._passes)} runs done, {len(active)} in flight: round "
+            f"{rounds}/{all_rounds}, {sum(run.lanes for run in active)} lanes, "
+            f"{self.speed(now)}, {100 * share:.1f} %, {left} left"
+        )
+
+    @property
+    def progressed(self) -> bool:
+        """Whether anything was done since the training began."""
+        return self._share != self._before
+
+    def speed(self, now: float) -> str:
+        """Return samples a second and arithmetic a second since the training began."""
+        samples, flops = self._speed(self._passes, now), self._speed(self._flop, now)
+        return f"{samples:,.0f} samples/s, {arithmetic(flops)}"
+
+    def _done(self, work: dict[str, float]) -> float:
+        return sum(work[run] * share for run, share in self._share.items())
+
+    def _speed(self, work: dict[str, float], now: float) -> float:
+        before = sum(work[run] * share for run, share in self._before.items())
+        return (self._done(work) - before) / max(now - self._began, 1e-9)
+
+
+def arithmetic(flops: float) -> str:
+    """Return FLOP/s for readers, in TFLOP/s or, where that is little, in GFLOP/s."""
+    return f"{flops / 1e12:.1f} TFLOP/s" if flops >= 1e11 else f"{flops / 1e9:.1f} GFLOP/s"
+
+
+class Pace:
+    """How fast a lane of each kind gets on here, measured while runs are in flight.
+
+    The speed is that of one lane among all that are in flight, in sample passes a second. The first
+    round of a run does not count: libraries choose their kernels in it, and graphs are captured.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, float]] = {}  # the last round of a run, and when it ended
+        self._passes: dict[Hashable, float] = defaultdict(float)
+        self._lane_seconds: dict[Hashable, float] = defaultdict(float)
+
+    def watch(self, active: Sequence[ActiveRun], now: float) -> None:
+        """Take note of rounds that have ended.
+
+        Args:
+            active: the runs in flight.
+            now: the time by ``time.monotonic()``.
+        """
+        for run in active:
+            done = run.progress.round
+            last = self._seen.get(run.id)
+            if done == (run.resumed_at if last is None else last[0]):
+                continue
+            self._seen[run.id] = done, now
+            if last is not None:
+                kind = _kind(run.spec)
+                share = (done - last[0]) / run.rounds
+                self._passes[kind] += share * cost.sample_passes(run.spec)
+                self._lane_seconds[kind] += (now - last[1]) * cost.lanes(run.spec)
+
+    def seconds(self, spec: RunSpec, share: float) -> float | None:
+        """Return how long a share of a run would take; None where no like run was measured."""
+        kind = _kind(spec)
+        passes = self._passes.get(kind, 0.0)
+        if not passes:
+            return None
+        speed = passes / self._lane_seconds[kind]
+        return share * cost.sample_passes(spec) / (speed * cost.lanes(spec))
+
+    def choose(
+        self, runs: Sequence[PlannedRun], done: Callable[[PlannedRun], float], seconds: float
+    ) -> int:
+        """Choose the run to be trained next.
+
+        That is the first that can end in the time there is, as far as has been measured; where none
+        can, the one that is nearest to its end.
+
+        Args:
+            runs: in order; at least one.
+            done: returns the share of a run that is done already.
+            seconds: the time there is.
+
+        Returns:
+            Its position.
+        """
+        needed = []
+        for i, run in enumerate(runs):
+            time = self.seconds(run.spec, 1 - done(run))
+            if time is None or time <= seconds:
+                return i
+            needed.append(time)
+        return min(range(len(runs)), key=needed.__getitem__)
+
+
+def _kind(spec: RunSpec) -> Hashable:
+    return cost.kind(spec), spec.precision

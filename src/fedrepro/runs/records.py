@@ -1,0 +1,265 @@
+"""Run records: the committed results of training, and the source of every number.
+
+``results/runs/<run id>.json`` holds the spec and component versions (from which the id is derived
+again on reading), per-round metrics, the final evaluation, the partition's class counts, and where
+the numbers come from. Floats have 6 significant digits. A record is written to a temporary name
+and moved into place; a checksum over its content makes a half-written or edited file an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import write_text
+from fedrepro.base.strict import Strict
+from fedrepro.fl.spec import RunSpec, canonical_json, identity
+
+SCHEMA = 1
+FOLDER = Path("results/runs")
+"""Where records lie, relative to the working directory."""
+
+
+class PartitionRecord(Strict):
+    """The partition a run trained on: class counts [clients][classes], EMDs, digest."""
+
+    counts: list[list[int]]
+    emd: list[float]
+    sha256: str
+
+
+class Origin(Strict):
+    """What a process trained with: its code, libraries and machine.
+
+    Attributes:
+        compile: whether networks were compiled.
+        deterministic: whether only kernels of a GPU that give the same bits each time were used.
+    """
+
+    commit: str
+    dirty: bool
+    fedrepro: str
+    python: str
+    torch: str
+    numpy: str
+    backend: str
+    compile: bool = False
+    deterministic: bool = False
+    device: str
+    device_type: Literal["cpu", "cuda"] = "cpu"
+    threads: int
+    host: str
+
+
+class Part(Origin):
+    """Rounds of a run that were done with another origin than its last ones."""
+
+    rounds: int
+    seconds: float
+
+
+class Provenance(Origin):
+    """Where a record's numbers come from; none of it enters the identity.
+
+    Attributes:
+        started: when the process that ended the run began.
+        seconds: spent on the run, by all processes.
+        earlier: the parts before the last one, where the run was resumed from a checkpoint and
+            something had changed.
+    """
+
+    started: str
+    seconds: float
+    earlier: tuple[Part, ...] = ()
+    dataset_source: str
+    dataset_sha256: str
+    dataset_note: str = ""
+
+
+class RunRecord(Strict):
+    """A finished run."""
+
+    schema_version: Literal[1]
+    run_id: str
+    status: Literal["complete"]
+    spec: dict[str, Any]
+    versions: dict[str, int]
+    metrics: dict[str, list[float]]
+    final: dict[str, Any]
+    partition: PartitionRecord
+    provenance: Provenance
+    checksum: str
+
+    def typed_spec(self) -> RunSpec:
+        """Return the spec as a model."""
+        return RunSpec.model_validate(self.spec)
+
+
+def path_of(run_id: str, folder: Path = FOLDER) -> Path:
+    """Return the file of a run's record."""
+    return folder / f"{run_id}.json"
+
+
+def rounded(value: Any) -> Any:
+    """Return the value with all floats in it rounded to 6 significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return value
+
+
+def checksum(content: dict[str, Any]) -> str:
+    """Return the sha256 of a record's content without its own checksum."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
+
+
+def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
+    """Write a record atomically; its checksum is added here.
+
+    Args:
+        content: the fields of :class:`RunRecord` but for ``checksum``, as plain JSON values.
+        folder: where to.
+
+    Raises:
+        FedreproError: the file cannot be written (no space left, say); nothing is left behind.
+    """
+    exact = ("spec", "versions")  # the identity is derived from these again
+    plain = {key: value if key in exact else rounded(value) for key, value in content.items()}
+    plain["checksum"] = checksum(plain)
+    record = RunRecord.model_validate(plain)
+    file = path_of(record.run_id, folder)
+    write_text(file, _dump(plain))
+    return file
+
+
+def _dump(value: Any, indent: int = 0) -> str:
+    """Return JSON with sorted keys, one key a line, and lists of numbers on one line."""
+    if isinstance(value, dict) and value:
+        space = " " * (indent + 1)
+        lines = [f"{space}{json.dumps(k)}: {_dump(value[k], indent + 1)}" for k in sorted(value)]
+        body = "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
+    else:
+        body = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return body if indent else body + "\n"
+
+
+def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
+    """Return whether a run has a valid record.
+
+    Raises:
+        FedreproError: there is a file under this id, but it is damaged, edited or of another run.
+    """
+    return cost(run_id, folder) is not None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took.
+
+    Attributes:
+        seconds: of training, by all processes.
+        gpu: whether they are seconds of a GPU, not of a core.
+    """
+
+    seconds: float
+    gpu: bool
+
+
+def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
+    """Return what a run took, or None if it has no record; the record is verified.
+
+    Raises:
+        FedreproError: there is a file under this id, but it is damaged, edited or of another run.
+    """
+    verified = _verified(path_of(run_id, folder))
+    return verified[1] if verified else None
+
+
+def _verified(file: Path) -> tuple[str, Cost] | None:
+    """Return a valid record's text and what the run took, or None if there is no file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = _without_numbers(text)
+        intact = content is not None
+        if content is None:
+            content = json.loads(text)
+            intact = content["checksum"] == checksum(content)
+        derived = identity(content["spec"], content["versions"])
+        complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
+        provenance = content["provenance"]
+        took = Cost(float(provenance["seconds"]), provenance.get("device_type") == "cuda")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FedreproError(
+            f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
+            "the run again, or restore it with git"
+        ) from error
+    if derived != file.stem or content.get("run_id") != file.stem:
+        raise FedreproError(
+            f"{file}: holds the record of another run (its spec gives the id {derived}); delete it "
+            "to train the run again, or restore it with git"
+        )
+    if not complete or not intact:
+        raise FedreproError(
+            f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
+            "train the run again, or restore it with git"
+        )
+    return text, took
+
+
+_START = re.compile(r'\{\n "checksum": "([0-9a-f]{64})",')
+_BREAK = re.compile(r'\n *(?:("[^"\\]*":) |(?=\}))')
+"""A line break of :func:`_dump`: before a key, with the space behind it, or before a brace."""
+
+
+def _without_numbers(text: str) -> dict[str, Any] | None:
+    """Return a record's fields behind the numbers, from ``provenance`` on, if its checksum matches.
+
+    The checksum is over the canonical JSON of the content. That is the text of the file without the
+    line breaks of :func:`_dump`, so the numbers, nearly all of a long record, need not be parsed to
+    be verified. None if the text is laid out in another way, or the checksum does not match.
+    """
+    start = _START.match(text)
+    behind = text.find('\n "provenance": ')
+    if not start or behind < 0:
+        return None
+    canonical = "{" + "".join(filter(None, _BREAK.split(text[start.end() :].rstrip())))
+    if hashlib.sha256(canonical.encode()).hexdigest() != start[1]:
+        return None
+    fields: dict[str, Any] = json.loads("{" + text[behind:])
+    return fields
+
+
+def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
+    """Read and verify a record.
+
+    Raises:
+        FedreproError: it is missing, damaged, edited or of another run.
+    """
+    file = path_of(run_id, folder)
+    verified = _verified(file)
+    if verified is None:
+        raise FedreproError(
+            f"{file}: run {run_id} has no record; `fedrepro train {run_id}` trains it"
+        )
+    try:
+        return RunRecord.model_validate_json(verified[0])
+    except ValidationError as error:
+        raise FedreproError(f"{file}: not a valid run record: {error}") from error
+
+
+def recorded_ids(folder: Path = FOLDER) -> list[str]:
+    """Return the ids of all record files, sorted; the files are not opened."""
+    return sorted(file.stem for file in folder.glob("*.json"))

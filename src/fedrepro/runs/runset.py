@@ -1,0 +1,126 @@
+"""The recorded runs of one paper at one scale, as data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import records
+from fedrepro.runs.plan import PaperPlan, PlannedRun, Scale, expand, load_plan
+from fedrepro.runs.records import RunRecord
+
+
+class MissingRunsError(FedreproError):
+    """Runs that are asked for have no record yet."""
+
+
+class RunSet:
+    """Runs and their records.
+
+    Attributes:
+        paper: slug of the paper.
+        scale: the scale.
+        plan: the paper's plan.
+    """
+
+    def __init__(self, paper: str, scale: Scale, folder: Path = records.FOLDER) -> None:
+        self.paper = paper
+        self.scale = scale
+        self.plan: PaperPlan = load_plan(paper)
+        self._folder = folder
+        self._runs = expand(paper, scale)
+        self._records: dict[str, RunRecord] = {}
+
+    def members(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the planned runs of the named groups, in plan order."""
+        wanted = set(groups)
+        return [run for run in self._runs if run.group in wanted]
+
+    def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the planned runs of the groups that have no record."""
+        return [r for r in self.members(groups) if not records.is_recorded(r.id, self._folder)]
+
+    def require(self, groups: Iterable[str], what: str) -> None:
+        """Make sure that all runs of the groups are recorded.
+
+        Raises:
+            MissingRunsError: some are not; names what needs them and how to train them.
+        """
+        missing = self.missing(groups)
+        if missing:
+            raise MissingRunsError(
+                f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
+                f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
+                f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
+            )
+
+    def record(self, run: PlannedRun) -> RunRecord:
+        """Return a run's record, read once.
+
+        Raises:
+            FedreproError: it is missing or damaged.
+        """
+        if run.id not in self._records:
+            if not records.path_of(run.id, self._folder).exists():
+                self.require([run.group], f"group '{run.group}'")
+            self._records[run.id] = records.read(run.id, self._folder)
+        return self._records[run.id]
+
+    def final(self, groups: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+        """Return the final metrics: one row a run.
+
+        Columns: ``group``, ``title``, the grid coordinates, ``seed``, ``run`` and the metrics.
+        A metric may be nested: ``weight_divergence.fedavg.conv1``.
+
+        Raises:
+            FedreproError: a record is missing, or has no such metric.
+        """
+        return pd.DataFrame(
+            [
+                self._row(run) | {name: self._final(run, name) for name in metrics}
+                for run in self.members(groups)
+            ]
+        )
+
+    def curves(self, groups: Sequence[str], metric: str) -> pd.DataFrame:
+        """Return a metric over the rounds: one row a run and evaluated round.
+
+        Columns: ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``round`` (rounds
+        done) and ``value``. A metric that is logged every round is returned every round.
+        """
+        rows = []
+        for run in self.members(groups):
+            metrics = self.record(run).metrics
+            if metric not in metrics:
+                raise FedreproError(
+                    f"run {run.id} ({run.group}) records no metric '{metric}'; it has "
+                    f"{', '.join(sorted(metrics))}"
+                )
+            values, evaluated = metrics[metric], metrics["evaluated_rounds"]
+            rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
+            base = self._row(run)
+            rows += [
+                base | {"round": int(t), "value": value}
+                for t, value in zip(rounds, values, strict=True)
+            ]
+        return pd.DataFrame(rows)
+
+    def _row(self, run: PlannedRun) -> dict[str, Any]:
+        title = self.plan.runs[run.group].title
+        names = {"group": run.group, "title": title}
+        return names | run.coordinates | {"seed": run.seed, "run": run.id}
+
+    def _final(self, run: PlannedRun, name: str) -> Any:
+        value: Any = self.record(run).final
+        for part in name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                raise FedreproError(
+                    f"run {run.id} ({run.group}) records no final metric '{name}'; delete "
+                    f"{records.path_of(run.id, self._folder)} to train it again"
+                )
+            value = value[part]
+        return value

@@ -1,0 +1,80 @@
+"""The workflow's configuration: ``config/config.yaml`` and ``--config key=value``.
+
+It says which papers, at which scale and on what device; experiments are in ``config/papers``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedrepro.base.configfile import nearest, validate
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import data_root, root
+from fedrepro.base.strict import Strict
+from fedrepro.runs.plan import SCALES, Scale, papers, plans
+
+
+class WorkflowConfig(Strict):
+    """What `snakemake` may be told; every key can be given as ``--config key=value`` as well."""
+
+    papers: list[str] = Field(min_length=1, description="slugs: the plans in config/papers to use")
+    scale: Scale = Field(
+        description="paper: as published; lite: reduced, with committed records; smoke: toy runs "
+        "on synthetic data"
+    )
+    train: Literal["auto", "never"] = Field(
+        description="auto: train runs without a record that a target needs; never: stop with a list"
+    )
+    device: str = Field(
+        pattern=r"^(cpu|cuda(:\d+)?)$", description="PyTorch device to train on: cpu, cuda, cuda:1"
+    )
+    data_root: str | None = Field(
+        description="folder of packed data sets; null: the environment variable FEDREPRO_DATA, "
+        "data/pack, data/raw or a download"
+    )
+    runs_per_batch: int = Field(ge=1, description="most runs that one training job trains")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether training jobs need a GPU."""
+        return self.device != "cpu"
+
+    @property
+    def data_root_option(self) -> str:
+        """The folder of packed data to name on command lines; "" where none is chosen."""
+        return self.data_root or os.environ.get("FEDREPRO_DATA", "")
+
+
+def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
+    """Check what Snakemake read from the configuration file and the command line.
+
+    Raises:
+        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value.
+    """
+    where = str(root() / "config/config.yaml") + " or --config"
+    scale = values.get("scale")
+    if isinstance(scale, str) and scale not in SCALES:
+        raise FedreproError(f"{where}: scale: unknown scale '{scale}' {nearest(scale, SCALES)}")
+    names = values.get("papers")
+    if isinstance(names, str):  # --config papers=emd
+        names = names.split(",")
+    config = validate({**values, "papers": names}, WorkflowConfig, where)
+    known = papers()
+    for name in config.papers:
+        if name not in known and name in plans():
+            raise FedreproError(
+                f"{where}: papers: '{name}' is a study of our own, which Snakemake does not make; "
+                f"`fedrepro table {name} ...` and `fedrepro figure {name} ...` do"
+            )
+        if name not in known:
+            raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
+        if config.papers.count(name) > 1:
+            raise FedreproError(f"{where}: papers: '{name}' is named twice; name it once")
+    if config.data_root:
+        data_root(Path(config.data_root))
+    return config

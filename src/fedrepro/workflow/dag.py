@@ -1,0 +1,272 @@
+"""What the Snakefile asks: which artefacts there are, what each is made of, what is to be trained.
+
+Paths are relative to the working directory, so that a clone may be moved without making everything
+again; where that is not the clone, those of configuration and code are absolute. Only runs without
+a record belong to a training job: a recorded run is a plain file that no rule makes, so nothing can
+train it again by accident.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
+from fedrepro.fl.spec import partition_id
+from fedrepro.report import code
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan
+from fedrepro.runs.status import Status, describe, duration, status
+from fedrepro.workflow import sources
+from fedrepro.workflow.config import load_config
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs that one job trains.
+
+    Attributes:
+        name: made from the plan alone, so a later parse gives the same.
+        dataset: the data set all of them need.
+        runs: ids of its runs that the job trains.
+    """
+
+    name: str
+    dataset: str
+    runs: tuple[str, ...]
+
+
+class Workflow:
+    """The plan of one Snakemake call.
+
+    Attributes:
+        config: the configuration.
+        scale: the scale whose artefacts are made.
+        papers: slugs of the chosen papers.
+        batches: the training jobs, of the runs without a record.
+        summary: how many runs are recorded, how many to train, and how long that takes.
+    """
+
+    def __init__(self, values: Mapping[str, Any], *, every_batch: bool = False) -> None:
+        """Read the configuration and plans, and look up once which runs are recorded.
+
+        Args:
+            values: Snakemake's ``config``.
+            every_batch: also the batches and runs that are recorded. For a job on another machine,
+                which reads the plan again: its runs may have got their records in the meantime.
+
+        Raises:
+            FedreproError: configuration, a plan or a record is wrong.
+        """
+        self.config = load_config(values)
+        self.scale = self.config.scale
+        self.papers = self.config.papers
+        self._root = Path() if root() == Path.cwd() else root()
+        planned = [run for paper in self.papers for run in expand(paper, self.scale)]
+        self._records = {run.id: str(records.path_of(run.id)) for run in planned}
+        state = status(planned)
+        minutes = duration(state.pending_seconds)
+        self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
+        if state.pending:
+            self.summary += f", {len(state.pending)} to train (about {minutes} on one core)"
+        if not records.FOLDER.is_dir():
+            self.summary += f"; there is no folder {records.FOLDER} in {Path.cwd()}"
+        self._status = state
+        self.batches = [
+            Batch(name, members[0].spec.dataset.name, ids)
+            for name, members in batches(state.runs, self.config.runs_per_batch)
+            if (ids := tuple(r.id for r in members if every_batch or r.id in state.seconds))
+        ]
+
+    def data_of(self, batch: Batch) -> str:
+        """Return what a training job needs.
+
+        Raises:
+            FedreproError: training is switched off; lists what has no record.
+        """
+        if self.config.train == "never":
+            raise FedreproError(_refusal(self._status, self.scale))
+        return f"data/ready/{batch.dataset}.json"
+
+    def of_dataset(self, name: str) -> list[str]:
+        """Return the files that hold a data set now; none where it is downloaded or made up.
+
+        Raises:
+            FedreproError: unknown data set, no such folder of packed data, or half a pack.
+        """
+        from fedrepro.fl.data import (
+            sources,  # only a workflow that needs data waits for this import
+        )
+
+        chosen = self.config.data_root
+        return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
+
+    def tables(self, papers: Iterable[str]) -> list[str]:
+        """Return the tables of the papers."""
+        return [
+            f"results/{self.scale}/tables/{paper}/{table}.{ending}"
+            for paper in papers
+            for table in load_plan(paper).tables
+            for ending in ("csv", "md")
+        ]
+
+    def figures(self, papers: Iterable[str]) -> list[str]:
+        """Return the figures of the papers."""
+        return [
+            f"results/{self.scale}/figures/{paper}/{figure}.{ending}"
+            for paper in papers
+            for figure in load_plan(paper).figures
+            for ending in ("svg", "png", "csv")
+        ]
+
+    def notebooks(self, papers: Iterable[str]) -> list[str]:
+        """Return the executed notebooks of the papers."""
+        return [
+            f"results/{self.scale}/notebooks/{paper}.{ending}"
+            for paper in papers
+            for ending in ("html", "ipynb")
+        ]
+
+    def checks(self, papers: Iterable[str]) -> list[str]:
+        """Return the verdicts of the papers."""
+        return [f"results/{self.scale}/checks/{paper}.json" for paper in papers]
+
+    def overviews(self, papers: Iterable[str]) -> list[str]:
+        """Return the tables of the partitions of the papers."""
+        return [
+            f"results/{self.scale}/partitions/{paper}/overview.{ending}"
+            for paper in papers
+            for ending in ("csv", "svg", "png")
+        ]
+
+    def indices(self, papers: Iterable[str]) -> list[str]:
+        """Return the index lists of all partitions of the papers."""
+        return [
+            f"results/{self.scale}/partitions/{paper}/{partition}.npz"
+            for paper in papers
+            for partition in self._partitions[paper]
+        ]
+
+    def everything(self, papers: Sequence[str]) -> list[str]:
+        """Return all that can be made from records, without data."""
+        return [
+            *self.tables(papers),
+            *self.figures(papers),
+            *self.notebooks(papers),
+            *self.checks(papers),
+            *self.overviews(papers),
+        ]
+
+    def of_table(self, scale: str, paper: str, table: str) -> dict[str, Any]:
+        """Return what a table is made of."""
+        self._require(scale, paper)
+        groups = load_plan(paper).artefact(table, "table").runs
+        return self._files(paper, groups, ["report.artefacts"], ["measurements"])
+
+    def of_figure(self, scale: str, paper: str, figure: str) -> dict[str, Any]:
+        """Return what a figure is made of."""
+        self._require(scale, paper)
+        groups = load_plan(paper).artefact(figure, "figure").runs
+        return self._files(paper, groups, ["report.artefacts", "report.style"], ["figures"])
+
+    def of_check(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what the verdicts on a paper are made of."""
+        self._require(scale, paper)
+        parts = ["measurements", "figures", "claims"]
+        return self._files(paper, load_plan(paper).runs, ["report.verdicts"], parts)
+
+    def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what a paper's notebook is made of."""
+        self._require(scale, paper)
+        parts = ["measurements", "figures", "claims"]
+        made_with = ["report.verdicts", "report.notebooks", "report.style"]
+        files = self._files(paper, load_plan(paper).runs, made_with, parts)
+        return files | {"template": str(self._root / f"notebooks/{paper}.ipynb")}
+
+    def of_overview(self, scale: str, paper: str) -> dict[str, Any]:
+        """Return what the overview of a paper's partitions is made of."""
+        self._require(scale, paper)
+        return self._files(paper, load_plan(paper).runs, ["report.partitions"], [])
+
+    def dataset_of(self, scale: str, paper: str, partition: str) -> str:
+        """Return the name of the data set that a partition divides."""
+        self._require(scale, paper)
+        known = self._partitions[paper]
+        if partition not in known:
+            raise FedreproError(
+                f"{paper} ({scale}) has no partition '{partition}'; "
+                f"results/{scale}/partitions/{paper}/overview.csv lists all {len(known)}"
+            )
+        return known[partition].spec.dataset.name
+
+    @functools.cached_property
+    def _partitions(self) -> dict[str, dict[str, PlannedRun]]:
+        """Return by paper and partition id the first run that uses a partition."""
+        return {
+            paper: {partition_id(run.spec): run for run in reversed(expand(paper, self.scale))}
+            for paper in self.papers
+        }
+
+    def _require(self, scale: str, paper: str) -> None:
+        load_plan(paper)
+        if paper not in self.papers:
+            raise FedreproError(
+                f"paper '{paper}' is switched off; add `--config papers={paper}`, or add it to "
+                "papers in config/config.yaml"
+            )
+        if scale != self.scale:
+            raise FedreproError(
+                f"results/{scale}/... is made at scale {scale}, and the scale here is "
+                f"{self.scale}; add `--config scale={scale}`"
+            )
+
+    def _files(
+        self, paper: str, groups: Iterable[str], made_with: Iterable[str], parts: Iterable[str]
+    ) -> dict[str, Any]:
+        """Return the records, configuration and code that something is made of.
+
+        Args:
+            paper: slug of the paper.
+            groups: the groups of runs.
+            made_with: modules of the package, without its name.
+            parts: modules of the paper's code.
+        """
+        wanted = set(groups)
+        runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
+        own = [name for part in parts if (name := code.module_of(paper, part))]
+        files = sources.files([*(f"fedrepro.{name}" for name in made_with), *own])
+        config = [f"config/papers/{paper}.yaml", f"config/expected/{paper}.yaml"]
+        return {
+            "records": [self._records[run_id] for run_id in runs],
+            "config": [str(self._root / file) for file in config],
+            "code": [str(self._root / "src/fedrepro" / file) for file in files],
+        }
+
+
+_MOST_LISTED = 20
+
+
+def _refusal(state: Status, scale: str) -> str:
+    seconds = state.seconds
+    missing = [run for run in state.runs if run.id in seconds]
+    lines = [
+        f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min"
+        for run in missing[:_MOST_LISTED]
+    ]
+    if len(missing) > _MOST_LISTED:
+        more = len(missing) - _MOST_LISTED
+        lines.append(f"  and {more} more: `fedrepro status --list --scale {scale}`")
+    total = state.pending_seconds / 60
+    return "\n".join(
+        [
+            f"{len(missing)} runs of scale {scale} have no record, and training is switched off "
+            "(train: never):",
+            *lines,
+            f"They would take about {total:.2f} min on one core. Train them with `fedrepro train "
+            f"--pending --scale {scale}`, or leave out `--config train=never`.",
+        ]
+    )

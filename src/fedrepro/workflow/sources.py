@@ -1,0 +1,42 @@
+"""Which files of the package something is made with: its modules and all that they import.
+
+Imports that only a type checker sees do not count. Components of a run (data sets, partitions,
+networks, algorithms) are looked up by name, not imported; a change of theirs shows in run ids.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+import grimp
+
+import fedrepro
+
+_PACKAGE = "fedrepro"
+
+
+@functools.cache
+def _graph() -> grimp.ImportGraph:
+    return grimp.build_graph(_PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+
+
+def modules(names: Iterable[str]) -> list[str]:
+    """Return these modules and all modules of the package that they import, directly or not."""
+    graph = _graph()
+    found: set[str] = set()
+    for name in names:
+        found |= {name} | graph.find_upstream_modules(name)
+    return sorted(found - {_PACKAGE})
+
+
+def files(names: Iterable[str]) -> list[str]:
+    """Return the files of :func:`modules`, relative to the package's folder."""
+    folder = Path(fedrepro.__file__).parent
+    paths = []
+    for name in modules(names):
+        path = Path(*name.split(".")[1:])
+        is_package = (folder / path).is_dir()
+        paths.append(str(path / "__init__.py" if is_package else path.with_suffix(".py")))
+    return paths

@@ -194,7 +194,7 @@ def cell(unit: str, values: list[float], published: float = float("nan")) -> pd.
             "mean": np.mean(values) if values else nan,
             "sd": np.std(values, ddof=1) if len(values) > 1 else nan,
             "n": len(values),
-            "values": " ".join(map(str, values)),
+            "values": tuple(values),
             "published": published,
             "unit": unit,
         }

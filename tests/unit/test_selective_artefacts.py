@@ -178,16 +178,16 @@ def test_groups(runs):
     frame = artefacts.frame(runs, "groups")
     assert set(frame["unit"]) == {"count"}
     assert cell(frame, "0", "selective, as run")["mean"] == 3
-    assert cell(frame, "100", "selective, as written")["values"] == "1 1"
+    assert cell(frame, "100", "selective, as written")["values"] == (1, 1)
 
 
 def test_merge_counts_groups_that_unite_label_groups(runs):
     frame = artefacts.frame(runs, "merge")
     assert list(frame["row"])[::4] == ["Model 1", "Model 2", "Model 3"]
-    assert cell(frame, "Model 1", "as run: share at")["values"] == "50 50"
-    assert cell(frame, "Model 1", "as run: apart at")["values"] == "0 0"
-    assert cell(frame, "Model 3", "as written: share at")["values"] == "100"
-    assert cell(frame, "Model 3", "as written: apart at")["values"] == "0"
+    assert cell(frame, "Model 1", "as run: share at")["values"] == (50, 50)
+    assert cell(frame, "Model 1", "as run: apart at")["values"] == (0, 0)
+    assert cell(frame, "Model 3", "as written: share at")["values"] == (100,)
+    assert cell(frame, "Model 3", "as written: apart at")["values"] == (0,)
     assert cell(frame, "Model 2", "as run: share at")["published"] == 8
 
 
@@ -197,7 +197,7 @@ def test_merges():
 
 
 @pytest.mark.parametrize(
-    ("merged", "apart", "share"), [(50, "0 100", "50 102"), (0, "-2 100", "0 102")]
+    ("merged", "apart", "share"), [(50, (0, 100), (50, 102)), (0, (-2, 100), (0, 102))]
 )
 def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, apart, share):
     def final(run):
@@ -212,7 +212,7 @@ def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, ap
     assert found["values"]["apart at"] == apart
     assert found["values"]["share at"] == share
     percent = {run.id: run.coordinates["percent"] for run in runs.members(["selective_as_run"])}
-    assert [percent[run] for run in found["runs"]["share at"].split()] == [merged, 100]
+    assert [percent[run] for run in found["runs"]["share at"]] == [merged, 100]
 
 
 def test_threshold(runs):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
 import json
 import re
 import subprocess
@@ -16,15 +13,15 @@ from typing import Any
 
 import pytest
 
+import fedrepro
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan, papers, unique
-from fedrepro.workflow import dag as workflow_module
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, papers, unique
+from fedrepro.workflow import sources
 from fedrepro.workflow.dag import Workflow
 
-SOURCES = Path(workflow_module.__file__).parent
+SOURCES = Path(fedrepro.__file__).parent
 CONFIG: dict[str, Any] = {
     "papers": ["selective", "emd"],
     "scale": "smoke",
@@ -199,109 +196,29 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
         assert len(files["records"]) == len(wanted)
 
 
-def imports(code: str) -> set[str]:
-    """Return the files of this package that define what some code imports."""
-    files = {
-        defined_in(node.module, alias.name)
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro")
-        for alias in node.names
-        if node.module
-    }
-    return {str(file) for file in files if file.is_relative_to(SOURCES)}
-
-
-def defined_in(module: str, name: str) -> Path:
-    """Return the file of a submodule, function or class; of other things the importing module's."""
-    try:
-        return source(importlib.import_module(f"{module}.{name}"))
-    except ModuleNotFoundError:
-        pass
-    value = inspect.unwrap(getattr(importlib.import_module(module), name))
-    try:
-        return source(value)
-    except TypeError:
-        return source(importlib.import_module(module))
-
-
-def source(thing: Any) -> Path:
-    file = inspect.getsourcefile(thing)
-    assert file is not None
-    return Path(file)
-
-
-def test_names_are_followed_to_where_they_are_defined() -> None:
-    code = "from fedrepro.fl import models\nfrom fedrepro.fl.data import describe\nimport fedrepro"
-    names = [str(Path(file).relative_to(SOURCES)) for file in sorted(imports(code))]
-    assert names == ["data/registry.py", "models/__init__.py"]
-
-
-PLUMBING = {"device_streams", "errors", "files", "paths", "strict", "versions"}
-"""Modules that do not decide what an artefact shows."""
-
-READERS = {"official", "packs", "pill", "speech_commands"}
-"""Modules that read real data, which no artefact does."""
-
-
-def decides(paper: str, file: Path) -> set[Path]:
-    """Return the files that decide an artefact of a paper because this one does.
-
-    A package that has its modules in a dictionary counts for those that the plan names. A change of
-    ``spec`` shows in run ids, and an algorithm is only asked for its parameters and its rounds:
-    what these two import does not matter.
-    """
-    runs = [run for scale in SCALES for run in expand(paper, scale)]
-    named = {
-        "algorithms": {run.spec.algorithm.name for run in runs},
-        "models": {run.spec.model.name for run in runs},
-        **{package: {paper} for package in ("tables", "plots", "claims")},
-    }
-    if file.name == "__init__.py" and file.parent.name in named:
-        return {file.with_name(f"{name}.py") for name in named[file.parent.name]}
-    if file.stem == "spec" or file.parent.name == "algorithms":
-        return set()
-    found = {Path(path) for path in imports(file.read_text())}
-    return {path for path in found if path.stem not in PLUMBING | READERS}
-
-
-def all_that_decide(paper: str, *modules: str) -> set[Path]:
-    """Return these modules and all that decide an artefact because they do."""
-    found: set[Path] = set()
-    to_follow = {SOURCES / f"{module}.py" for module in modules}
-    while to_follow:
-        found |= to_follow
-        to_follow = {path for file in to_follow for path in decides(paper, file)} - found
-    return found
-
-
-def test_code_is_followed_through_packages() -> None:
-    found = {str(path.relative_to(SOURCES)) for path in all_that_decide("selective", "artefacts")}
-    assert {"algorithms/local.py", "models/liu1.py", "models/layers.py", "theory.py"} <= found
-    assert found.isdisjoint({"tables/emd.py", "models/resnet18.py", "algorithms/averaging.py"})
-
-
-READ = re.compile(r'"((?:benchmarks|config|docs)/[^"{}]+[.][a-z]+)"')
-"""A file of the repository that a module reads."""
+PARTS = ("measurements", "figures", "claims")
 
 
 @pytest.mark.parametrize("paper", papers())
-def test_all_that_decides_an_artefact_is_its_input(paper: str) -> None:
+def test_an_artefact_is_made_with_its_papers_code(paper: str) -> None:
     workflow = Workflow(EVERY_PAPER)
     plan = load_plan(paper)
-    figures = all_that_decide(paper, "artefacts")
-    for files, decide in (
-        (
-            workflow.of_table("smoke", paper, next(iter(plan.tables))),
-            all_that_decide(paper, "tables/__init__"),
-        ),
-        (workflow.of_figure("smoke", paper, next(iter(plan.figures))), figures),
-        (workflow.of_check("smoke", paper), all_that_decide(paper, "checks")),
-    ):
-        missing = decide - {Path(path) for path in files["code"]}
-        assert not missing, "add these modules to fedrepro.workflow.dag"
-        read = {name for file in decide for name in READ.findall(file.read_text())}
-        missing = {root() / name for name in read} - {Path(path) for path in files["config"]}
-        assert not missing, "add these files to fedrepro.workflow.dag"
+    table = workflow.of_table("smoke", paper, next(iter(plan.tables)))["code"]
+    figure = workflow.of_figure("smoke", paper, next(iter(plan.figures)))["code"]
+    check = workflow.of_check("smoke", paper)["code"]
+    own = [str(SOURCES / "papers" / paper / f"{part}.py") for part in PARTS]
+    assert own[0] in table
+    assert own[1] not in table
+    assert {*own[:2]} <= {*figure}
+    assert {*own, str(SOURCES / "report/verdicts.py")} <= {*check}
+    others = {str(SOURCES / "papers" / other) for other in papers() if other != paper}
+    assert not [file for file in check if str(Path(file).parent) in others]
+
+
+def test_code_is_followed_through_packages() -> None:
+    found = sources.files(["fedrepro.papers.fedcd.figures"])
+    assert {"papers/fedcd/logs.py", "report/style.py", "runs/records.py", "fl/spec.py"} <= {*found}
+    assert all((SOURCES / file).is_file() for file in found)
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -309,9 +226,9 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
     files = Workflow(EVERY_PAPER).of_notebook("smoke", paper)
     cells = json.loads(Path(files["template"]).read_text())["cells"]
     code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-    used = {used for used in imports(code) if Path(used).stem not in PLUMBING}
+    used = set(re.findall(r"from fedrepro\.([a-z_.]+) import", code))
     assert used
-    assert used <= set(files["code"])
+    assert {str(SOURCES / f"{name.replace('.', '/')}.py") for name in used} <= set(files["code"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
-from fedrepro.report.stats import seed_values
 from fedrepro.runs.plan import at_published_scale, is_study, load_plan
 from fedrepro.runs.runset import RunSet
 
@@ -70,11 +69,21 @@ def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
 def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     values = published(paper, load_plan(paper).artefact(name).part_of or name)
     result = cells.copy()
+    for column in ("values", "runs"):
+        if column in result:
+            result[column] = [_several(cell) for cell in result[column]]
     own = cells.get("published", pd.Series(float("nan"), cells.index))
     result["published"] = [
         values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
     ]
     return result
+
+
+def _several(cell: Any) -> Any:
+    """Return a cell's values or run ids as a tuple; there may be one, or none."""
+    if isinstance(cell, tuple):
+        return cell
+    return () if cell == "" or pd.isna(cell) else (cell,)
 
 
 def left_out(runs: RunSet, name: str) -> str:
@@ -112,7 +121,16 @@ def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -
 
 
 def _write_csv(stem: Path, cells: pd.DataFrame) -> None:
-    write_text(stem.with_name(f"{stem.name}.csv"), cells.to_csv(index=False, float_format="%.10g"))
+    """Write a frame; a cell of several values or run ids has them separated by spaces."""
+    plain = cells.copy()
+    for column in ("values", "runs"):
+        if column in plain:
+            plain[column] = [" ".join(map(_text, several)) for several in plain[column]]
+    write_text(stem.with_name(f"{stem.name}.csv"), plain.to_csv(index=False, float_format="%.10g"))
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
@@ -169,7 +187,7 @@ def _cell_text(cell: pd.Series) -> str:
     mean, sd = factor * cell["mean"], factor * cell["sd"]
     if np.isnan(mean):
         return f"undefined (n={cell['n']}) {bracket}".rstrip()
-    digits = 2 if factor == 100 else _digits(mean, seed_values(cell["values"]))
+    digits = 2 if factor == 100 else _digits(mean, cell["values"])
     text = f"{mean:.{digits}f}" if digits is not None else f"{mean:.1e}"
     if cell["n"] > 1 and not np.isnan(sd):
         text += f" ± {sd:.{digits}f}" if digits is not None else f" ± {sd:.1e}"

@@ -15,16 +15,15 @@ import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from fedrepro.report.finding import Finding
-from fedrepro.runs.runset import RunSet
-
 if TYPE_CHECKING:
-    from fedrepro.report.figure import Figure
+    import pandas as pd
 
-Table = Callable[[RunSet], pd.DataFrame]
-Claim = Callable[[RunSet], Finding]
+    from fedrepro.report.figure import Figure
+    from fedrepro.report.finding import Finding
+    from fedrepro.runs.runset import RunSet
+
+    Table = Callable[[RunSet], pd.DataFrame]
+    Claim = Callable[[RunSet], Finding]
 
 
 def tables(paper: str) -> dict[str, Table]:

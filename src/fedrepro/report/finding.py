@@ -51,4 +51,4 @@ def in_points(value: float, digits: int = 2) -> str:
 
 def run_ids(cells: pd.DataFrame) -> list[str]:
     """Return the ids of the runs behind the cells of :func:`fedrepro.report.stats.summarise`."""
-    return [run for runs in cells["runs"] for run in str(runs).split()]
+    return [run for runs in cells["runs"] for run in runs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,15 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
     """Summarise one value over the seeds of each cell.
 
     Args:
-        frame: one row a run, with the columns ``by``, ``value``, ``seed`` and ``run``.
+        frame: one row a run, with the columns ``by``, ``value``, ``seed`` and ``run``: a run id, or
+            a tuple of the ids of several runs that the value is made of.
         value: the column to summarise.
         by: the columns that name a cell; cells keep the order in which they first appear.
 
     Returns:
         One row a cell: ``by``, ``mean``, ``sd`` (ddof 1; NaN for one seed), ``n``, ``low`` and
-        ``high`` (95 % Student t), ``values`` (all seeds' values, space-separated, in seed order)
-        and ``runs`` (their run ids).
+        ``high`` (95 % Student t), ``values`` (all seeds' values, a tuple of six significant digits
+        each, in seed order) and ``runs`` (their run ids, a tuple).
     """
     rows = []
     for key, group in frame.groupby(list(by), sort=False, dropna=False):
@@ -47,14 +48,14 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
                 "n": len(values),
                 "low": low,
                 "high": high,
-                "values": " ".join(f"{v:.6g}" for v in values),
-                "runs": " ".join(ordered["run"]),
+                "values": tuple(float(f"{v:.6g}") for v in values),
+                "runs": tuple(_ids(ordered["run"])),
             }
         )
     columns = [*by, "mean", "sd", "n", "low", "high", "values", "runs"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def seed_values(values: object) -> list[float]:
-    """Return the seeds' values that :func:`summarise` keeps as text, in seed order."""
-    return [float(value) for value in str(values).split()]
+def _ids(runs: Iterable[str | tuple[str, ...]]) -> Iterator[str]:
+    for run in runs:
+        yield from (run,) if isinstance(run, str) else run

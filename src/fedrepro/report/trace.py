@@ -39,8 +39,9 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     about = runs.plan.artefact(artefact)
     cells = frame(runs, artefact)
     if "runs" not in cells:  # one run a row, or a drawing of all of them
-        cells["runs"] = cells.get("run", "")
-    cells["runs"] = cells["runs"].fillna("")
+        cells["runs"] = [
+            (run,) if run and run == run else () for run in cells.get("run", [""] * len(cells))
+        ]
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
@@ -48,7 +49,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
         return "\n".join([title, *lines])
     wanted = _find(cell, keys, f"{paper} {artefact} ({scale})")
     chosen = cells[[key == wanted for key in keys]]
-    ids = dict.fromkeys(run_id for text in chosen["runs"] for run_id in str(text).split())
+    ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     values = [_value(row) for _, row in chosen.iterrows()]
@@ -76,7 +77,7 @@ def _number(text: str) -> str | float:
 
 
 def _line(key: str, row: pd.Series) -> str:
-    runs = f"runs {row['runs']}" if row["runs"] else "no run"
+    runs = f"runs {' '.join(row['runs'])}" if row["runs"] else "no run"
     return f"{key:<40} {_value(row)}; {runs}"
 
 

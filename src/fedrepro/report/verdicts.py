@@ -28,7 +28,6 @@ from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import Claim, Number, cell_key, load_expected
-from fedrepro.report.stats import seed_values
 from fedrepro.runs import records
 from fedrepro.runs.plan import Scale, at_published_scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -144,10 +143,10 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     ours = float(cell[number.value])
     if math.isnan(ours):
         return content | {"verdict": "not decidable", "evidence": "one seed has no spread"}
-    ids = str(cell["runs"]).split()
+    ids = list(cell["runs"])
     content |= {
         "ours": ours,
-        "values": seed_values(cell["values"]),
+        "values": list(cell["values"]),
         "runs": ids,
     }
     if number.value == "mean" and not math.isnan(cell["low"]):

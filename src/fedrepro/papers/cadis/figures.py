@@ -37,7 +37,7 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report.figure import Figure
-from fedrepro.report.stats import seed_values, summarise
+from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE, WIDTH
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
@@ -80,7 +80,7 @@ def _line(
     """Draw the mean as a line and every seed as a thin one; nothing where nothing is recorded."""
     if points.empty:
         return
-    seeds = [[factor * v for v in seed_values(values)] for values in points["values"]]
+    seeds = [[factor * v for v in values] for values in points["values"]]
     if len(seeds[0]) > 1:
         axis.plot(points["x"], seeds, color=colour, linewidth=0.4, alpha=0.5)
     axis.plot(points["x"], factor * points["mean"], color=colour, linestyle=style)
@@ -112,7 +112,7 @@ def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     for series, colour in colours.items():
         points = cells[cells["series"] == series]
         _line(axis, points, colour, factor=100)
-        best = np.array([seed_values(values) for values in points["values"]]).max(axis=0)
+        best = np.array(list(points["values"])).max(axis=0)
         axis.axhline(100 * best.mean(), color=colour, linestyle=":", linewidth=0.8)
     _round_axis(axis)
     axis.set(ylabel=Y_ACCURACY, ylim=(0, 100))
@@ -537,7 +537,7 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     methods = list(dict.fromkeys(cells["x"]))
     for number, (network, colour) in enumerate(networks.items()):
         for _, cell in cells[cells["network"] == network].iterrows():
-            values = seed_values(cell["values"])
+            values = cell["values"]
             if cell["panel"] == SERVER_MS:
                 place = methods.index(cell["x"]) + 0.3 * (number - 0.5)
                 points, ends = (values, [place] * len(values)), [place - 0.13, place + 0.13]

@@ -177,7 +177,7 @@ def _gains(shown: pd.DataFrame) -> pd.DataFrame:
         leader = max(BASELINES, key=lambda name: best[name])
         for column, other in ((OVER_FEDAVG, "FedAvg"), (OVER_BEST, leader)):
             gain = best["CADIS"] / best[other] - 1
-            both = f"{ids['CADIS']} {ids[other]}"
+            both = (ids["CADIS"], ids[other])
             rows.append({"row": row, "column": column, "seed": seed, "run": both, "gain": gain})
     return pd.DataFrame(rows)
 
@@ -429,7 +429,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     printed = pd.DataFrame(
         [
             {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
-            | {"values": "", "runs": "", "unit": "count" if item.published > 1 else "fraction"}
+            | {"unit": "count" if item.published > 1 else "fraction"}
             for item in load_expected(runs.paper).not_reproducible
             if item.artefact == "pill"
         ]
@@ -493,7 +493,7 @@ def spread(found: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
             dict(zip(by, key, strict=True))
             | {"mean": float(values.median()), "sd": math.nan, "n": len(values)}
             | {"low": float(values.min()), "high": float(values.max())}
-            | {"values": " ".join(f"{value:.6g}" for value in values), "runs": ""}
+            | {"values": tuple(values), "runs": ()}
         )
     return pd.DataFrame(rows)
 

@@ -42,7 +42,7 @@ from fedrepro.papers.emd.measurements import (
 )
 from fedrepro.report.expected import published
 from fedrepro.report.figure import Figure
-from fedrepro.report.stats import seed_values, summarise
+from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE, WIDTH
 from fedrepro.runs.runset import RunSet
 
@@ -99,7 +99,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     repeated = bool((cells["n"] > 1).any())
     for series, name, style in zip(cells["series"].unique(), _SIX, _DASHES, strict=False):
         points = cells[cells["series"] == series]
-        seeds = [[100 * value for value in seed_values(values)] for values in points["values"]]
+        seeds = [[100 * value for value in values] for values in points["values"]]
         for axis in (whole, late):
             if repeated:
                 axis.plot(points["x"], seeds, color=PALETTE[name], linewidth=0.5, alpha=0.5)
@@ -116,9 +116,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
         handles.append(Line2D([], [], linestyle="", label=_ONE_RUN))
     end = cells["x"].max()
     shown = [
-        100 * value
-        for values in cells.loc[cells["x"] >= end / 2, "values"]
-        for value in seed_values(values)
+        100 * value for values in cells.loc[cells["x"] >= end / 2, "values"] for value in values
     ]
     margin = max(0.05 * (max(shown) - min(shown)), 0.1)
     dataset = cells["dataset"].iloc[0]
@@ -167,7 +165,7 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
             for place, (mean, values) in enumerate(
                 zip(points["mean"], points["values"], strict=True)
             ):
-                seeds = seed_values(values)
+                seeds = values
                 x = place + shift
                 spots = np.linspace(x - 0.04, x + 0.04, len(seeds))
                 axis.plot(spots, seeds, ".", color=colour, markersize=3)
@@ -315,7 +313,7 @@ def draw_variation(cells: pd.DataFrame) -> MplFigure:
 
 
 def _boxes(axis: Axes, points: pd.DataFrame, labels: list[str]) -> None:
-    boxes = [[100 * value - 100 for value in seed_values(values)] for values in points["values"]]
+    boxes = [[100 * value - 100 for value in values] for values in points["values"]]
     axis.boxplot(boxes, showfliers=False, medianprops={"color": PALETTE["red"]})
     for place, values in enumerate(boxes, start=1):
         axis.plot([place] * len(values), values, ".", color=PALETTE["blue"], alpha=0.7)
@@ -360,7 +358,7 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
                     "emd": emd,
                     "model": name,
                     "dataset": DATASETS.get(dataset, dataset),
-                    "runs": run.id,
+                    "runs": (run.id,),
                 }
             )
     return pd.DataFrame(rows)
@@ -660,7 +658,7 @@ def _spread(cells: pd.DataFrame) -> str:
 def _dots(axis: Axes, points: pd.DataFrame, colour: str, factor: float = 1) -> None:
     """Draw every seed as a small dot."""
     for x, values in zip(points["x"], points["values"], strict=True):
-        seeds = [factor * value for value in seed_values(values)]
+        seeds = [factor * value for value in values]
         axis.plot([x] * len(seeds), seeds, ".", color=colour, markersize=3, alpha=0.6)
 
 

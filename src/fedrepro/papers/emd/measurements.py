@@ -141,7 +141,11 @@ def table1(runs: RunSet) -> pd.DataFrame:
             parts.append(
                 pd.DataFrame(
                     {name: sgd[name] - ours[name] for name in ("accuracy", "final", "best")}
-                ).assign(row=ours["title"], column=title, run=ours["run"] + " " + sgd["run"])
+                ).assign(
+                    row=ours["title"],
+                    column=title,
+                    run=_pairs(ours["run"], sgd["run"]),
+                )
             )
     lost = pd.concat(parts).reset_index().dropna(subset=["accuracy"])
     return _cells(lost).assign(unit="points")
@@ -186,7 +190,7 @@ def _sweep_text(table: pd.DataFrame, title: str) -> list[pd.DataFrame]:
     pairs = lowest.join(uniform.add_suffix("_uniform"), on="seed", how="inner")
     reduction = pairs.assign(
         value=pairs["accuracy_uniform"] - pairs["accuracy"],
-        run=pairs["run"] + " " + pairs["run_uniform"],
+        run=_pairs(pairs["run"], pairs["run_uniform"]),
         column=LARGEST_REDUCTION,
     )
     levels["value"] = levels["sd"] / levels["mean"]
@@ -243,6 +247,11 @@ def _cells(table: pd.DataFrame) -> pd.DataFrame:
     cells = summarise(table, "accuracy", ["row", "column"])
     means = table.groupby(["row", "column"], sort=False)[["final", "best"]].mean()
     return cells.join(means, on=["row", "column"]).assign(unit="fraction")
+
+
+def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:
+    """Return the ids of two runs each, for a value that both make."""
+    return pd.Series(list(zip(ones, others, strict=True)), index=ones.index)
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

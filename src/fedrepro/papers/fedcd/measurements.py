@@ -293,7 +293,7 @@ def cells_of(rows: Iterable[dict[str, Any]], keys: tuple[str, str]) -> pd.DataFr
 def _cell(
     log: Log, row: str, column: str, value: float, unit: str = "count", *others: Log
 ) -> dict[str, Any]:
-    used = " ".join(dict.fromkeys(item.run.id for item in (log, *others)))
+    used = tuple(dict.fromkeys(item.run.id for item in (log, *others)))
     cell = {"row": row, "column": column, "value": float(value), "unit": unit}
     return cell | {"seed": log.run.seed, "run": used}
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedrepro.papers.precision.measurements import PRECISIONS, recorded
 from fedrepro.report.figure import Figure
-from fedrepro.report.stats import seed_values, summarise
+from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE, WIDTH
 from fedrepro.runs.runset import RunSet
 
@@ -47,7 +47,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     for axis, network in zip(axes.flat, networks, strict=False):
         for precision, (name, style) in _LINES.items():
             points = cells[(cells["network"] == network) & (cells["precision"] == precision)]
-            seeds = [[100 * value for value in seed_values(values)] for values in points["values"]]
+            seeds = [[100 * value for value in values] for values in points["values"]]
             axis.plot(points["x"], seeds, color=PALETTE[name], linewidth=0.5, alpha=0.5)
             axis.plot(points["x"], 100 * points["mean"], color=PALETTE[name], linestyle=style)
         axis.set(title=network, xlabel="communication round", ylabel="test accuracy (%)")

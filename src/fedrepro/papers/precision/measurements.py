@@ -60,7 +60,7 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
         if name != FLOAT32:
             pairs = ours.join(reference.add_suffix("_reference"), on="seed")
             pairs["value"] -= pairs["value_reference"]
-            pairs["run"] += " " + pairs["run_reference"]
+            pairs["run"] = list(zip(pairs["run"], pairs["run_reference"], strict=True))
             columns.append(pairs.assign(column=less_float32(name), unit="points"))
     table = pd.concat(columns, ignore_index=True)
     both = pd.concat(
@@ -74,7 +74,7 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
             "unit": ["points"],
             "value": [reference["value"].max() - reference["value"].min()],
             "seed": [0],
-            "run": [" ".join(reference["run"])],
+            "run": [tuple(reference["run"])],
         }
     )
     return pd.concat([cells, summarise(apart, "value", ["row", "column", "unit"])])

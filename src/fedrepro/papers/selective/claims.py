@@ -83,7 +83,7 @@ class _Values:
     def at(self, curve: Curve, test: Test, percent: int) -> float:
         """Return the mean accuracy over the seeds."""
         cell = self._curve(curve, test)[percent]
-        self.used += str(cell["runs"]).split()
+        self.used += list(cell["runs"])
         return float(cell["mean"])
 
 

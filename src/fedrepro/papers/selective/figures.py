@@ -210,7 +210,7 @@ def _seeds(points: pd.DataFrame) -> tuple[list[float], list[float]]:
     pairs = [
         (float(x), float(value))
         for x, values in zip(points["x"], points["values"], strict=True)
-        for value in str(values).split()
+        for value in values
     ]
     return [x for x, _ in pairs], [value for _, value in pairs]
 

@@ -361,7 +361,7 @@ def threshold_means(runs: RunSet) -> pd.DataFrame:
     return (
         thresholds(runs)
         .groupby(["threshold", "seed"], sort=False, as_index=False)
-        .agg({"run": " ".join, "tuning": "mean", "noniid": "mean"})
+        .agg({"run": tuple, "tuning": "mean", "noniid": "mean"})
     )
 
 

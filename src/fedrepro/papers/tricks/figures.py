@@ -48,7 +48,7 @@ from fedrepro.papers.tricks.measurements import (
 )
 from fedrepro.report.expected import published
 from fedrepro.report.figure import Figure
-from fedrepro.report.stats import seed_values, summarise
+from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE, WIDTH
 from fedrepro.runs.runset import RunSet
 
@@ -285,7 +285,7 @@ def _line(axis: Axes, points: pd.DataFrame, group: str) -> None:
     """Draw a configuration in percent: the mean as a line, every seed as a thin one."""
     colour, dashes = _LINES[group]
     axis.plot(points["x"], 100 * points["mean"], color=PALETTE[colour], linestyle=dashes)
-    seeds = [[100 * value for value in seed_values(text)] for text in points["values"]]
+    seeds = [[100 * value for value in text] for text in points["values"]]
     axis.plot(points["x"], seeds, color=PALETTE[colour], linewidth=0.4, alpha=0.4)
 
 

@@ -120,7 +120,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
         }
         for whose, (one, other) in pairs.items():
             t, p = welch(one, other)
-            used = "" if whose == "published" else " ".join(str(ours[g]["runs"]) for g in groups)
+            used = () if whose == "published" else sum((ours[g]["runs"] for g in groups), ())
             for column, value, unit in (
                 ("gain", one[0] - other[0], "points"),
                 ("t", t, "number"),
@@ -135,7 +135,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
                         "n": min(one[2], other[2]),
                         "low": math.nan,
                         "high": math.nan,
-                        "values": f"{value:.6g}",
+                        "values": (value,),
                         "runs": used,
                         "unit": unit,
                     }

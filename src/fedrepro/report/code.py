@@ -5,7 +5,8 @@
   and ``unit``: ``fraction`` (shown in per cent), ``points`` (a difference of fractions), or what
   the number is;
 - ``figures.FIGURES``: name of a figure -> a :class:`fedrepro.report.figure.Figure`;
-- ``claims.CLAIMS``: id of a claim in ``config/expected`` -> a function from runs to a finding.
+- ``claims.CLAIMS``: name of a rule -> a function from runs, and the values that a claim of
+  ``config/expected`` has for the rule, to a finding.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from fedrepro.runs.runset import RunSet
 
     Table = Callable[[RunSet], pd.DataFrame]
-    Claim = Callable[[RunSet], Finding]
+    Claim = Callable[..., Finding]
 
 
 def tables(paper: str) -> dict[str, Table]:
@@ -37,7 +38,7 @@ def figures(paper: str) -> dict[str, Figure]:
 
 
 def claims(paper: str) -> dict[str, Claim]:
-    """Return what decides each claim of a paper."""
+    """Return the rules that decide the claims of a paper."""
     return _found(paper, "claims", "CLAIMS")
 
 

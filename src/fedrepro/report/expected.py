@@ -9,6 +9,7 @@ and the two key columns of its frame.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import numpy as np
@@ -110,17 +111,72 @@ class Series(Strict):
         ]
 
 
+Value = bool | int | float | str | list[int | float | str]
+Scales = tuple[Literal["paper", "lite"], ...]
+
+
+class Case(Strict, extra="allow"):
+    """One of several cases that a claim is held against; further keys go to its rule."""
+
+    scales: Scales | None = Field(default=None, description="null: those of the claim")
+    explanation: str | None = Field(default=None, description="null: that of the claim")
+
+
 class Claim(Strict):
-    """A qualitative claim, decided by the function of the same id in the paper's ``claims``."""
+    """A qualitative claim, or several that differ in some values only.
+
+    A rule of the paper's code decides it (:mod:`fedrepro.report.rules`), and gets the values of
+    ``with`` and of the case. Id and statement are templates: ``{points}`` is the value of that
+    name, and the statement has it as ``names`` print it.
+    """
 
     id: str
-    statement: str = Field(description="the assertion, with its numbers")
+    statement: str = Field(description="the assertion; all its numbers are values of the rule")
     source: str = Field(description="where the paper makes it")
+    rule: str = Field(default="", description="what decides it; empty: the rule named as its id")
+    values: dict[str, Value] = Field(
+        default_factory=dict, alias="with", description="values of the rule: thresholds and runs"
+    )
+    each: list[Case] = Field(default_factory=list, description="one claim a case")
     reading: str = ""
-    scales: tuple[Literal["paper", "lite"], ...] = Field(
+    scales: Scales = Field(
         default=("paper", "lite"), description="the scales at which our runs can decide it"
     )
     explanation: str = ""
+
+    def cases(self, names: Mapping[str, str]) -> list[Claim]:
+        """Return the single claims, with id and statement filled in.
+
+        Args:
+            names: how statements print a value, such as ``mnist: MNIST``.
+
+        Raises:
+            KeyError: id or statement names a value that there is not.
+        """
+        claims = []
+        for case in self.each or [Case()]:
+            values = self.values | (case.model_extra or {})
+            printed = {key: _printed(value, names) for key, value in values.items()}
+            changes = {
+                "id": self.id.format_map(values),
+                "statement": self.statement.format_map(printed),
+                "rule": self.rule or self.id,
+                "values": values,
+                "each": [],
+                "scales": self.scales if case.scales is None else case.scales,
+                "explanation": self.explanation if case.explanation is None else case.explanation,
+            }
+            claims.append(self.model_copy(update=changes))
+        return claims
+
+
+def _printed(value: Value, names: Mapping[str, str]) -> str:
+    if isinstance(value, list):
+        *most, last = (_printed(item, names) for item in value)
+        return f"{', '.join(most)} and {last}" if most else last
+    if isinstance(value, str):
+        return names.get(value, value)
+    return f"{value:g}"
 
 
 class NotReproducible(Strict):
@@ -140,6 +196,9 @@ class Expected(Strict):
     paper: str
     numbers: list[Number] = Field(default_factory=list)
     series: list[Series] = Field(default_factory=list)
+    names: dict[str, str] = Field(
+        default_factory=dict, description="how statements of claims print a value"
+    )
     claims: list[Claim] = Field(default_factory=list)
     not_reproducible: list[NotReproducible] = Field(default_factory=list)
 
@@ -166,6 +225,11 @@ def load_expected(paper: str) -> Expected:
             f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
         )
     expected = read_yaml(file, Expected)
+    try:
+        cases = [case for claim in expected.claims for case in claim.cases(expected.names)]
+    except KeyError as error:
+        raise FedreproError(f"{file}: claims: no value {error} for an id or a statement") from error
+    expected = expected.model_copy(update={"claims": cases})
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
     shown = [(number.id, number.artefact) for number in numbers]

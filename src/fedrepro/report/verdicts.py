@@ -12,10 +12,11 @@ A printed value that cannot be held as a target is ``not reproducible``.
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,11 +24,13 @@ from typing import Any, Literal, get_args
 import pandas as pd
 from tabulate import tabulate
 
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import Claim, Number, cell_key, load_expected
+from fedrepro.report.finding import Finding
 from fedrepro.runs import records
 from fedrepro.runs.plan import Scale, at_published_scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -194,13 +197,8 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
     }
     if runs.scale not in claim.scales:
         return content | {"evidence": f"our {runs.scale} runs cannot decide this claim"}
-    decide = code.claims(runs.paper).get(claim.id)
-    if decide is None:
-        raise FedreproError(
-            f"config/expected/{runs.paper}.yaml: claims: no function decides '{claim.id}'"
-        )
     try:
-        finding = decide(runs)
+        finding = _rule(runs.paper, claim)(runs, **claim.values)
     except MissingRunsError as error:
         return content | {"verdict": "not run", "evidence": str(error)}
     content |= {
@@ -212,6 +210,24 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
     if not finding.holds:
         content["explanation"] = claim.explanation
     return records.rounded(content)  # type: ignore[no-any-return]
+
+
+def _rule(paper: str, claim: Claim) -> Callable[..., Finding]:
+    """Return what decides a claim.
+
+    Raises:
+        FedreproError: there is no such rule, or it does not take the claim's values.
+    """
+    where = f"config/expected/{paper}.yaml: claims: {claim.id}"
+    rules = code.claims(paper)
+    if claim.rule not in rules:
+        raise FedreproError(f"{where}: no rule '{claim.rule}' {nearest(claim.rule, list(rules))}")
+    rule = rules[claim.rule]
+    try:
+        inspect.signature(rule).bind(None, **claim.values)
+    except TypeError as error:
+        raise FedreproError(f"{where}: rule '{claim.rule}': {error}") from error
+    return rule
 
 
 def to_json(checks: Iterable[Check]) -> str:

@@ -43,6 +43,11 @@ class RunGroup(Strict):
     """A named set of runs: one for each grid point and seed."""
 
     title: str = Field(description="what a legend or a table row calls these runs")
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="what these runs are, such as data set and method, for code that selects and "
+        "compares groups; columns of all frames",
+    )
     set: dict[str, Any] = Field(default_factory=dict, description="differences from the defaults")
     grid: dict[str, list[Scalar] | Range] = Field(
         default={}, description="dotted path of a field -> its values; one run a combination"
@@ -211,6 +216,7 @@ def load_plan(paper: str) -> PaperPlan:
                 )
     for name, members in plan.runs.items():
         _require_columns(f"{file}: runs.{name}.grid", members.grid)
+        _require_columns(f"{file}: runs.{name}.labels", [*members.grid, *members.labels])
     for scale, entry in plan.scales.items():
         for group, override in entry.runs.items():
             if group not in plan.runs:

@@ -40,6 +40,16 @@ class RunSet:
         wanted = set(groups)
         return [run for run in self._runs if run.group in wanted]
 
+    def labelled(self, groups: Iterable[str] | None = None, /, **labels: str) -> list[str]:
+        """Return the groups, in plan order, that have all of these labels.
+
+        Args:
+            groups: of which to choose; None: all of the plan.
+            labels: label -> its value.
+        """
+        named = self.plan.runs if groups is None else groups
+        return [name for name in named if labels.items() <= self.plan.runs[name].labels.items()]
+
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""
         return [r for r in self.members(groups) if not records.is_recorded(r.id, self._folder)]
@@ -110,8 +120,8 @@ class RunSet:
         return pd.DataFrame(rows)
 
     def _row(self, run: PlannedRun) -> dict[str, Any]:
-        title = self.plan.runs[run.group].title
-        names = {"group": run.group, "title": title}
+        group = self.plan.runs[run.group]
+        names = {"group": run.group, "title": group.title} | group.labels
         return names | run.coordinates | {"seed": run.seed, "run": run.id}
 
     def _final(self, run: PlannedRun, name: str) -> Any:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedrepro.fl import device_streams
-from fedrepro.fl.models import layers
+from fedrepro.fl.models.parts import layers
 
 KEY = torch.tensor(17)
 

@@ -14,7 +14,7 @@ from fedrepro.fl import data, device_streams, models, streams
 from fedrepro.fl.engine import driver, objective
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models import layers
+from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Objective, Train
 
 driver.use_one_thread()

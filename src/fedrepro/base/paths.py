@@ -36,14 +36,22 @@ def root() -> Path:
                 "fedrepro repository, or unset it and work inside the clone."
             )
         return found
-    here = Path.cwd()
-    found = _first([*Path(__file__).resolve().parents, here, *here.parents])
+    found = find_root()
     if found is None:
         raise FedreproError(
-            f"Cannot find the fedrepro repository (a folder with {MARKER}) from {here}: change "
-            "into the clone, or set FEDREPRO_ROOT to it."
+            f"Cannot find the fedrepro repository (a folder with {MARKER}) from {Path.cwd()}: "
+            "change into the clone, or set FEDREPRO_ROOT to it."
         )
     return found
+
+
+def find_root() -> Path | None:
+    """Return the root of the repository as :func:`root` does, or None where there is none."""
+    named = os.environ.get("FEDREPRO_ROOT")
+    if named:
+        return _first([Path(named)])
+    here = Path.cwd()
+    return _first([*Path(__file__).resolve().parents, here, *here.parents])
 
 
 def data_root(named: Path | None = None) -> Path | None:

@@ -61,7 +61,7 @@ class Objective:
 
     With ``w_0`` the lane's start weights, a step takes the gradient of
 
-    ``CE + proximal / 2 * ||w - w_0||^2 + <linear, w> + distillation * D``,
+    ``CE + proximal / 2 * ||w - w_0||^2 + <linear, w> + sum of weight * term``,
 
     scales it down to the optimiser's ``clip_norm``, adds noise, steps, and projects. The norms run
     over all trainable parameters. FedProx is ``proximal`` alone, FedDyn is ``proximal`` with the
@@ -69,8 +69,7 @@ class Objective:
 
     Attributes:
         proximal: weight of the quadratic term, >= 0.
-        distillation: weight of the divergence D between the pairwise structures of the lane's and
-            the start model's representations of a batch (Nguyen et al. 2023, eq. 18-20).
+        terms: names of loss terms (:mod:`fedrepro.fl.losses`), each with its weight.
         gradient_noise: standard deviation of Gaussian noise on every gradient coordinate.
         projection: after each step, bound the norm of the ``weights`` or of the ``update``
             ``w - w_0`` by ``radius`` (Ozdayi et al. 2020, section 3.2).
@@ -80,7 +79,7 @@ class Objective:
     """
 
     proximal: float = 0.0
-    distillation: float = 0.0
+    terms: tuple[tuple[str, float], ...] = ()
     gradient_noise: float = 0.0
     projection: Literal["weights", "update"] | None = None
     radius: float = math.inf

@@ -20,7 +20,7 @@ from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.base.strict import Strict
-from fedrepro.fl.spec import ModelName, Precision, RunSpec, run_id
+from fedrepro.fl.spec import NetworkName, Precision, RunSpec, run_id
 
 Scale = Literal["paper", "lite", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -73,7 +73,7 @@ class ScaleEntry(Strict):
     seeds: list[int] | None = Field(
         default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
     )
-    precision: dict[ModelName, Precision] = Field(
+    precision: dict[NetworkName, Precision] = Field(
         default_factory=dict,
         description="network -> the precision of its runs, where they name none themselves",
     )

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
-from fedrepro.fl.data.registry import Registry
+from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.expected import Expected
 from fedrepro.runs.plan import PaperPlan
@@ -18,7 +18,7 @@ from fedrepro.workflow.config import WorkflowConfig
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "config": WorkflowConfig,
-    "datasets": Registry,
+    "dataset": DatasetInfo,
     "expected": Expected,
     "paper": PaperPlan,
     "run_spec": RunSpec,
@@ -50,8 +50,6 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON schema of a file that the model reads."""
     content = model.model_json_schema()
     content["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    if model is Registry:  # in the file, a data set's name is its key
-        dataset = content["$defs"]["DatasetInfo"]
-        dataset["required"].remove("name")
-        del dataset["properties"]["name"]
+    if model is DatasetInfo:  # a data set is named as its file
+        del content["properties"]["name"]
     return content

@@ -21,72 +21,18 @@ types, such as counts of pairs of clients, are on the CPU.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Any
 
-from pydantic import Field
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.components import Registry
 
-from fedrepro.fl.algorithms import (
-    cadis,
-    divergence_bound,
-    fedavg,
-    fedcd,
-    feddyn,
-    fedfa,
-    fedopt,
-    fedprox,
-    local,
-    probe,
-    selective,
-    sgd,
+__all__ = ["ALGORITHMS", "Algorithm", "AlgorithmParams", "Cost"]
+
+
+def _algorithm_name(value: Any) -> str | None:
+    return value.name if isinstance(value, Algorithm) else None
+
+
+ALGORITHMS: Registry[Algorithm] = Registry(
+    "algorithm", __name__, "fedrepro.algorithms", _algorithm_name
 )
-
-if TYPE_CHECKING:
-    from fedrepro.fl.federation import Federation
-    from fedrepro.fl.requests import Steps
-    from fedrepro.fl.spec import RunSpec
-
-AlgorithmParams = Annotated[
-    fedavg.Params
-    | sgd.Params
-    | local.Params
-    | selective.Params
-    | divergence_bound.Params
-    | fedcd.Params
-    | fedopt.Params
-    | fedprox.Params
-    | feddyn.Params
-    | fedfa.Params
-    | cadis.Params
-    | probe.Params,
-    Field(discriminator="name"),
-]
-
-
-class Algorithm(Protocol):
-    """What an algorithm file provides; see the package docstring."""
-
-    def init(self, fed: Federation) -> Any: ...  # noqa: D102
-
-    def rounds(self, spec: RunSpec) -> int: ...  # noqa: D102
-
-    def round(self, fed: Federation, state: Any, t: int) -> Steps: ...  # noqa: D102
-
-    def evaluate(self, fed: Federation, state: Any) -> Steps: ...  # noqa: D102
-
-    def summary(self, fed: Federation, state: Any) -> dict[str, Any]: ...  # noqa: D102
-
-
-ALGORITHMS: dict[str, Algorithm] = {
-    "fedavg": fedavg,
-    "fedopt": fedopt,
-    "sgd": sgd,
-    "local": local,
-    "selective": selective,
-    "divergence_bound": divergence_bound,
-    "fedcd": fedcd,
-    "fedprox": fedprox,
-    "feddyn": feddyn,
-    "fedfa": fedfa,
-    "cadis": cadis,
-    "probe": probe,
-}

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import classifier, clustering, participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import weighted_mean
-from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
 from fedrepro.fl.requests import Objective
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of CADIS and the switches between the paper and the code."""
 
     name: Literal["cadis"]
@@ -130,18 +129,14 @@ def init(fed: Federation) -> State:
     )
 
 
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
-
-
 def round(fed: Federation, state: State, t: int) -> Steps:
     """Train the participants, update the clusters, and average by them."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
     start = state.weights
     log = yield from participants.log_received(fed, start, clients, wanted=params.local_accuracy)
-    objective = Objective(distillation=params.distillation)
+    weight = params.distillation
+    objective = Objective(terms=(("pairwise_divergence", weight),) if weight else ())
     trained = yield from participants.train(fed, start, clients, t, objective)
     models = [result.weights for result in trained]
     state.seen = sorted({*state.seen, *clients})
@@ -223,11 +218,6 @@ def _clusters(params: Params, state: State) -> clustering.Relation:
     return clustering.same_cluster(values, known, state.threshold, params.rescale, params.closure)
 
 
-def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model."""
-    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
-
-
 def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return each client's cluster, and the mean cosines of the pairs that met.
 
@@ -245,3 +235,24 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
         if (values := similarity[pairs]).size
     }
     return {"cluster_of": [int(row.argmax()) for row in relation], "cosines": kept}
+
+
+def _params(spec: RunSpec) -> Params:
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm
+
+
+def _teacher_too(spec: RunSpec) -> float:
+    """Return what the forward passes of the teacher, a third of a training pass each, cost."""
+    return 1 + 1 / 3 if _params(spec).distillation else 1.0
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    summary=summary,
+    example={"name": "cadis", "participants": 6},
+    cost=Cost(factor=_teacher_too),
+    loss_terms=("pairwise_divergence",),
+)

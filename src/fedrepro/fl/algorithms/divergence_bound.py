@@ -29,7 +29,7 @@ import numpy as np
 from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.scalars import floats
@@ -38,13 +38,12 @@ from fedrepro.fl.requests import Lane, Train, Trained
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import IntArray, Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 TOO_CLOSE = 1e-5
 """Two models nearer than this share of the norm of one tell rounding, not curvature."""
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of the evaluation; T is the spec's ``local_epochs``, m counts its rounds."""
 
     name: Literal["divergence_bound"]
@@ -95,11 +94,6 @@ def init(fed: Federation) -> State:
         )
     start = fed.initial_weights()
     return State(start, start, start, lipschitz=[0.0] * len(fed.partition.counts[0]))
-
-
-def rounds(spec: RunSpec) -> int:
-    """Return the number of synchronisations."""
-    return spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -233,3 +227,14 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     if state.kept:
         kept["inner_products"] = [floats(a @ b for b in state.kept) for a in state.kept]
     return kept
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    summary=summary,
+    example={"name": "divergence_bound"},
+    cost=Cost(factor=lambda spec: 1 + spec.partition.clients),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from fedrepro.fl.requests import Predict, Prediction
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
+
+
+def evaluate_global(fed: Federation, state: Any) -> Steps:
+    """Evaluate the global model ``state.weights``, which every node holds."""
+    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
 
 
 def evaluate_models(fed: Federation, models: Sequence[Weights], owner: Sequence[int]) -> Steps:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
@@ -35,7 +36,7 @@ class WarmUp(Strict):
     epochs: int = Field(ge=1, description="most epochs; the step size decays with each")
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of FedAvg."""
 
     name: Literal["fedavg"]
@@ -97,8 +98,7 @@ def init(fed: Federation) -> State:
 
 def rounds(spec: RunSpec) -> int:
     """Return the number of communication rounds, after the epochs of pre-training."""
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm.pretrain_epochs + spec.rounds
+    return _params(spec).pretrain_epochs + spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -189,3 +189,23 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     if state.warm_up:
         kept["warm_up"] = state.warm_up
     return kept
+
+
+def _params(spec: RunSpec) -> Params:
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    rounds=rounds,
+    summary=summary,
+    example={"name": "fedavg", "participants": 2},
+    cost=Cost(
+        extra=lambda spec, epochs: 2 * epochs if _params(spec).sgd_reference else 0.0,
+        models=lambda spec: spec.partition.clients if _params(spec).bn_statistics == "local" else 1,
+    ),
+)

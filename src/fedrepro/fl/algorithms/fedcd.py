@@ -20,9 +20,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.strict import Strict
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import fedcd_scores as scoring
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
@@ -38,7 +38,7 @@ SCORE_UNIT = 1000
 """Scores are recorded as integers, in thousandths."""
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of FedCD and the switches between the readings of paper and code."""
 
     name: Literal["fedcd"]
@@ -174,11 +174,6 @@ def init(fed: Federation) -> State:
         offsets=[{0: 0} for _ in devices],
         log={"active": [], "preferred": [], "scores": [], "correct": []},
     )
-
-
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -484,3 +479,29 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     """
     tested = [len(part) for part in fed.partition.node_sets["test"].parts]
     return {"tested": tested} | {name: entries for name, entries in state.log.items() if entries}
+
+
+def _params(spec: RunSpec) -> Params:
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm
+
+
+_LATE_MODELS = 2.1
+"""Models that a device has after the first milestone, on average."""
+
+
+def _models_a_device(spec: RunSpec) -> float:
+    """Return how many models a device trains, mean over the rounds."""
+    late = spec.rounds - min([*_params(spec).milestones, spec.rounds])
+    return 1 + (_LATE_MODELS - 1) * late / spec.rounds
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    summary=summary,
+    example={"name": "fedcd", "participants": 5, "milestones": [0]},
+    cost=Cost(factor=_models_a_device),
+)

@@ -17,12 +17,12 @@ checkpoints.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.requests import Objective
@@ -30,10 +30,9 @@ from fedrepro.fl.requests import Objective
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of FedDyn."""
 
     name: Literal["feddyn"]
@@ -59,11 +58,6 @@ def init(fed: Federation) -> State:
     """Start from one common initialisation, with no correction."""
     weights = fed.initial_weights()
     return State(weights, weights.new_zeros(weights.shape))
-
-
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -106,6 +100,10 @@ def evaluate(fed: Federation, state: State) -> Steps:
     return metrics
 
 
-def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return nothing beyond the metrics."""
-    return {}
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    example={"name": "feddyn", "alpha": 0.1, "participants": 4},
+)

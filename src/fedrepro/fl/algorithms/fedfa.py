@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.requests import Objective
@@ -30,10 +30,9 @@ from fedrepro.fl.requests import Objective
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of FedFA."""
 
     name: Literal["fedfa"]
@@ -68,11 +67,6 @@ class State:
 def init(fed: Federation) -> State:
     """Start from one common initialisation."""
     return State(fed.initial_weights())
-
-
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
 
 
 def shares(
@@ -127,6 +121,10 @@ def evaluate(fed: Federation, state: State) -> Steps:
     return metrics
 
 
-def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return nothing beyond the metrics."""
-    return {}
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    example={"name": "fedfa", "participants": 6},
+)

@@ -25,6 +25,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.scalars import floats
@@ -63,7 +64,7 @@ class Projection(Strict):
     )
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of the server's step, and of what surrounds it."""
 
     name: Literal["fedopt"]
@@ -123,11 +124,6 @@ def init(fed: Federation) -> State:
             "examples; lower it"
         )
     return State(fed.initial_weights())
-
-
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -267,3 +263,22 @@ def evaluate(fed: Federation, state: State) -> Steps:
 def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return the inner products of the updates, if they were asked for."""
     return {"updates": state.updates} if state.updates else {}
+
+
+def _params(spec: RunSpec) -> Params:
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    summary=summary,
+    example={"name": "fedopt", "server_lr": 0.1},
+    cost=Cost(
+        extra=lambda spec, epochs: len(_params(spec).update_rounds) * epochs,
+        predicted=lambda spec: spec.partition.clients * _params(spec).conflict_examples,
+    ),
+)

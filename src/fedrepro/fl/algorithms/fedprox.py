@@ -7,24 +7,22 @@ does. With ``mu = 0`` it is FedAvg.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
-from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.participants import Order, Weighting
 from fedrepro.fl.requests import Objective
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of FedProx."""
 
     name: Literal["fedprox"]
@@ -57,11 +55,6 @@ def init(fed: Federation) -> State:
     return State(fed.initial_weights())
 
 
-def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds."""
-    return spec.rounds
-
-
 def round(fed: Federation, state: State, t: int) -> Steps:
     """Train the participants near the global weights, and average."""
     params = fed.params(Params)
@@ -77,11 +70,9 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     return log | {"train_loss": participants.mean_loss(trained)}
 
 
-def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model."""
-    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
-
-
-def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return nothing beyond the metrics."""
-    return {}
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    example={"name": "fedprox", "mu": 0.1},
+)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import OptimizerState, Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of local training."""
 
     name: Literal["local"]
@@ -42,11 +41,6 @@ def init(fed: Federation) -> State:
     return State([fed.initial_weights(k if own else None) for k in nodes], [None for _ in nodes])
 
 
-def rounds(spec: RunSpec) -> int:
-    """Return the number of rounds, each of E epochs a client."""
-    return spec.rounds
-
-
 def round(fed: Federation, state: State, t: int) -> Steps:
     """Train every client E epochs on its own examples."""
     lanes = [
@@ -66,6 +60,11 @@ def evaluate(fed: Federation, state: State) -> Steps:
     return (yield from evaluate_models(fed, state.weights, range(len(fed.clients))))
 
 
-def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return nothing beyond the metrics."""
-    return {}
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    example={"name": "local"},
+    cost=Cost(models=lambda spec: spec.partition.clients),
+)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import classifier, clustering
-from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.975, 0.985)
 """Thresholds at which the recovered clusters are counted."""
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of the probe."""
 
     name: Literal["probe"]
@@ -113,11 +112,16 @@ def _separation(fed: Federation, vectors: NDArray[np.float32]) -> dict[str, Any]
     return found
 
 
-def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the common weights."""
-    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
-
-
 def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return what was found."""
     return state.found
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    rounds=rounds,
+    summary=summary,
+    example={"name": "probe", "warm_up": 1},
+)

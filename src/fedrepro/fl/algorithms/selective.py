@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Parameters of selective federated averaging and the switches between its two readings."""
 
     name: Literal["selective"]
@@ -299,3 +299,15 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     if state.agreement:
         kept["agreement"] = state.agreement
     return kept
+
+
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    evaluate,
+    rounds=rounds,
+    summary=summary,
+    example={"name": "selective", "local_rounds": 1, "weighting": "uniform"},
+    cost=Cost(models=lambda spec: spec.partition.clients),
+)

@@ -8,21 +8,19 @@ whole run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fedrepro.base.strict import Strict
-from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import OptimizerState, Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
-class Params(Strict):
+class Params(AlgorithmParams):
     """Centralised training has no parameters beyond the spec's optimiser and batch."""
 
     name: Literal["sgd"]
@@ -41,11 +39,6 @@ def init(fed: Federation) -> State:
     return State(fed.initial_weights())
 
 
-def rounds(spec: RunSpec) -> int:
-    """Return the number of rounds, each of E epochs."""
-    return spec.rounds
-
-
 def round(fed: Federation, state: State, t: int) -> Steps:
     """Train E epochs on the union."""
     lane = Lane(state.weights, np.concatenate(fed.clients), ("union",), state.moments)
@@ -54,11 +47,10 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     return {"train_loss": trained[0].loss}
 
 
-def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the model."""
-    return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
-
-
-def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return nothing beyond the metrics."""
-    return {}
+ALGORITHM = Algorithm(
+    Params,
+    init,
+    round,
+    example={"name": "sgd"},
+    cost=Cost(lanes=lambda _: 1),
+)

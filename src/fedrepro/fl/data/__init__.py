@@ -5,7 +5,7 @@ Importing this package imports no torch; only a download does (see `fedrepro.fl.
 
 from fedrepro.fl.data.cadis import cadis_partition
 from fedrepro.fl.data.dataset import Dataset
-from fedrepro.fl.data.registry import NAMES, DatasetInfo, describe
+from fedrepro.fl.data.registry import DatasetInfo, describe, names
 from fedrepro.fl.data.sources import labels, load
 
-__all__ = ["NAMES", "Dataset", "DatasetInfo", "cadis_partition", "describe", "labels", "load"]
+__all__ = ["Dataset", "DatasetInfo", "cadis_partition", "describe", "labels", "load", "names"]

@@ -9,7 +9,7 @@ They come from the first of these places that has them:
    object of client id, "0" to "99", to the list of positions.
 3. A download of the one JSON file that is asked for, to that place.
 
-Wherever they come from, they are read only if their hash is the one in ``config/datasets.yaml``.
+Wherever they come from, they are read only if their hash is the one in ``cadis_index.yaml``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import official, packs
-from fedrepro.fl.data.registry import registry, require_known
+from fedrepro.fl.data.registry import cadis_index, describe, require_known
 from fedrepro.fl.data.sources import RAW, Location, pack_folders
 
 IntArray = NDArray[np.int64]
@@ -70,7 +70,7 @@ def locate(name: str, data_root: Path | None = None) -> Location:
     Raises:
         FedreproError: unknown name; a pack lists the file, but does not hold it.
     """
-    known = registry().cadis_index
+    known = cadis_index()
     require_known(name, tuple(known.partitions), "CADIS partition")
     pack = cadis_folder(data_root)
     if pack is not None:
@@ -84,7 +84,7 @@ def locate(name: str, data_root: Path | None = None) -> Location:
 
 def cadis_folder(data_root: Path | None = None) -> Path | None:
     """Return the pack that holds the file; None where none does."""
-    file = registry().cadis_index.file
+    file = cadis_index().file
     return next((folder for folder in pack_folders(data_root) if packs.has(folder, (file,))), None)
 
 
@@ -112,7 +112,7 @@ _LISTS = TypeAdapter(dict[str, list[Annotated[int, Field(strict=True, ge=0, lt=2
 
 def _examples(name: str) -> int:
     """Return how many training images the data set of a partition has."""
-    return registry().datasets[registry().cadis_index.partitions[name].dataset].train
+    return describe(cadis_index().partitions[name].dataset).train
 
 
 def _joined(clients: Clients) -> tuple[IntArray, IntArray]:
@@ -121,7 +121,7 @@ def _joined(clients: Clients) -> tuple[IntArray, IntArray]:
 
 
 def _read_pack(name: str, folder: Path) -> Clients:
-    known = registry().cadis_index
+    known = cadis_index()
     with packs.opened(folder, known.file) as arrays:
         index, offsets = arrays[f"{name}_index"], arrays[f"{name}_offsets"]
         for what, values in (("index", index), ("offsets", offsets)):
@@ -156,7 +156,7 @@ def _read_json(name: str, path: Path, where: str, advice: str) -> Clients:
             f"{where} is not JSON of client ids and lists of positions: "
             f"{f'{place}: ' if place else ''}{problem['msg']}. {advice}"
         ) from None
-    ids = [str(client) for client in range(registry().cadis_index.clients)]
+    ids = [str(client) for client in range(cadis_index().clients)]
     missing = [client for client in ids if client not in content]
     if missing or len(content) != len(ids):
         what = f"no client {missing[0]!r}" if missing else f"{len(content)} clients"
@@ -183,7 +183,7 @@ def _checked(name: str, clients: Clients, where: str, advice: str) -> Clients:
             f"{where}: the positions of {name} leave the training set of {examples} examples. "
             f"{advice}"
         )
-    expected, found = registry().cadis_index.partitions[name].sha256, lists_sha256(clients)
+    expected, found = cadis_index().partitions[name].sha256, lists_sha256(clients)
     if found != expected:
         raise FedreproError(
             f"{where} does not hold the published lists of {name}: the sha256 of its lists is "
@@ -196,7 +196,7 @@ def _download(name: str, folder: Path) -> Clients:
     """Fetch the file of a partition to below ``folder``; it is kept only if it is the right one."""
     import pooch
 
-    known = registry().cadis_index
+    known = cadis_index()
     lists, url = known.partitions[name], known.url(name)
     target = folder / lists.path
     pack = (

@@ -14,7 +14,8 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.fl.data import cadis, packs, sources
 from fedrepro.fl.data.dataset import build
-from fedrepro.fl.data.registry import NAMES, DatasetInfo, describe, registry, require_known
+from fedrepro.fl.data.registry import DatasetInfo, cadis_index, describe, require_known
+from fedrepro.fl.data.registry import names as known_names
 
 CADIS_INDEX = "cadis_index"
 """How the CADIS client partitions are called beside the data sets."""
@@ -27,7 +28,7 @@ def list_datasets(data_root: Path | None = None) -> str:
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
     """
     rows = []
-    for name in NAMES:
+    for name in known_names():
         info = describe(name)
         try:
             location = sources.locate(name, data_root)
@@ -39,7 +40,7 @@ def list_datasets(data_root: Path | None = None) -> str:
         examples = f"{info.train:,} + {info.test:,}"
         shape = f"{channels} x {height} x {width}"
         rows.append([name, examples, shape, info.classes, place, _megabytes(size), info.licence])
-    known = registry().cadis_index
+    known = cadis_index()
     try:
         place, size = _cadis_place(data_root), _cadis_size(data_root)
     except FedreproError as error:
@@ -65,7 +66,7 @@ def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
     """
     _require_names(names)
     lines, bad = [], 0
-    for name in names or (*NAMES, CADIS_INDEX):
+    for name in names or (*known_names(), CADIS_INDEX):
         try:
             problem, text = False, _verify_one(name, data_root, download=bool(names))
         except FedreproError as error:
@@ -96,9 +97,9 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
     writers: dict[str, Callable[[Path], None]] = {}
     expected: dict[str, str] = {}
     packed = []
-    for name in names or (*NAMES, CADIS_INDEX):
+    for name in names or (*known_names(), CADIS_INDEX):
         if name == CADIS_INDEX:
-            files: tuple[str, ...] = (registry().cadis_index.file,)
+            files: tuple[str, ...] = (cadis_index().file,)
             folder = cadis.cadis_folder(data_root)
             places = _cadis_locations(data_root).values()
             if not names and any(place.kind == "download" for place in places):
@@ -167,7 +168,7 @@ def import_pack(source: Path, root: Path | None = None) -> str:
     for file in files:
         packs.checked(folder, file)
     known = []
-    for name in NAMES:
+    for name in known_names():
         info = describe(name)
         if info.pack is not None and set(info.pack.files) & set(files):
             if only and len(info.pack.files) > 1:
@@ -178,7 +179,7 @@ def import_pack(source: Path, root: Path | None = None) -> str:
             packs.has(folder, info.pack.files)
             build(info, packs.read(info, folder), "pack", f"the pack {folder}")
             known.append(name)
-    if registry().cadis_index.file in files:
+    if cadis_index().file in files:
         _read_cadis(folder)
         known.append(CADIS_INDEX)
     packs.publish(
@@ -199,7 +200,7 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
     of `CADIS_INDEX` has the sha256 of the lists of every partition.
 
     Args:
-        name: one of `fedrepro.fl.data.NAMES`, or `CADIS_INDEX`.
+        name: one of `fedrepro.fl.data.names()`, or `CADIS_INDEX`.
         out: the manifest to write.
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
 
@@ -255,7 +256,7 @@ def _read_cadis(data_root: Path | None, *, download: bool = True) -> dict[str, c
 
 def _cadis_locations(data_root: Path | None) -> dict[str, sources.Location]:
     """Return the first source of each CADIS partition, by name."""
-    names = registry().cadis_index.partitions
+    names = cadis_index().partitions
     return {name: cadis.locate(name, data_root) for name in names}
 
 
@@ -274,13 +275,13 @@ def _cadis_place(data_root: Path | None) -> str:
 def _cadis_size(data_root: Path | None) -> int:
     """Return bytes on disk, or bytes to download where nothing is there."""
     files = {path for place in _cadis_locations(data_root).values() for path in place.files}
-    lists = registry().cadis_index.partitions.values()
+    lists = cadis_index().partitions.values()
     return sum(path.stat().st_size for path in files) or sum(each.bytes for each in lists)
 
 
 def _require_names(names: Sequence[str]) -> None:
     for name in names:
-        require_known(name, (*NAMES, CADIS_INDEX), "data set")
+        require_known(name, (*known_names(), CADIS_INDEX), "data set")
 
 
 def _place(info: DatasetInfo, location: sources.Location) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ class Dataset:
     """A data set in memory. Loads are cached and shared, so the arrays must not be changed.
 
     Attributes:
-        name: one of `fedrepro.fl.data.NAMES`.
+        name: one of `fedrepro.fl.data.names()`.
         train_x: uint8 [n, channels, height, width], 0-255; float32 for features.
         train_y: int64 [n], 0 to classes - 1.
         test_x: as ``train_x``.
@@ -51,6 +52,19 @@ class Arrays:
     test_x: Images
     test_y: Labels
     remark: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set that another distribution brings: an entry point of ``fedrepro.datasets``.
+
+    Attributes:
+        info: what it is; ``format`` is "plugin", and ``name`` the entry point's.
+        read: returns its arrays; raises FedreproError where it cannot.
+    """
+
+    info: DatasetInfo
+    read: Callable[[], Arrays]
 
 
 def content_sha256(arrays: Arrays) -> str:
@@ -169,7 +183,7 @@ def _recount(info: DatasetInfo, arrays: Arrays) -> str:
             parts.append(f"{split} examples per class {found}, not {expected}")
     if not parts:
         return ""
-    return f"Unverified numbers in config/datasets.yaml differ: {'; '.join(parts)}."
+    return f"Unverified numbers of the description differ: {'; '.join(parts)}."
 
 
 def _require(info: DatasetInfo, where: str, what: str, found: object, expected: object) -> None:
@@ -180,5 +194,5 @@ def _require(info: DatasetInfo, where: str, what: str, found: object, expected: 
 def _refuse(info: DatasetInfo, where: str, found: str, expected: str) -> None:
     raise FedreproError(
         f"Data set {info.name!r} from {where}: {found}, expected {expected}. These are not the "
-        "files config/datasets.yaml describes: replace them, or remove them to use another source."
+        "files that its description has: replace them, or remove them to use another source."
     )

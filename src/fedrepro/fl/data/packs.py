@@ -22,7 +22,7 @@ writes and checks them) and any of the files below. No array holds pickled objec
     out because a test clip has the same samples; ``made_with``: librosa's version.
 ``cadis_index.npz``
     The CADIS authors' client lists; see `fedrepro.fl.data.cadis`. It is read only if every list
-    asked for has the hash in ``config/datasets.yaml``.
+    asked for has the hash in ``cadis_index.yaml``.
 
 `publish` makes a change to a pack all-or-nothing: files are written under temporary names, and
 ``SHA256SUMS``, written last, is what makes them part of the pack.

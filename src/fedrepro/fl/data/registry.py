@@ -1,10 +1,14 @@
-"""What is known about the data sets without having them: ``config/datasets.yaml``, validated."""
+"""What is known about the data sets without having them: a YAML file each, validated.
+
+A file is named as its data set. Those of fedrepro lie in ``sets`` beside this module; a clone may
+have further ones in ``config/datasets``.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,19 +16,19 @@ from fedrepro.base import paths
 from fedrepro.base.configfile import nearest, read_yaml
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
+from fedrepro.fl.components import distribution, entry_points, load_entry_point
 
-NAMES: tuple[str, ...] = (
-    "mnist",
-    "cifar10",
-    "cifar100",
-    "kws_mfcc",
-    "kws_mfcc20",
-    "synthetic",
-    "synthetic_rgb",
-    "pill",
-    "synthetic_pills",
-)
-"""The data sets that `fedrepro.fl.data.load` knows."""
+if TYPE_CHECKING:
+    from fedrepro.fl.data.dataset import Source
+
+FOLDER = Path(__file__).parent / "sets"
+"""The data sets of fedrepro, a file each."""
+
+OWN = "config/datasets"
+"""A clone's own data sets, below its root; one of the same name goes before fedrepro's."""
+
+GROUP = "fedrepro.datasets"
+"""Entry points of other distributions, each a :class:`fedrepro.fl.data.dataset.Source`."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -104,6 +108,7 @@ class DatasetInfo(Strict):
     """One data set.
 
     Attributes:
+        name: as its file is called.
         shape: of one example, [channels, height, width].
         train: examples in the training split.
         test: examples in the test split.
@@ -111,12 +116,16 @@ class DatasetInfo(Strict):
             note because the numbers were not checked against the official files ("unverified").
         mean: usual constant to subtract, of values in [0, 1] where ``dtype`` is uint8.
         std: usual constant to divide by.
+        official: where the official files come from.
+        content: hashes of the decoded arrays. A copy with the official one is the original; a
+            listed copy differs as its note says, which goes into every record made with it.
         statistics_axis: what ``mean`` and ``std`` have one entry per: "channel" (axis 1 of the
             data) or "row" (axis 2, the coefficients of features).
     """
 
-    name: str
+    name: str = ""
     title: str
+    version: int = Field(default=1, ge=1, description="raised when the numbers of the data change")
     format: Literal[
         "mnist",
         "cifar",
@@ -125,6 +134,7 @@ class DatasetInfo(Strict):
         "synthetic",
         "pill",
         "synthetic_pills",
+        "plugin",
     ]
     shape: tuple[int, int, int]
     dtype: Literal["uint8", "float32"]
@@ -203,7 +213,7 @@ class CadisLists(Strict):
 
     Attributes:
         dataset: whose training set the positions are in.
-        repository: where the file is; a key of ``cadis_index.repositories``.
+        repository: where the file is; a key of ``CadisIndex.repositories``.
         path: in the repository, and below ``data/raw/<folder>``.
         bytes: of the file.
         sha256: of the decoded lists, see `fedrepro.fl.data.cadis.lists_sha256`.
@@ -248,56 +258,45 @@ class CadisIndex(Strict):
         return self.repositories[lists.repository] + lists.path
 
 
-class Registry(Strict):
-    """The whole file."""
-
-    datasets: dict[str, DatasetInfo]
-    cadis_index: CadisIndex
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_datasets(cls, data: object) -> object:
-        if isinstance(data, dict) and isinstance(data.get("datasets"), dict):
-            named = {
-                key: {"name": key, **value} if isinstance(value, dict) else value
-                for key, value in data["datasets"].items()
-            }
-            return {**data, "datasets": named}
-        return data
-
-    @model_validator(mode="after")
-    def _complete(self) -> Registry:
-        if set(self.datasets) != set(NAMES):
-            raise ValueError(f"datasets must be exactly {', '.join(NAMES)}")
-        for lists in self.cadis_index.partitions.values():
-            if lists.dataset not in NAMES:
-                raise ValueError(
-                    f"cadis_index.partitions names the unknown data set {lists.dataset!r}"
-                )
-        return self
-
-
-def registry() -> Registry:
-    """Read and validate ``config/datasets.yaml`` of the repository.
-
-    Raises:
-        FedreproError: the file is missing, is not YAML or does not fit; the text names the key.
-    """
-    path = paths.root() / "config" / "datasets.yaml"
-    try:
-        return _read(path, path.stat().st_mtime_ns)
-    except FileNotFoundError:
-        raise FedreproError(f"{path} is missing: restore it with `git checkout {path}`.") from None
+def names() -> tuple[str, ...]:
+    """Return the data sets that `fedrepro.fl.data.load` knows, sorted."""
+    return tuple(sorted(_files() | entry_points(GROUP)))
 
 
 def describe(name: str) -> DatasetInfo:
     """Describe a data set without needing its data.
 
     Raises:
-        FedreproError: there is no data set of this name; the text gives the nearest one.
+        FedreproError: there is no data set of this name (the text gives the nearest one), or its
+            file is wrong; the text names the key.
     """
-    require_known(name, NAMES, "data set")
-    return registry().datasets[name]
+    require_known(name, names(), "data set")
+    plugin = source(name)
+    if plugin is not None:
+        return plugin.info
+    file = _files()[name]
+    return _read(file, file.stat().st_mtime_ns)
+
+
+def source(name: str) -> Source | None:
+    """Return what another distribution makes a data set of; None if it is fedrepro's or unknown."""
+    point = entry_points(GROUP).get(name)
+    if point is None or name in _files():
+        return None
+    loaded: Source = load_entry_point(point)
+    return loaded
+
+
+def plugin(name: str) -> tuple[str, str] | None:
+    """Return name and version of the distribution of a data set; None: it is fedrepro's."""
+    point = entry_points(GROUP).get(name)
+    return None if point is None or name in _files() else distribution(point)
+
+
+def cadis_index() -> CadisIndex:
+    """Return what is known of the CADIS authors' client partitions."""
+    file = Path(__file__).parent / "cadis_index.yaml"
+    return _read_index(file, file.stat().st_mtime_ns)
 
 
 def require_known(name: str, known: tuple[str, ...], what: str) -> None:
@@ -306,7 +305,28 @@ def require_known(name: str, known: tuple[str, ...], what: str) -> None:
         raise FedreproError(f"unknown {what} '{name}' {nearest(name, known)}")
 
 
+def _files() -> dict[str, Path]:
+    """Return the file of every data set that has one."""
+    folders = [FOLDER, *([root / OWN] if (root := paths.find_root()) else [])]
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if folder.is_dir():
+            found |= _listed(folder, folder.stat().st_mtime_ns)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _listed(folder: Path, mtime_ns: int) -> dict[str, Path]:
+    """List one version of a folder (``mtime_ns`` makes a changed folder a new one)."""
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, mtime_ns: int) -> DatasetInfo:
+    """Read one version of a file (``mtime_ns`` makes an edited file a new one)."""
+    return read_yaml(file, DatasetInfo).model_copy(update={"name": file.stem})
+
+
 @lru_cache(maxsize=4)
-def _read(path: Path, mtime_ns: int) -> Registry:
-    """Read one version of the file (``mtime_ns`` makes an edited file a new one)."""
-    return read_yaml(path, Registry)
+def _read_index(file: Path, mtime_ns: int) -> CadisIndex:
+    return read_yaml(file, CadisIndex)

@@ -11,7 +11,7 @@ from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import official, packs, pill, speech_commands, synthetic, synthetic_pills
 from fedrepro.fl.data.dataset import Dataset, Labels, build, check_labels
-from fedrepro.fl.data.registry import DatasetInfo, describe
+from fedrepro.fl.data.registry import DatasetInfo, describe, plugin, source
 
 PACK = Path("data/pack")
 """The pack that `fedrepro data import` fills, relative to the working directory."""
@@ -30,7 +30,8 @@ class Location:
     """Where a data set would come from now.
 
     Attributes:
-        kind: "pack", "raw", "download", "synthetic" or "nowhere" (not here, and no download).
+        kind: "pack", "raw", "download", "synthetic", "plugin" or "nowhere" (not here, and no
+            download).
         folder: the pack, or the folder of raw files; where a download goes.
         files: the files that are there.
     """
@@ -58,6 +59,8 @@ def locate(name: str, data_root: Path | None = None) -> Location:
     info = describe(name)
     if info.format in GENERATORS:
         return Location("synthetic", Path())
+    if info.format == "plugin":
+        return Location("plugin", Path())
     folders = pack_folders(data_root)
     if info.pack is not None:
         for folder in folders:
@@ -74,7 +77,7 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
     """Load a data set, downloading it if need be; a second call returns the same object.
 
     Args:
-        name: one of `fedrepro.fl.data.NAMES`.
+        name: one of `fedrepro.fl.data.names()`.
         data_root: a pack folder; None for the one in ``FEDREPRO_DATA``, if that is set.
 
     Raises:
@@ -122,6 +125,10 @@ def _load(
     info = describe(name)
     if location.kind == "synthetic":
         return build(info, GENERATORS[info.format](info), "synthetic", "the generator")
+    if location.kind == "plugin":
+        made = source(name)
+        assert made is not None
+        return build(info, made.read(), "plugin", " ".join(plugin(name) or ()))
     if location.kind == "pack":
         arrays = packs.read(info, location.folder)
         return build(info, arrays, "pack", f"the pack {location.folder}")

@@ -4,7 +4,7 @@ A class is a smooth random pattern. An example is its class's pattern, shifted b
 pixels, mixed with a smooth pattern of its own and with pixel noise; what is darker than a
 threshold becomes black, as most of a handwritten digit's image is. All random numbers are raw
 64-bit output of Philox, whose stream NumPy guarantees (unlike that of ``Generator`` methods), and
-all arithmetic is on integers, so the content hash is stable and pinned in ``config/datasets.yaml``.
+all arithmetic is on integers, so the content hash is stable and pinned in its description.
 """
 
 from __future__ import annotations

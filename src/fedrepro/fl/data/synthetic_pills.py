@@ -5,7 +5,7 @@ path run: 15 labels with as many images as PILL has of each, the published count
 ResNet-18. A class is a shape, one or two colours and a mark (:data:`LOOKS`). An example is that
 pill at a random place, angle and size, its colour tinted, under slanted light, on a greyish tray,
 with pixel noise. Numbers come from the streams of :mod:`fedrepro.fl.data.synthetic` and
-arithmetic is on integers, so the content hash is stable and pinned in ``config/datasets.yaml``.
+arithmetic is on integers, so the content hash is stable and pinned in its description.
 """
 
 from __future__ import annotations

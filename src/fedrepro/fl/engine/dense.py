@@ -63,7 +63,7 @@ def can_stack(net: FlatModule, job: LaneJob) -> bool:
         is_dense(net.module)
         and net.layout.size <= LARGEST_NETWORK
         and job.spec.precision == "float32"
-        and not job.request.objective.distillation
+        and not job.request.objective.terms
     )
 
 

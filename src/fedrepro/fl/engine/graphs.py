@@ -30,6 +30,7 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
 from fedrepro.fl.engine import lane, memory
+from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiled import compiled_losses
 from fedrepro.fl.engine.compiling import Choice, compiler_problem
 from fedrepro.fl.engine.device import has_failed
@@ -518,7 +519,7 @@ class GraphsBackend:
         if not kind.slots and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
-        distils = job.request.objective.distillation
+        distils = objectives.needs_start_model(job.request.objective)
         teacher = self._network(spec, channels_last=last) if distils else None
         net = self._network(spec, channels_last=last)
         return Training(net, teacher, data, job, fixed=True, compiled=kind.compiled)

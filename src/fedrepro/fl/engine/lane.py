@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from fedrepro.fl.engine import optim
 from fedrepro.fl.engine.data import DeviceData, Split
 from fedrepro.fl.engine.jobs import LaneJob, batch_sizes, check_finite, check_lane, check_time
 from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.losses import LossTerm, Outputs
 from fedrepro.fl.requests import IntArray, OptimizerState, Predict, Prediction, Trained, Weights
 
 PREDICT_BATCH = 1000
@@ -138,7 +139,7 @@ def losses(
     body: nn.Module,
     classifier: nn.Module,
     teacher: nn.Module | None,
-    distillation: float,
+    terms: Sequence[tuple[LossTerm, float]],
     half: bool,
     images: torch.Tensor,
     labels: torch.Tensor,
@@ -148,8 +149,8 @@ def losses(
     Args:
         body: from images to representations.
         classifier: from representations to logits.
-        teacher: the start model's body, where the objective distils.
-        distillation: weight of the divergence from the teacher.
+        teacher: the start model's body, where a loss term looks at it.
+        terms: loss terms besides the cross entropy, and their weights.
         half: whether the network runs under bfloat16 autocast.
         images: network inputs, float32 [n, channels, height, width].
         labels: int64 [n].
@@ -157,14 +158,17 @@ def losses(
     with half_precision(images.device.type) if half else contextlib.nullcontext():
         representation = body(images)
         logits = classifier(representation)
+        start = None
         if teacher is not None:
             with torch.no_grad():
-                anchor = teacher(images)
-    loss = functional.cross_entropy(logits.float(), labels)
-    if teacher is None:
-        return loss, loss
-    divergence = objectives.pairwise_divergence(representation.float(), anchor.float())
-    return loss + distillation * divergence, loss
+                start = teacher(images).float()
+    logits = logits.float()
+    loss = full = functional.cross_entropy(logits, labels)
+    if terms:
+        outputs = Outputs(labels, logits, representation.float(), start)
+        for term, weight in terms:
+            full = full + weight * term.function(outputs)
+    return full, loss
 
 
 def half_precision(device: str) -> torch.autocast:
@@ -192,7 +196,7 @@ class Training:
 
     Args:
         net: the network; its weights are overwritten.
-        teacher: a second one for the start model, where the objective distils.
+        teacher: a second one for the start model, where a loss term looks at it.
         data: the examples.
         job: a lane of the key (:attr:`LaneJob.key`) of those that will be trained.
         fixed: keep everything that a step reads in the same tensors from lane to lane.
@@ -212,6 +216,7 @@ class Training:
         self.net, self.teacher, self.data = net, teacher, data
         self._compiled = compiled
         self._objective, self._optimizer = job.request.objective, job.spec.optimizer
+        self._terms = objectives.terms_of(self._objective)
         self._half = job.spec.precision == "bf16"
         device = net.flat.device
         self._device = device
@@ -352,7 +357,7 @@ class Training:
             net.body,
             net.classifier,
             None if teacher is None else teacher.body,
-            self._objective.distillation,
+            self._terms,
             self._half,
             images,
             labels,
@@ -433,7 +438,7 @@ def train_lane(
 
     Args:
         net: the network to train in; its weights are overwritten.
-        teacher: a second one for the start model, where the objective distils.
+        teacher: a second one for the start model, where a loss term looks at it.
         data: the examples.
         job: the lane.
         deadline: ``time.monotonic()`` to give up at.

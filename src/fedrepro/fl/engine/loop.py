@@ -11,6 +11,7 @@ import time
 import torch
 
 from fedrepro.fl.engine import lane
+from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, LaneJob, check_precision
 from fedrepro.fl.engine.resources import Resources, precision
 from fedrepro.fl.requests import Prediction, Train, Trained
@@ -60,7 +61,8 @@ class LoopBackend:
         net, data = resources.network(spec), resources.data(spec)
         if not isinstance(request, Train):
             return [lane.predict(net, data, request, weights) for weights in request.models]
-        teacher = resources.network(spec, copy=1) if request.objective.distillation else None
+        distils = objectives.needs_start_model(request.objective)
+        teacher = resources.network(spec, copy=1) if distils else None
         try:
             return [
                 lane.train_lane(net, teacher, data, LaneJob(spec, request, one), deadline)

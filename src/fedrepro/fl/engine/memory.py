@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.requests import Objective
 from fedrepro.fl.spec import Adam, RunSpec
@@ -55,8 +56,8 @@ def lane_bytes(
     vectors += (
         bool(objective.proximal) + bool(objective.projection) + bool(objective.gradient_noise)
     )
-    vectors += bool(objective.distillation)
-    passes = 2 if objective.distillation else 1
+    vectors += objectives.needs_start_model(objective)
+    passes = 2 if objectives.needs_start_model(objective) else 1
     activations = activation_bytes(module, shape) * batch * _KEPT_ACTIVATIONS * passes
     return vectors * 4 * Layout.of(module).size + activations
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedrepro.fl import models
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models import layers
+from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import ModelSpec
 

@@ -11,11 +11,22 @@ from torch import nn
 
 from fedrepro.fl import device_streams
 from fedrepro.fl.layout import Layout
+from fedrepro.fl.losses import LOSS_TERMS, LossTerm
 from fedrepro.fl.requests import Objective
 
-SMALLEST_DISTILLED_BATCH = 3
-"""Examples below which a batch has no pairwise structure worth the name."""
-_VARIANCE_FLOOR = 0.001
+
+def terms_of(objective: Objective) -> tuple[tuple[LossTerm, float], ...]:
+    """Return the loss terms besides the cross entropy, and their weights.
+
+    Raises:
+        FedreproError: there is no term of this name.
+    """
+    return tuple((LOSS_TERMS[name], weight) for name, weight in objective.terms)
+
+
+def needs_start_model(objective: Objective) -> bool:
+    """Return whether a step looks at what the lane's start model makes of the batch."""
+    return any(term.needs_start for term, _ in terms_of(objective))
 
 
 def needs_start(objective: Objective) -> bool:
@@ -121,41 +132,3 @@ def quantise(
             u = layout.view(uniform, position[name]) - 0.5
             x = tensor / (2 * scale) + 0.5 + u / levels
             tensor.copy_(2 * scale * (torch.round(x * levels) / levels - 0.5))
-
-
-def pairwise_divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """Return D, how far a batch's pairwise structure is from the teacher's (Nguyen et al. 2023).
-
-    With ``d_ab`` the Euclidean distances of the representations of different examples, and m and v
-    their mean and unbiased variance, ``k_ab = exp(-(d_ab - m)^2 / (2 (v + 0.001)))`` is normalised
-    over b; D is the sum over a of the Kullback-Leibler divergence of the student's row from the
-    teacher's (eq. 18-20, with the kernel of the authors' code, as the text leaves the bandwidth
-    open). Batches of fewer than three examples have D = 0.
-
-    Args:
-        student: representations, float32 [n, features].
-        teacher: representations of the same examples by the start model.
-
-    Returns:
-        float32 [].
-    """
-    count = student.shape[0]
-    pairs = 1 - torch.eye(count, device=student.device)
-    log_p = _log_affinity(student, pairs)
-    log_q = _log_affinity(teacher, pairs)
-    divergence = (pairs * log_q.exp() * (log_q - log_p)).sum()
-    return divergence * float(count >= SMALLEST_DISTILLED_BATCH)
-
-
-def _log_affinity(representation: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
-    """Return the log of the normalised kernel, [n, n]; meaningless where ``pairs`` is 0."""
-    difference = representation[:, None, :] - representation[None, :, :]
-    squared = difference.square().sum(-1)
-    apart = squared > 0
-    distance = torch.where(apart, squared, 1.0).sqrt() * apart
-    number = pairs.sum()
-    mean = (pairs * distance).sum() / number.clamp(min=1)
-    variance = (pairs * (distance - mean).square()).sum() / (number - 1).clamp(min=1)
-    exponent = -0.5 * (distance - mean).square() / (variance + _VARIANCE_FLOOR)
-    exponent = exponent.masked_fill(pairs == 0, -1e9)
-    return exponent - exponent.logsumexp(dim=1, keepdim=True)

@@ -17,6 +17,7 @@ import torch
 import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
 
 from fedrepro.fl.engine import dense, lane
+from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
@@ -128,7 +129,7 @@ def perform(
         except RuntimeError as error:  # lane by lane, with the same bits, takes less memory
             if not is_out_of_memory(error):
                 raise
-    distils = task.jobs[0].request.objective.distillation
+    distils = objectives.needs_start_model(task.jobs[0].request.objective)
     teacher = resources.network(spec, copy=1) if distils else None
     results: list[Trained | LaneError] = []
     for job in task.jobs:

@@ -5,7 +5,7 @@ the engine relies on:
 
 - It is an :class:`torch.nn.Sequential` whose last child is the :class:`torch.nn.Linear` from the
   representation to the logits, so ``net[:-1]`` is the representation map.
-- Dropout and batch normalisation are those of :mod:`fedrepro.fl.models.layers`.
+- Dropout and batch normalisation are those of :mod:`fedrepro.fl.models.parts.layers`.
 - It can be captured as a CUDA graph: nothing in it waits for the device or depends on values.
 - It runs in the ``channels_last`` memory format.
 - ``width`` in (0, 1] scales a layer of n channels or units to ``max(1, round(n * width))``; where
@@ -16,47 +16,34 @@ the engine relies on:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from fedrepro.fl.components import Registry
+from fedrepro.fl.models.network import Network, Shape
 
-from fedrepro.fl.models import (
-    cifar_tutorial,
-    fedcd_cnn,
-    fixup_resnet20,
-    kws_cnn,
-    liu1,
-    liu2,
-    liu3,
-    mnist_cnn,
-    resnet9,
-    resnet18,
-)
+if TYPE_CHECKING:
+    from torch import nn
 
-Shape = tuple[int, int, int]
-"""Channels, height, width of one example."""
+__all__ = ["NETWORKS", "Network", "Shape", "build"]
 
-MODELS: dict[str, Callable[[Shape, int, float], nn.Sequential]] = {
-    "liu1": liu1.build,
-    "liu2": liu2.build,
-    "liu3": liu3.build,
-    "mnist_cnn": mnist_cnn.build,
-    "cifar_tutorial": cifar_tutorial.build,
-    "kws_cnn": kws_cnn.build,
-    "fedcd_cnn": fedcd_cnn.build,
-    "resnet9": resnet9.build,
-    "fixup_resnet20": fixup_resnet20.build,
-    "resnet18": resnet18.build,
-}
+
+def _network_name(value: Any) -> str | None:
+    return value.name if isinstance(value, Network) else None
+
+
+NETWORKS: Registry[Network] = Registry("network", __name__, "fedrepro.networks", _network_name)
 
 
 def build(name: str, shape: Shape, classes: int, width: float = 1.0) -> nn.Sequential:
     """Build a network.
 
     Args:
-        name: a key of ``MODELS``.
+        name: a key of ``NETWORKS``.
         shape: channels, height and width of one example.
         classes: number of logits.
         width: share of the hidden units and channels kept, in (0, 1].
+
+    Raises:
+        FedreproError: there is no network of this name.
     """
-    return MODELS[name](shape, classes, width)
+    return NETWORKS[name].build(shape, classes, width)

@@ -14,10 +14,13 @@ belongs to the run.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-from torch.nn import functional
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
+
 
 _INITIAL = {
     "conv1": (0.05, 0.0),
@@ -29,32 +32,12 @@ _INITIAL = {
 """Standard deviation of the weights, at width 1, and value of the biases of each layer."""
 
 
-class LocalResponseNorm(nn.Module):
-    """Response normalisation across channels (Krizhevsky et al. 2012), constants of the tutorial.
-
-    Each value is divided by ``(1 + 0.001 / 9 * s) ** 0.75``, where s sums the squares at the same
-    position in the nine channels around it (fewer at the ends). That is PyTorch's layer with size
-    9, alpha 0.001, beta 0.75 and k 1, which on a CPU takes as long as the second convolution.
-    """
-
-    band: torch.Tensor
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        # A 1x1 convolution with a band of ones sums the neighbours. Truth values, since numbers
-        # would count as running statistics and be part of the weights.
-        band = torch.ones(channels, channels, dtype=torch.bool).tril_(4).triu_(-4)
-        self.register_buffer("band", band.view(channels, channels, 1, 1), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Normalise x, [n, channels, height, width]."""
-        sums = functional.conv2d(x * x, self.band.to(x.dtype))
-        root = torch.rsqrt(1 + 0.001 / 9 * sums.float())  # the 1 would swallow the rest in bfloat16
-        return x * (root * root.sqrt()).to(x.dtype)
-
-
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 64 channels twice and the 384, 192 hidden units."""
+    from torch import nn
+
+    from fedrepro.fl.models.parts.blocks import LocalResponseNorm
+
     channels, height, breadth = shape
     first, second, third, fourth = (max(1, round(full * width)) for full in (64, 64, 384, 192))
     net = nn.Sequential()
@@ -83,3 +66,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
         nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
         nn.init.constant_(layer.bias, bias)
     return net
+
+
+NETWORK = Network("cifar_tutorial", build, mflop=110.8)

@@ -8,9 +8,13 @@ Each block is conv 3x3 with padding 1 and no bias, batch normalisation, ReLU; ch
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
 
-from fedrepro.fl.models.layers import BatchNorm2d
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
+
 
 _BLOCKS = ((32, 1), (32, 1), (64, 2), (64, 1), (64, 1), (128, 2), (128, 1), (256, 1), (256, 1))
 """Channels at width 1 and stride of each block."""
@@ -18,6 +22,10 @@ _BLOCKS = ((32, 1), (32, 1), (64, 2), (64, 1), (64, 1), (128, 2), (128, 1), (256
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the channels of every block."""
+    from torch import nn
+
+    from fedrepro.fl.models.parts.layers import BatchNorm2d
+
     channels = shape[0]
     net = nn.Sequential()
     for number, (full, stride) in enumerate(_BLOCKS, start=1):
@@ -31,3 +39,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("flatten", nn.Flatten())
     net.add_module("output", nn.Linear(channels, classes))
     return net
+
+
+NETWORK = Network("fedcd_cnn", build, mflop=628.2)

@@ -13,13 +13,21 @@ the kernels are 8x2, the stride is 1x2, and the network has 31,828 parameters.
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
+
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
+
 
 _PACKED = (1, 20, 11)
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales 28 and 30 channels, 16 and 128 hidden units."""
+    from torch import nn
+
     channels, rows, columns = shape
     first, second, low_rank, hidden = (max(1, round(full * width)) for full in (28, 30, 16, 128))
     shares, stride = ((0.4, 0.2), (1, 2)) if shape == _PACKED else ((0.2, 0.4), (2, 1))
@@ -47,3 +55,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
     return net
+
+
+NETWORK = Network("kws_cnn", build, mflop=15.0)

@@ -7,12 +7,18 @@ the paper are the cross entropy of these logits.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from torch import nn
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 30 hidden units."""
+    from torch import nn
+
     hidden = max(1, round(30 * width))
     net = nn.Sequential()
     net.add_module("flatten", nn.Flatten())
@@ -20,3 +26,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("relu", nn.ReLU())
     net.add_module("output", nn.Linear(hidden, classes))
     return net
+
+
+NETWORK = Network("liu1", build, mflop=0.0959)

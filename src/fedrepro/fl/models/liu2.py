@@ -7,13 +7,20 @@ fc 320->50 ReLU, dropout 0.5 -> fc 10, no padding: 21,840 parameters and 480,500
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
 
-from fedrepro.fl.models.layers import Dropout
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 10 and 20 channels and the 50 hidden units."""
+    from torch import nn
+
+    from fedrepro.fl.models.parts.layers import Dropout
+
     channels, height, breadth = shape
     first, second, hidden = (max(1, round(full * width)) for full in (10, 20, 50))
     rows, columns = (((size - 4) // 2 - 4) // 2 for size in (height, breadth))
@@ -31,3 +38,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("dropout2", Dropout(0.5))
     net.add_module("fc2", nn.Linear(hidden, classes))
     return net
+
+
+NETWORK = Network("liu2", build, mflop=2.595)

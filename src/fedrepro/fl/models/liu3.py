@@ -8,13 +8,20 @@ on 28x28 images with 10 classes at width 1. PyTorch's default initialisation, as
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
 
-from fedrepro.fl.models.layers import BatchNorm1d, BatchNorm2d, Dropout
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 32, 64, 128 channels and 128, 64 hidden units."""
+    from torch import nn
+
+    from fedrepro.fl.models.parts.layers import BatchNorm1d, BatchNorm2d, Dropout
+
     channels, height, breadth = shape
     first, second, third, fourth, fifth = (
         max(1, round(full * width)) for full in (32, 64, 128, 128, 64)
@@ -44,3 +51,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("dropout6", Dropout(0.5))
     net.add_module("fc6", nn.Linear(fifth, classes))
     return net
+
+
+NETWORK = Network("liu3", build, mflop=179.6)

@@ -7,11 +7,18 @@ padding.) PyTorch's default initialisation.
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
+
+from fedrepro.fl.models.network import Network
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 32 and 64 channels and the 512 hidden units."""
+    from torch import nn
+
     channels, height, breadth = shape
     first, second, hidden = (max(1, round(full * width)) for full in (32, 64, 512))
     net = nn.Sequential()
@@ -27,3 +34,6 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     net.add_module("relu3", nn.ReLU())
     net.add_module("fc2", nn.Linear(hidden, classes))
     return net
+
+
+NETWORK = Network("mnist_cnn", build, mflop=72.4)

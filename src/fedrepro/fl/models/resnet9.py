@@ -9,49 +9,35 @@ images at width 1. PyTorch's default initialisation.
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
-from fedrepro.fl.models.layers import BatchNorm2d, Dropout
+from fedrepro.fl.models.network import Network
 
-
-class Residual(nn.Module):
-    """Two blocks whose output is added to their input."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.block1 = _block(channels, channels)
-        self.block2 = _block(channels, channels)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map x, [n, channels, height, width], to the same shape."""
-        result: torch.Tensor = x + self.block2(self.block1(x))
-        return result
-
-
-def _block(channels: int, wider: int, *, pool: bool = False) -> nn.Sequential:
-    block = nn.Sequential()
-    block.add_module("conv", nn.Conv2d(channels, wider, 3, padding=1))
-    block.add_module("bn", BatchNorm2d(wider))
-    if pool:  # before the ReLU: the same values and gradients, and a quarter of its work
-        block.add_module("pool", nn.MaxPool2d(2))
-    block.add_module("relu", nn.ReLU())
-    return block
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequential:
     """Build the network; ``width`` scales the 32 channels, which double three times."""
+    from torch import nn
+
+    from fedrepro.fl.models.parts.blocks import TwoBlocks, conv_block
+    from fedrepro.fl.models.parts.layers import Dropout
+
     channels, height, breadth = shape
     base = max(1, round(32 * width))
     net = nn.Sequential()
-    net.add_module("block1", _block(channels, base))
-    net.add_module("block2", _block(base, 2 * base, pool=True))
-    net.add_module("residual1", Residual(2 * base))
-    net.add_module("block3", _block(2 * base, 4 * base, pool=True))
-    net.add_module("block4", _block(4 * base, 8 * base, pool=True))
-    net.add_module("residual2", Residual(8 * base))
+    net.add_module("block1", conv_block(channels, base))
+    net.add_module("block2", conv_block(base, 2 * base, pool=True))
+    net.add_module("residual1", TwoBlocks(2 * base))
+    net.add_module("block3", conv_block(2 * base, 4 * base, pool=True))
+    net.add_module("block4", conv_block(4 * base, 8 * base, pool=True))
+    net.add_module("residual2", TwoBlocks(8 * base))
     net.add_module("pool", nn.MaxPool2d((height // 8, breadth // 8)))
     net.add_module("flatten", nn.Flatten())
     net.add_module("dropout", Dropout(0.2))
     net.add_module("output", nn.Linear(8 * base, classes))
     return net
+
+
+NETWORK = Network("resnet9", build, mflop=571.6)

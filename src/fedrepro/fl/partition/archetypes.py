@@ -10,12 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 Draw: TypeAlias = Callable[[list[Indices], int, np.random.Generator], Indices]
 """Draws the images of one set: images by label and their number in, ascending positions out."""
@@ -261,3 +267,128 @@ def _of_labels(members: list[Indices], labels: Indices, rng: np.random.Generator
         for label, (member, count) in enumerate(zip(members, counts, strict=True))
     ]
     return np.sort(np.concatenate(parts))
+
+
+class _Devices(Scheme):
+    """Devices of archetypes (Kopparapu et al. 2020, section 3.1): images each draws for its sets.
+
+    A device draws without replacement within a set, and independently of the other devices.
+    """
+
+    clients: int = Field(ge=1, description="devices, numbered archetype by archetype")
+    train: int = Field(ge=1, description="training images a device")
+    validation: int = Field(ge=1, description="validation images a device")
+    test: int = Field(ge=1, description="test images a device")
+    pools: Literal["disjoint", "shared"] = Field(
+        default="disjoint",
+        description="validation images come from training images set aside (as written), or "
+        "from all training images, like the training images themselves (as run)",
+    )
+    validation_pool: int = Field(
+        default=10_000,
+        ge=1,
+        description="training images set aside, the same number of each class; unused if shared",
+    )
+
+    def _draws(self, rng: np.random.Generator) -> Sequence[Draw]:
+        """Return how each device draws its images."""
+        raise NotImplementedError
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Draw the images of every device (sections 3.2 and 3.3).
+
+        The devices' test sets: ``test`` and ``validation``, drawn as their training images are.
+        What is set aside for validation are the images of the validation sets; with ``shared``
+        pools, devices may train on them.
+        """
+        devices = draw_devices(
+            data.train,
+            data.test,
+            data.classes,
+            self._draws(rng),
+            Sizes(self.train, self.validation, self.test),
+            self.validation_pool if self.pools == "disjoint" else None,
+            rng,
+        )
+        node_sets = {
+            "test": NodeSets("test", devices.test),
+            "validation": NodeSets("train", devices.validation),
+        }
+        validation = np.unique(np.concatenate(devices.validation))
+        return Cut(devices.train, validation=validation, node_sets=node_sets)
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the devices hold together."""
+        return self.clients * self.train
+
+    def evaluated(self, info: DatasetInfo) -> float:
+        """Return how many examples an evaluation predicts."""
+        return self.clients * (self.test + self.validation)
+
+
+class Hierarchical(_Devices):
+    """Archetypes within meta-archetypes, each a favourite label (section 3.2)."""
+
+    scheme: Literal["hierarchical"]
+    archetypes: int = Field(default=10, ge=2, description="archetype a favours label a")
+    meta_archetypes: int = Field(default=2, ge=1, description="groups of consecutive archetypes")
+    bias_low: float = Field(default=0.6, ge=0, le=1, description="lowest share of the favourite")
+    bias_high: float = Field(default=0.7, ge=0, le=1, description="highest share of the favourite")
+    bias: float | None = Field(
+        default=None, ge=0, le=1, description="one share for all devices, instead of the two bounds"
+    )
+    others: Literal["pooled", "equal"] = Field(
+        default="pooled",
+        description="the rest: from the pooled other labels of the meta-archetype (as run), or the "
+        "same number of each (as written)",
+    )
+
+    example: ClassVar = {
+        "scheme": "hierarchical",
+        "clients": 10,
+        "train": 20,
+        "validation": 20,
+        "test": 20,
+        "validation_pool": 500,
+    }
+
+    @model_validator(mode="after")
+    def _low_is_not_above_high(self) -> Hierarchical:
+        if self.bias_low > self.bias_high:
+            raise ValueError("bias_low must be at most bias_high")
+        return self
+
+    def _draws(self, rng: np.random.Generator) -> Sequence[Draw]:
+        one = self.bias
+        bounds = (self.bias_low, self.bias_high) if one is None else (one, one)
+        return hierarchical(
+            self.clients, self.archetypes, self.meta_archetypes, bounds, self.others, rng
+        )
+
+
+class Hypergeometric(_Devices):
+    """Archetypes along an axis: labels are numbers of successes (section 3.3)."""
+
+    scheme: Literal["hypergeometric"]
+    population: int = Field(default=110, ge=1, description="N")
+    successes: tuple[int, ...] = Field(
+        default=(5, 25, 45, 65, 85, 105), min_length=1, description="K of each archetype"
+    )
+    draws: int = Field(default=10, ge=0, description="n")
+    overflow: Literal["drop", "redraw"] = Field(
+        default="drop", description="an image whose label does not exist: left out, or drawn again"
+    )
+
+    example: ClassVar = {
+        "scheme": "hypergeometric",
+        "clients": 6,
+        "train": 20,
+        "validation": 20,
+        "test": 20,
+        "pools": "shared",
+    }
+
+    def _draws(self, rng: np.random.Generator) -> Sequence[Draw]:
+        return hypergeometric(
+            self.clients, self.population, self.successes, self.draws, self.overflow
+        )

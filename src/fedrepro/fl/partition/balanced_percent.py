@@ -5,13 +5,19 @@ Liu et al. 2020, section III.A. Deterministic: images are taken in the order of 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_clients, check_labels
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 Groups: TypeAlias = tuple[tuple[int, int], ...]
 """Inclusive label ranges ``(lowest, highest)``, one for each group of clients."""
@@ -122,3 +128,67 @@ def dealt(examples: int, clients: int) -> Partition:
     check_clients(clients, examples)
     used = examples // clients * clients
     return tuple(np.arange(client, used, clients) for client in range(clients))
+
+
+class BalancedPercent(Scheme):
+    """Liu et al. 2020, section III.A: N % of the images dealt evenly, the rest by label group.
+
+    Deterministic in file order; the first ``validation`` training images are set aside.
+    """
+
+    scheme: Literal["balanced_percent"]
+    clients: int = Field(ge=1)
+    percent: int = Field(ge=0, le=100, description="N: percentage balanced")
+    groups: Literal["code", "paper"] = Field(
+        default="code", description="label groups 0-2|3-5|6-9 (as run) or 0-3|4-6|7-9 (Table I)"
+    )
+    validation: int = Field(default=10_000, ge=0, description="images set aside for validation")
+
+    seeded: ClassVar = False
+    example: ClassVar = {
+        "scheme": "balanced_percent",
+        "clients": 3,
+        "percent": 10,
+        "validation": 400,
+    }
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Cut training, validation and test images by the same N rule (sections III.A, VII).
+
+        The nodes' test sets: ``iid`` all test images; ``iid_dealt`` the images dealt evenly over
+        the nodes (as run); ``noniid`` the test images cut as the training images;
+        ``noniid_as_run`` for nine nodes with one label a node (as run); ``validation`` a node's
+        own part of the validation images; ``validation_all`` all of them.
+        """
+        held, train, test = self.validation, data.train, data.test
+        if held >= len(train):
+            raise FedreproError(
+                f"partition.validation = {held} leaves no training image of {len(train)}; lower it"
+            )
+        groups = GROUPS[self.groups] if self.clients > 1 else ((0, 9),)
+        single_labels = SINGLE_LABELS if self.clients == 9 else groups
+
+        def by(labels: Indices, cut_by: Groups) -> Partition:
+            return balanced_percent(labels, self.clients, self.percent, cut_by)
+
+        validation = np.arange(held, dtype=np.int64)
+        everything = np.arange(len(test), dtype=np.int64)
+        node_sets = {
+            "iid": NodeSets("test", (everything,) * self.clients),
+            "iid_dealt": NodeSets("test", dealt(len(test), self.clients)),
+            "noniid": NodeSets("test", by(test, groups)),
+            "noniid_as_run": NodeSets("test", by(test, single_labels)),
+        }
+        if held:
+            node_sets["validation"] = NodeSets("train", by(train[:held], groups))
+            node_sets["validation_all"] = NodeSets("train", (validation,) * self.clients)
+        clients = tuple(part + held for part in by(train[held:], groups))
+        return Cut(clients, validation=validation, node_sets=node_sets)
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return info.train - self.validation
+
+    def evaluated(self, info: DatasetInfo) -> float:
+        """Return how many examples an evaluation predicts."""
+        return info.test + self.validation

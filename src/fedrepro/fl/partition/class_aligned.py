@@ -7,10 +7,18 @@ cuts here follow the classes.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_clients, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 MAX_SHARDS_PER_CLASS = 20
 """With more, a random pairing of shards almost never avoids same-class pairs."""
@@ -83,3 +91,28 @@ def class_aligned(
         held = hands // shards_per_class  # class of every shard held, [clients, classes_per_client]
         if classes_per_client == 1 or bool(np.all(held[:, 0] != held[:, 1])):
             return tuple(np.sort(np.concatenate([shards[shard] for shard in h])) for h in hands)
+
+
+class ClassAligned(Scheme):
+    """Every client holds one or two classes only (Zhao et al. 2018, section 2.1)."""
+
+    scheme: Literal["class_aligned"]
+    clients: int = Field(ge=1)
+    classes_per_client: Literal[1, 2]
+    per_class: int | None = Field(default=None, ge=1, description="examples kept of each class")
+
+    example: ClassVar = {
+        "scheme": "class_aligned",
+        "clients": 10,
+        "classes_per_client": 1,
+        "per_class": 40,
+    }
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give every client whole classes or halves of them."""
+        each = self.classes_per_client
+        return Cut(class_aligned(data.train, self.clients, each, rng, self.per_class))
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return info.train if self.per_class is None else self.per_class * info.classes

@@ -8,11 +8,17 @@ numbers, which examples are kept, validated on and given to the server depends o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
 
 
 @dataclass(frozen=True)
@@ -100,3 +106,60 @@ def class_blocks(
         server=np.sort(np.concatenate(server)),
         validation=np.sort(np.concatenate([member[:validation] for member in members])),
     )
+
+
+class ClassBlocks(Scheme):
+    """Client k holds the k-th block of consecutive classes (Ozdayi et al. 2020, section 4.2).
+
+    Two clients of five classes are FL-NIID(5), two of ten FL-IID; one of ten is centralised data.
+    """
+
+    scheme: Literal["class_blocks"]
+    clients: int = Field(ge=1)
+    classes_per_client: int = Field(ge=1)
+    per_class: int | None = Field(
+        default=None, ge=1, description="examples of each class for server and clients; null: all"
+    )
+    server_share: float = Field(
+        default=0.0, ge=0, lt=1, description="share of these that the server keeps to train on"
+    )
+    validation: int = Field(
+        default=0, ge=0, description="further examples of each class, set aside for validation"
+    )
+
+    example: ClassVar = {
+        "scheme": "class_blocks",
+        "clients": 2,
+        "classes_per_client": 5,
+        "per_class": 40,
+    }
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Cut blocks; the nodes' test set ``validation`` are the images set aside, for all."""
+        blocks = class_blocks(
+            data.train,
+            self.clients,
+            self.classes_per_client,
+            rng,
+            per_class=self.per_class,
+            server_share=self.server_share,
+            validation=self.validation,
+        )
+        sets = {"validation": NodeSets("train", (blocks.validation,) * self.clients)}
+        return Cut(
+            blocks.clients,
+            validation=blocks.validation,
+            server=blocks.server,
+            node_sets=sets if self.validation else {},
+        )
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        per_class = self.per_class
+        if per_class is not None:
+            return per_class * info.classes
+        return info.train - self.validation * info.classes
+
+    def evaluated(self, info: DatasetInfo) -> float:
+        """Return how many examples an evaluation predicts."""
+        return info.test + self.validation * info.classes

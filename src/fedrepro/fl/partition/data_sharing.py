@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.class_aligned import class_aligned
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
 
 
 def data_sharing(
@@ -75,3 +82,47 @@ def _whole(value: float, what: str) -> int:
     if abs(value - number) > 1e-6:
         raise FedreproError(f"{what} must be a whole number of examples, got {value:g}")
     return number
+
+
+class DataSharing(Scheme):
+    """Every client holds one class and a random share of a common set G (Zhao et al. 2018, 4.1).
+
+    D, the clients' own examples, has ``per_class`` of each class. G is drawn from ``held_out``
+    others of each class, has ``beta`` times the size of D and the same number of every class.
+    """
+
+    scheme: Literal["data_sharing"]
+    clients: int = Field(ge=1)
+    per_class: int = Field(ge=1, description="examples of each class in D")
+    held_out: int = Field(ge=1, description="examples of each class set aside, of which G is made")
+    beta: float = Field(ge=0, description="size of G / size of D")
+    alpha: float = Field(default=1.0, gt=0, le=1, description="share of G that a client receives")
+    shares: Literal["independent", "common"] = Field(
+        default="independent", description="whether each client's share is drawn on its own"
+    )
+
+    example: ClassVar = {
+        "scheme": "data_sharing",
+        "clients": 10,
+        "per_class": 40,
+        "held_out": 20,
+        "beta": 0.1,
+    }
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give every client one class and its share of G."""
+        clients, shared = data_sharing(
+            data.train,
+            self.clients,
+            rng,
+            per_class=self.per_class,
+            held_out=self.held_out,
+            beta=self.beta,
+            alpha=self.alpha,
+            common=self.shares == "common",
+        )
+        return Cut(clients, shared=shared)
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.per_class * info.classes * (1 + self.clients * self.alpha * self.beta)

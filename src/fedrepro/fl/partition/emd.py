@@ -12,12 +12,20 @@ EMD is 2 H / M with M = ``per_class``, which is also the size of every client.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl import streams
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 MAX_REDRAWS = 1000
 COINCIDE = 0.02
@@ -211,3 +219,32 @@ def emd_shift(
         np.sort(np.concatenate([of_class[client] for of_class in blocks]))
         for client in range(clients)
     )
+
+
+class EmdShift(Scheme):
+    """Every client at the same exact EMD from uniform (Zhao et al. 2018, section 3.2.1).
+
+    The run seed is the number of the distribution: seeds 0..4 are the paper's five.
+    """
+
+    scheme: Literal["emd_shift"]
+    clients: int = Field(ge=2)
+    emd: float = Field(ge=0, le=2, description="sum of absolute differences of class shares")
+    per_class: int = Field(ge=1, description="M: examples kept of each class, and client size")
+
+    example: ClassVar = {"scheme": "emd_shift", "clients": 10, "emd": 1.08, "per_class": 50}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give every client the shifted distribution whose number is the run seed."""
+        counts = draw_counts_for(
+            self.emd,
+            self.per_class,
+            data.classes,
+            data.seed,
+            lambda number: streams.generator(number, "distribution"),
+        )
+        return Cut(emd_shift(data.train, self.clients, counts, rng))
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.per_class * info.classes

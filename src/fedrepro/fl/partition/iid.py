@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels, deal, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
 
 
 def plain(labels: Indices, clients: int, rng: np.random.Generator) -> Partition:
@@ -55,3 +62,34 @@ def stratified(
             f"same number of each class, got {per_class}"
         )
     return deal(np.concatenate(shuffled_classes(labels, per_class, rng)), clients)
+
+
+class IidPlain(Scheme):
+    """Random split; client sizes differ by at most one example."""
+
+    scheme: Literal["iid_plain"]
+    clients: int = Field(ge=1)
+
+    example: ClassVar = {"scheme": "iid_plain", "clients": 6}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Split all examples."""
+        return Cut(plain(data.train, self.clients, rng))
+
+
+class IidStratified(Scheme):
+    """Every client gets the same number of each class (Zhao et al. 2018, section 2.1)."""
+
+    scheme: Literal["iid_stratified"]
+    clients: int = Field(ge=1)
+    per_class: int | None = Field(default=None, ge=1, description="examples kept of each class")
+
+    example: ClassVar = {"scheme": "iid_stratified", "clients": 5, "per_class": 40}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Deal every class out."""
+        return Cut(stratified(data.train, self.clients, rng, self.per_class))
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return info.train if self.per_class is None else self.per_class * info.classes

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.cadis import cadis_partition
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 EXAMPLES = {
     "mnist_mc": 29_002,
@@ -61,3 +68,46 @@ def _first(client: Indices, labels: Indices, keep: float) -> Indices:
         places = np.flatnonzero(labels == label)
         kept[places[: math.ceil(keep * len(places) - 1e-9)]] = True
     return client[kept]
+
+
+class IndexFile(Scheme):
+    """The authors' own client lists (Nguyen et al. 2023), 100 clients each."""
+
+    scheme: Literal["index_file"]
+    lists: Literal[
+        "mnist_mc",
+        "mnist_bc",
+        "mnist_uc",
+        "mnist_pa",
+        "cifar10_mc",
+        "cifar10_bc",
+        "cifar10_uc",
+        "cifar10_pa",
+        "cifar100_mc",
+        "cifar100_bc",
+        "cifar100_uc",
+        "cifar100_pa",
+    ]
+    keep: float = Field(
+        default=1.0, gt=0, le=1, description="share kept of what a client holds of each label"
+    )
+
+    @property
+    def clients(self) -> int:
+        """Clients of every list."""
+        return 100
+
+    seeded: ClassVar = False
+
+    @property
+    def dataset(self) -> str:
+        """The data set that the lists are of."""
+        return self.lists.rpartition("_")[0]
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Read the lists."""
+        return Cut(index_file(data.train, self.lists, self.keep, data.data_root))
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.keep * EXAMPLES[self.lists]

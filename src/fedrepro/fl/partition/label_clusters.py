@@ -8,12 +8,18 @@ clients it is what their CIFAR-10 files call a single cluster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
 
 
 def label_clusters(
@@ -139,3 +145,54 @@ def hand_out(
             parts[client].append(left[label][:amount])
             left[label] = left[label][amount:]
     return tuple(np.sort(np.concatenate(part)) for part in parts)
+
+
+_Number = TypeVar("_Number", int, float)
+_Count = Annotated[int, Field(ge=1)]
+_Deviation = Annotated[float, Field(ge=0)]
+
+
+class LabelClusters(Scheme):
+    """Clusters of clients with the same labels (Nguyen et al. 2023, section V.A, MC)."""
+
+    scheme: Literal["label_clusters"]
+    clusters: tuple[_Count, ...] = Field(min_length=1, description="clients in each cluster")
+    per_label: _Count | tuple[_Count, ...] = Field(
+        description="examples a client gets of each label, before its factor; one for each cluster"
+    )
+    spread: _Deviation | tuple[_Deviation, ...] = Field(
+        default=0.3, description="standard deviation of a client's factor; one for each cluster"
+    )
+    labels: Literal["consecutive", "random"] = Field(
+        default="consecutive", description="how the labels are cut into as many equal parts"
+    )
+
+    @property
+    def clients(self) -> int:
+        """Clients of all clusters."""
+        return sum(self.clusters)
+
+    example: ClassVar = {"scheme": "label_clusters", "clusters": [3, 2, 1, 1, 1], "per_label": 20}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give every cluster its labels."""
+        return Cut(
+            label_clusters(
+                data.train,
+                self.clusters,
+                self._each(self.per_label),
+                self._each(self.spread),
+                rng,
+                random_labels=self.labels == "random",
+            )
+        )
+
+    def _each(self, value: _Number | tuple[_Number, ...]) -> tuple[_Number, ...]:
+        """Return a value for each cluster."""
+        return value if isinstance(value, tuple) else (value,) * len(self.clusters)
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together, about."""
+        labels = info.classes // len(self.clusters)
+        amounts = self._each(self.per_label)
+        return sum(n * m * labels for n, m in zip(self.clusters, amounts, strict=True))

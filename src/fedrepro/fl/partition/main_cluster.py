@@ -6,11 +6,18 @@ clients hold the same amount, sample-unbalanced (UC) where they do not.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import amounts_of, hand_out
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
 
 
 def main_cluster(
@@ -56,3 +63,42 @@ def main_cluster(
     owned = np.stack(chosen)
     amounts = amounts_of(labels, owned, np.full(clients, per_label), np.full(clients, spread), rng)
     return hand_out(labels, owned, amounts, rng)
+
+
+class MainCluster(Scheme):
+    """One cluster of clients with the same labels (Nguyen et al. 2023, section V.C, BC and UC)."""
+
+    scheme: Literal["main_cluster"]
+    clients: int = Field(ge=1)
+    main: int = Field(ge=1, description="clients of the cluster")
+    labels_per_client: int = Field(ge=1)
+    per_label: int = Field(ge=1, description="examples of each label, before the client's factor")
+    spread: float = Field(
+        default=0.0, ge=0, description="standard deviation of a client's factor; 0: BC"
+    )
+
+    example: ClassVar = {
+        "scheme": "main_cluster",
+        "clients": 8,
+        "main": 4,
+        "labels_per_client": 2,
+        "per_label": 20,
+    }
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give the cluster its labels, and every other client its own."""
+        return Cut(
+            main_cluster(
+                data.train,
+                self.clients,
+                self.main,
+                self.labels_per_client,
+                self.per_label,
+                self.spread,
+                rng,
+            )
+        )
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.clients * self.labels_per_client * self.per_label

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar, Literal
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import TRIES, demand, hand_out
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 _LABEL_TRIES = 10_000
 """How often labels are drawn before there count as too few draws for all of them."""
@@ -108,3 +116,36 @@ def _shared(
                 pools[label] = pool[amount:]
         clients_indices.append(np.sort(np.concatenate(parts)))
     return tuple(clients_indices)
+
+
+class ParetoLabels(Scheme):
+    """Few labels a client, amounts from a Pareto law (Nguyen et al. 2023, section V.C, PA)."""
+
+    scheme: Literal["pareto_labels"]
+    clients: int = Field(ge=1)
+    draws: int = Field(ge=1, description="label draws of a client, with replacement")
+    budget: int = Field(ge=1, description="examples held by the clients of the busiest label")
+    shape: float = Field(default=1.0, gt=0, description="shape of the Lomax law")
+    shared: bool = Field(
+        default=False, description="clients share examples, as in the authors' files"
+    )
+
+    example: ClassVar = {"scheme": "pareto_labels", "clients": 12, "draws": 2, "budget": 80}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Give every client a few labels."""
+        return Cut(
+            pareto_labels(
+                data.train,
+                self.clients,
+                self.draws,
+                self.budget,
+                rng,
+                shape=self.shape,
+                shared=self.shared,
+            )
+        )
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together, about."""
+        return self.budget * info.classes / 3  # most labels are held far less than the busiest

@@ -7,12 +7,19 @@ data set ``pill``, which is ordered by client, every client gets its own publish
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.pill_counts import COUNTS as PILL
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
 
 COUNTS = {"pill": PILL}
 """Images of each label, [clients][labels], by the name of the table."""
@@ -63,3 +70,29 @@ def published_counts(labels: Indices, counts: str, keep: float) -> Partition:
             )
         )
     return tuple(parts)
+
+
+class PublishedCounts(Scheme):
+    """Clients by published label counts (Nguyen et al. 2023, PILL: 10 clients, 15 labels)."""
+
+    scheme: Literal["published_counts"]
+    counts: Literal["pill"]
+    keep: float = Field(
+        default=1.0, gt=0, le=1, description="share kept of what a client holds of each label"
+    )
+
+    @property
+    def clients(self) -> int:
+        """Clients of the table."""
+        return 10
+
+    seeded: ClassVar = False
+    example: ClassVar = {"scheme": "published_counts", "counts": "pill", "keep": 0.02}
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Hand images out in file order."""
+        return Cut(published_counts(data.train, self.counts, self.keep))
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.keep * sum(map(sum, COUNTS[self.counts]))

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedrepro.fl.spec import Hypergeometric
+from fedrepro.fl.partition.archetypes import Hypergeometric
 from fedrepro.papers.fedcd import logs as log_figures
 from fedrepro.papers.fedcd.curves import (
     CHANGE,

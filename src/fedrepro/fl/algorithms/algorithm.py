@@ -1,0 +1,98 @@
+"""What an algorithm is: its parameters and functions, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.base.strict import Strict
+from fedrepro.fl.algorithms.evaluation import evaluate_global
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.requests import Steps
+    from fedrepro.fl.spec import RunSpec
+
+
+class AlgorithmParams(Strict):
+    """Base of every algorithm's parameters: a model with a field ``name``, a literal."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...  # noqa: D102
+
+
+def _all_rounds(spec: RunSpec) -> int:
+    return spec.rounds
+
+
+def _nothing(fed: Federation, state: Any) -> dict[str, Any]:
+    return {}
+
+
+def _participants(spec: RunSpec) -> int:
+    count: int | None = getattr(spec.algorithm, "participants", None)
+    clients = spec.partition.clients
+    return clients if count is None else min(count, clients)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes, where it is not E epochs of the participants a round and one model.
+
+    Attributes:
+        factor: sample passes for each one that the participants' epochs take.
+        extra: further sample passes in all, given those of E epochs of all clients.
+        lanes: models that a round trains side by side.
+        models: models that an evaluation predicts with.
+        predicted: examples that an evaluation predicts besides those of the partition.
+    """
+
+    factor: Callable[[RunSpec], float] = lambda _: 1.0
+    extra: Callable[[RunSpec, float], float] = lambda _spec, _epochs: 0.0
+    lanes: Callable[[RunSpec], int] = _participants
+    models: Callable[[RunSpec], int] = lambda _: 1
+    predicted: Callable[[RunSpec], float] = lambda _: 0.0
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A federated algorithm; :mod:`fedrepro.fl.algorithms` says what its functions are given.
+
+    Attributes:
+        params: model of its parameters, with a field ``name`` that is a literal of its name.
+        init: returns the state before the first round.
+        round: a generator that asks for work, updates the state, and returns what to log.
+        evaluate: a generator that returns the metrics of the state; by default those of the global
+            model ``state.weights``.
+        rounds: how many rounds a run takes in all; by default ``spec.rounds``.
+        summary: what to keep in the record besides metrics; by default nothing.
+        example: parameters of a small case, for golden tests.
+        cost: what a run takes.
+        loss_terms: names of the loss terms that it uses besides the cross entropy.
+        version: raised when the algorithm's numbers change, so that exactly its runs train again.
+    """
+
+    params: type[AlgorithmParams]
+    init: Callable[[Federation], Any]
+    round: Callable[[Federation, Any, int], Steps]
+    evaluate: Callable[[Federation, Any], Steps] = evaluate_global
+    rounds: Callable[[RunSpec], int] = _all_rounds
+    summary: Callable[[Federation, Any], dict[str, Any]] = _nothing
+    example: Mapping[str, Any] = field(default_factory=dict)
+    cost: Cost = Cost()
+    loss_terms: tuple[str, ...] = ()
+    version: int = 1
+
+    @property
+    def name(self) -> str:
+        """What specs call it."""
+        annotation: Any = self.params.model_fields["name"].annotation
+        return str(annotation.__args__[0])
+
+    @property
+    def module(self) -> str:
+        """Dotted name of the file that defines it."""
+        return self.params.__module__

@@ -1,0 +1,153 @@
+"""Finds what a run is made of: partitions, networks, algorithms, loss terms.
+
+A component is defined in one file, with all that concerns it. Those of fedrepro are found in the
+package of their kind, and those of other distributions by their entry points:
+
+    [project.entry-points."fedrepro.algorithms"]
+    fedmedian = "my_package.fedmedian:ALGORITHM"
+
+A run that uses a component of another distribution has that distribution's name and version in its
+identity. Importing components imports no PyTorch: the Snakefile does on every call.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+from fedrepro.base.configfile import nearest
+from fedrepro.base.errors import FedreproError
+
+C = TypeVar("C")
+
+
+class Registry(Mapping[str, C], Generic[C]):
+    """The components of a kind by name, looked up when first asked for.
+
+    Args:
+        what: what a message calls one of them.
+        package: the package whose modules define those of fedrepro.
+        group: the entry points that name those of others.
+        named: returns the name of an object, or None if it is no component of the kind.
+    """
+
+    def __init__(
+        self, what: str, package: str, group: str, named: Callable[[Any], str | None]
+    ) -> None:
+        self._what, self._package, self._group, self._named = what, package, group, named
+
+    def __getitem__(self, name: str) -> C:
+        """Return a component.
+
+        Raises:
+            FedreproError: there is none of this name; says the nearest.
+        """
+        self.require(name)
+        component: C = self._found[name][0]
+        return component
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names, sorted."""
+        return iter(sorted(self._found))
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._found)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a component of this name."""
+        return name in self._found
+
+    def require(self, name: str) -> str:
+        """Return the name.
+
+        Raises:
+            FedreproError: there is no such component; says the nearest.
+        """
+        if name not in self._found:
+            raise FedreproError(f"unknown {self._what} '{name}' {nearest(name, list(self))}")
+        return name
+
+    def plugin(self, name: str) -> tuple[str, str] | None:
+        """Return name and version of the distribution of a component; None: it is fedrepro's."""
+        return self._found[name][1]
+
+    def module(self, name: str) -> str:
+        """Return the dotted name of the module that defines a component."""
+        return self._found[name][2]
+
+    @functools.cached_property
+    def _found(self) -> dict[str, tuple[Any, tuple[str, str] | None, str]]:
+        found: dict[str, tuple[Any, tuple[str, str] | None, str]] = {}
+        package = importlib.import_module(self._package)
+        for info in pkgutil.iter_modules(package.__path__, f"{self._package}."):
+            module = importlib.import_module(info.name)
+            for value in vars(module).values():
+                name = self._named(value)
+                if name is not None and _defined_in(value, info.name):
+                    found[name] = (value, None, info.name)
+        for name, point in entry_points(self._group).items():
+            if name in found:
+                raise FedreproError(
+                    f"{_owner(point)} names a {self._what} '{name}' as fedrepro does: uninstall "
+                    "it, or give that component another name"
+                )
+            component = load_entry_point(point)
+            if self._named(component) != name:
+                raise FedreproError(
+                    f"{_owner(point)}: {point.value} is no {self._what} of the name '{name}'"
+                )
+            found[name] = (component, distribution(point), point.module)
+        return found
+
+
+def _defined_in(value: Any, module: str) -> bool:
+    """Return whether a component is a module's own, not one that it imports."""
+    return getattr(value, "module", None) == module or getattr(value, "__module__", None) == module
+
+
+@functools.cache
+def entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+    """Return the entry points of a group by name.
+
+    Raises:
+        FedreproError: two distributions use the same name.
+    """
+    points: dict[str, importlib.metadata.EntryPoint] = {}
+    for point in importlib.metadata.entry_points(group=group):
+        if point.name in points:
+            raise FedreproError(
+                f"{_owner(point)} and {_owner(points[point.name])} both name '{point.name}' in "
+                f"{group}: uninstall one of them"
+            )
+        points[point.name] = point
+    return points
+
+
+def load_entry_point(point: importlib.metadata.EntryPoint) -> Any:
+    """Return what an entry point names.
+
+    Raises:
+        FedreproError: it cannot be imported; names the distribution.
+    """
+    try:
+        return point.load()
+    except Exception as error:
+        raise FedreproError(
+            f"{_owner(point)}: {point.value} cannot be imported ({type(error).__name__}: {error}); "
+            "mend or uninstall it"
+        ) from error
+
+
+def distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    """Return name and version of the distribution that an entry point is of."""
+    assert point.dist is not None
+    return point.dist.name, point.dist.version
+
+
+def _owner(point: importlib.metadata.EntryPoint) -> str:
+    return f"the distribution {' '.join(distribution(point))}"

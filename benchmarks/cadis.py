@@ -135,7 +135,9 @@ def main() -> None:
         ratios = []
         for _ in range(arguments.pairs):
             plain = local_seconds(run, Objective(), arguments.examples)
-            distilled = local_seconds(run, Objective(distillation=1.0), arguments.examples)
+            distilled = local_seconds(
+                run, Objective(terms=(("pairwise_divergence", 1.0),)), arguments.examples
+            )
             ratios.append(round(distilled / plain, 3))
         line = {"what": "local", "network": network, "method": "CADIS", "ratio": ratios}
         lines.append(_printed(line, "ratio"))

@@ -41,7 +41,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine.backends import BACKENDS, backend
-from fedrepro.fl.engine.data import DeviceData, input_shape, tensors_of
+from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.jobs import Ask, Backend, LaneError
 from fedrepro.fl.engine.resources import precision
@@ -298,7 +298,7 @@ def synchronise(device: torch.device) -> None:
 
 def flop_per_example(spec: RunSpec, stored: tuple[int, int, int]) -> float:
     """Return the arithmetic of one training example, forward and backward."""
-    shape = input_shape(spec.dataset, stored)
+    shape = spec.dataset.input_shape(stored)
     net = models.build(spec.model.name, shape, CLASSES).eval()
     with FlopCounterMode(display=False) as counter:
         net(torch.zeros(2, *shape)).sum().backward()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedrepro.fl.spec import spec_dict
-from fedrepro.fl.versions import component_versions
+from fedrepro.fl.spec import component_versions, spec_dict
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
 

@@ -1,125 +1,74 @@
-"""Which source files make up each versioned component, and their fingerprints."""
+"""Fingerprints of the versioned components: the code of each, and of all that it imports."""
 
 import ast
+import functools
 import hashlib
 from pathlib import Path
 
-from fedrepro.fl.data import describe
-from fedrepro.fl.versions import VERSIONS
+import fedrepro
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.data import describe, names
+from fedrepro.fl.losses import LOSS_TERMS
+from fedrepro.fl.models import NETWORKS
+from fedrepro.fl.partition import SCHEMES
+from fedrepro.fl.spec import ENGINE_VERSION
+from fedrepro.workflow import sources
 
-SOURCE = Path(__file__).parents[2] / "src/fedrepro/fl"
+SOURCE = Path(fedrepro.__file__).parent
+ENGINE = ("driver", "graphs", "loop", "pool")
+"""Modules of the engine that, with all that they import, make the numbers of every run."""
+NOT_NUMBERS = ("base/", "fl/components.py", "fl/cost.py", "fl/spec.py", "fl/data/registry.py")
+"""Files that decide no number: run ids show what of them matters."""
 
-SHARED = {
-    "engine": [
-        "streams.py",
-        "device_streams.py",
-        "requests.py",
-        "engine/compiled.py",
-        "engine/data.py",
-        "engine/dense.py",
-        "engine/driver.py",
-        "federation.py",
-        "engine/graphs.py",
-        "engine/jobs.py",
-        "engine/lane.py",
-        "layout.py",
-        "engine/loop.py",
-        "engine/network.py",
-        "engine/objective.py",
-        "engine/optim.py",
-        "engine/pool.py",
-        "engine/resources.py",
-        "engine/places.py",
-        "engine/worker.py",
-        "models/layers.py",
-        "algorithms/averaging.py",
-        "algorithms/scalars.py",
-        "algorithms/evaluation.py",
-        "models/__init__.py",
-    ],
-    "data": ["data/dataset.py", "data/sources.py", "data/official.py", "data/packs.py"],
-    "partition": ["partition/__init__.py", "partition/shared.py", "partition/statistics.py"],
-}
-OWN = {
-    "data.kws_mfcc20": ["data/mfcc.py"],
-    "data.kws_mfcc": ["data/speech_commands.py", "data/mfcc.py"],
-    "data.synthetic": ["data/synthetic.py"],
-    "data.synthetic_rgb": ["data/synthetic.py"],
-    "data.pill": ["data/pill.py", "data/pill_counts.py"],
-    "data.synthetic_pills": ["data/synthetic_pills.py", "data/synthetic.py"],
-    "partition.data_sharing": ["partition/data_sharing.py", "partition/class_aligned.py"],
-    "algorithm.fedavg": ["algorithms/fedavg.py", "algorithms/participants.py"],
-    "algorithm.selective": ["algorithms/selective.py", "algorithms/participants.py"],
-    "algorithm.fedprox": ["algorithms/fedprox.py", "algorithms/participants.py"],
-    "algorithm.feddyn": ["algorithms/feddyn.py", "algorithms/participants.py"],
-    "algorithm.fedfa": ["algorithms/fedfa.py", "algorithms/participants.py"],
-    "algorithm.cadis": [
-        "algorithms/cadis.py",
-        "algorithms/classifier.py",
-        "algorithms/clustering.py",
-        "algorithms/participants.py",
-    ],
-    "algorithm.probe": [
-        "algorithms/probe.py",
-        "algorithms/classifier.py",
-        "algorithms/clustering.py",
-    ],
-    "partition.main_cluster": ["partition/main_cluster.py", "partition/label_clusters.py"],
-    "partition.pareto_labels": ["partition/pareto_labels.py", "partition/label_clusters.py"],
-    "partition.published_counts": ["partition/published_counts.py", "data/pill_counts.py"],
-    "partition.index_file": ["partition/index_file.py", "data/cadis.py"],
-    "partition.iid_plain": ["partition/iid.py"],
-    "partition.iid_stratified": ["partition/iid.py"],
-    "partition.hierarchical": ["partition/archetypes.py"],
-    "partition.hypergeometric": ["partition/archetypes.py"],
-    "algorithm.fedcd": ["algorithms/fedcd.py", "algorithms/fedcd_scores.py"],
-}
+
+def versions() -> dict[str, int]:
+    """Return the version of every component of fedrepro."""
+    return {
+        "engine": ENGINE_VERSION,
+        **{f"data.{name}": describe(name).version for name in names()},
+        **{f"partition.{name}": scheme.version for name, scheme in SCHEMES.items()},
+        **{f"model.{name}": network.version for name, network in NETWORKS.items()},
+        **{f"algorithm.{name}": algorithm.version for name, algorithm in ALGORITHMS.items()},
+        **{f"loss.{name}": term.version for name, term in LOSS_TERMS.items()},
+    }
 
 
 def files(component: str) -> list[str]:
     """Return the source files of a component, relative to the package."""
     kind, _, name = component.partition(".")
-    shared = SHARED.get(kind, [])
-    if not name:
-        return shared
-    if kind == "data":
-        return shared + OWN.get(component, [])
-    folder = {"model": "models", "algorithm": "algorithms", "partition": "partition"}[kind]
-    own = {"partition.emd_shift": ["partition/emd.py"]} | OWN
-    return shared + own.get(component, [f"{folder}/{name}.py"])
-
-
-def imports(file: str) -> set[str]:
-    """Return the files of data, partition, models and algorithms that a file imports, anywhere."""
-    names = set()
-    for node in ast.walk(ast.parse((SOURCE / file).read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {f"{node.module}"}
-    found = {f"{name.removeprefix('fedrepro.fl.').replace('.', '/')}.py" for name in names}
-    folders = ("data/", "partition/", "models/", "algorithms/")
-    return {name for name in found if name.startswith(folders) and (SOURCE / name).exists()}
+    if kind == "engine":
+        modules = [f"fedrepro.fl.engine.{module}" for module in ENGINE]
+    elif kind == "data":
+        modules = ["fedrepro.fl.data.sources"]
+    else:
+        kinds = {"partition": SCHEMES, "model": NETWORKS, "algorithm": ALGORITHMS}
+        modules = [(kinds | {"loss": LOSS_TERMS})[kind].module(name)]
+    return [file for file in sources.files(modules) if not file.startswith(NOT_NUMBERS)]
 
 
 def fingerprint(component: str) -> str:
     """Hash a component's code; comments, docstrings and layout do not count.
 
-    To a data set belong the constants of ``transform: standard`` in config/datasets.yaml.
+    To a data set belong the constants of ``transform: standard`` in its description.
     """
     digest = hashlib.sha256()
     for file in files(component):
-        tree = ast.parse((SOURCE / file).read_text())
-        for node in ast.walk(tree):
-            body = getattr(node, "body", None)
-            if isinstance(body, list) and body and _is_text(body[0]):
-                node.body = body[1:] or [ast.Pass()]
-        digest.update(repr(_plain(tree)).encode())
+        digest.update(_code(SOURCE / file).encode())
     kind, _, name = component.partition(".")
     if kind == "data":
         info = describe(name)
         digest.update(repr((info.mean, info.std, info.statistics_axis)).encode())
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _code(file: Path) -> str:
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_text(body[0]):
+            node.body = body[1:] or [ast.Pass()]
+    return repr(_plain(tree))
 
 
 def _plain(node: object) -> object:
@@ -144,5 +93,5 @@ def current() -> dict[str, dict[str, object]]:
     """Return version and fingerprint of every component."""
     return {
         name: {"version": version, "fingerprint": fingerprint(name)}
-        for name, version in sorted(VERSIONS.items())
+        for name, version in sorted(versions().items())
     }

@@ -16,6 +16,7 @@ import update
 
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine.pool import PoolBackend
+from fedrepro.fl.partition import SCHEMES
 from fedrepro.fl.spec import run_id
 
 FOLDER = Path(__file__).parent
@@ -83,9 +84,11 @@ def test_the_pool_has_the_trajectories_of_the_loop(name):
     assert_same(ours, stored("trajectories.json")[name], ROUNDING, name)
 
 
-def test_every_algorithm_has_a_trajectory():
-    covered = {case["algorithm"]["name"] for case in trajectories.CASES.values()}
-    assert covered == set(ALGORITHMS)
+def test_every_component_has_a_trajectory():
+    """Its own example makes a case where no other case has it, so a new file needs no list."""
+    specs = [trajectories.spec(name) for name in trajectories.CASES]
+    assert {spec.algorithm.name for spec in specs} == set(ALGORITHMS)
+    assert {spec.partition.scheme for spec in specs} == set(SCHEMES) - {"index_file"}
 
 
 def test_fingerprints_of_all_components():
@@ -99,7 +102,7 @@ def test_fingerprints_of_all_components():
     ]
     assert not changed, (
         f"the code of {', '.join(changed)} changed. Either its numbers changed: raise its version "
-        "in src/fedrepro/fl/versions.py. Or they did not: `python tests/golden/update.py` checks "
+        "where it is defined. Or they did not: `python tests/golden/update.py` checks "
         "that and takes the new fingerprint over."
     )
     raised = [name for name in now if now[name]["version"] != golden[name]["version"]]
@@ -121,7 +124,7 @@ def test_fingerprints_see_code_and_not_its_python():
 
 
 def test_fingerprints_of_data_see_their_constants(monkeypatch):
-    """`transform: standard` takes them from config/datasets.yaml, which anybody may edit."""
+    """`transform: standard` takes them from the description, which anybody may edit."""
     before = components.fingerprint("data.mnist")
     info = components.describe("mnist")
     other = info.model_copy(update={"std": (0.5,)})
@@ -129,32 +132,15 @@ def test_fingerprints_of_data_see_their_constants(monkeypatch):
     assert components.fingerprint("data.mnist") != before
 
 
-def test_fingerprints_cover_what_a_component_imports():
-    """Its own files, and those that all of a kind share: every run has one of each kind.
-
-    A shared file may import what is a component's own, as `sources.py` every reader. The registry
-    reads config/datasets.yaml, and the constants there enter the fingerprints themselves.
-    """
-    shared = {file for files in components.SHARED.values() for file in files}
-    every = {file for name in components.VERSIONS for file in components.files(name)}
-    for name in components.VERSIONS:
-        for file in components.files(name):
-            covered = every if file in shared else shared.union(components.files(name))
-            missing = components.imports(file) - covered - {"data/registry.py"}
-            assert not missing, f"{name}: {file} imports {missing}"
-
-
-def test_imports_are_seen_wherever_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(components, "SOURCE", tmp_path)
-    (tmp_path / "data").mkdir()
-    for name in ("data/a.py", "data/b.py", "data/c.py", "data/d.py", "spec.py"):
-        (tmp_path / name).write_text("")
-    (tmp_path / "data/e.py").write_text(
-        "import os\nimport fedrepro.fl.data.a\nfrom fedrepro.fl.data import b, load\n"
-        "from fedrepro.fl.spec import RunSpec\n\n"
-        "def f():\n    from fedrepro.fl.data.c import x\n    return x\n"
-    )
-    assert components.imports("data/e.py") == {"data/a.py", "data/b.py", "data/c.py"}
+def test_a_component_is_its_file_and_all_that_it_imports():
+    assert {"fl/algorithms/cadis.py", "fl/algorithms/clustering.py", "fl/requests.py"} <= {
+        *components.files("algorithm.cadis")
+    }
+    engine = components.files("engine")
+    assert {"fl/engine/lane.py", "fl/layout.py", "fl/streams.py"} <= {*engine}
+    assert not [file for file in engine if file.startswith(("base/", "runs/"))]
+    assert "fl/models/parts/layers.py" in components.files("model.liu3")
+    assert "fl/partition/label_clusters.py" in components.files("partition.main_cluster")
 
 
 def test_only_cases_of_another_run_id_get_new_numbers(monkeypatch):
@@ -171,7 +157,7 @@ def test_only_cases_of_another_run_id_get_new_numbers(monkeypatch):
 
 def test_fingerprints_see_code_and_not_comments(tmp_path, monkeypatch):
     monkeypatch.setattr(components, "SOURCE", tmp_path)
-    monkeypatch.setitem(components.SHARED, "engine", ["a.py"])
+    monkeypatch.setattr(components, "files", lambda _: ["a.py"])
     prints = []
     for text in (
         '"""Doc."""\n\ndef f(x):\n    """Doc."""\n    return x + 1\n',
@@ -179,6 +165,7 @@ def test_fingerprints_see_code_and_not_comments(tmp_path, monkeypatch):
         "def f(x):\n    return x + 2\n",
     ):
         (tmp_path / "a.py").write_text(text)
+        components._code.cache_clear()
         prints.append(components.fingerprint("engine"))
     assert prints[0] == prints[1]
     assert prints[1] != prints[2]

@@ -5,9 +5,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedrepro.fl import data
+from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.partition import SCHEMES
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs.records import rounded
 
@@ -29,7 +31,7 @@ SHORTEST_STEPS = {"name": "sgd", "lr": 0.0001, "lr_decay": 0.9}
 """For narrow networks with batch normalisation: with longer steps the rounding of one processor or
 another grows within two rounds to differences of per cents."""
 
-CASES = {
+_CASES = {
     "fedavg_iid_plain": {
         "algorithm": {"name": "fedavg", "participants": 2, "weighting": "uniform"},
         "partition": {"scheme": "iid_plain", "clients": 6},
@@ -259,6 +261,26 @@ CASES = {
         "rounds": 1,
     },
 }
+
+
+def _examples() -> dict[str, dict[str, Any]]:
+    """Return a case of every algorithm and scheme that is in none of the cases above."""
+    algorithms = {case["algorithm"]["name"] for case in _CASES.values()}
+    schemes = {case["partition"]["scheme"] for case in _CASES.values()}
+    plain = {"algorithm": {"name": "fedavg"}, "partition": {"scheme": "iid_plain", "clients": 6}}
+    found = {
+        f"algorithm_{name}": plain | {"algorithm": dict(algorithm.example)}
+        for name, algorithm in ALGORITHMS.items()
+        if name not in algorithms
+    }
+    return found | {
+        f"partition_{name}": plain | {"partition": dict(scheme.example)}
+        for name, scheme in SCHEMES.items()
+        if name not in schemes and scheme.example
+    }
+
+
+CASES = _CASES | _examples()
 
 
 def spec(name: str) -> RunSpec:

@@ -349,7 +349,7 @@ def test_a_dense_stack_gives_every_lane_the_bits_it_gets_alone(case, width):
         ({}, Objective(), True),
         ({"model": SMALL_CNN}, Objective(), False),
         ({"precision": "bf16"}, Objective(), False),
-        ({}, Objective(distillation=0.5), False),
+        ({}, Objective(terms=(("pairwise_divergence", 0.5),)), False),
     ],
 )
 def test_which_networks_are_stacked_densely(changes, objective, expected):
@@ -838,7 +838,7 @@ def test_memory_estimates():
     assert estimate(model={"name": "mnist_cnn", "width": 0.1}) > plain
     assert estimate(optimizer=sgd(momentum=0.9)) > plain
     assert estimate(optimizer=ADAM) > estimate(optimizer=sgd(momentum=0.9))
-    assert estimate(distillation=0.5) > plain
+    assert estimate(terms=(("pairwise_divergence", 0.5),)) > plain
     assert estimate(proximal=0.5) > plain
     assert memory.available(torch.device("cpu")) > 1 << 20
 

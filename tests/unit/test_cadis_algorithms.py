@@ -261,7 +261,7 @@ def cadis_state(sizes=(1, 3, 4), rounds=1, answer=change, **params):
 
 def test_cadis_weighs_by_examples_over_cluster_size():
     fed, state, requests, log = cadis_state()
-    assert requests[0].objective == Objective(distillation=1.0)
+    assert requests[0].objective == Objective(terms=(("pairwise_divergence", 1.0),))
     # a = 1/2, 3/2, 4: the first row becomes (0.5 * 1 + 1.5 * 3 - 4 * 1) / 6.
     assert state.weights[0].item() == pytest.approx(1 / 6)
     assert log["clusters"] == pytest.approx(2)

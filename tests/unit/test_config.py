@@ -12,6 +12,7 @@ import yaml
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
+from fedrepro.fl.data.registry import FOLDER
 from fedrepro.fl.spec import spec_dict
 from fedrepro.runs.plan import SCALES, expand, papers
 from fedrepro.workflow.config import load_config
@@ -96,13 +97,14 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
     ("name", "pattern"),
     [
         ("config", "config.yaml"),
-        ("datasets", "datasets.yaml"),
+        ("dataset", "sets/*.yaml"),
         ("paper", "papers/*.yaml"),
         ("expected", "expected/*.yaml"),
     ],
 )
 def test_schemas_accept_our_files_and_no_unknown_key(name: str, pattern: str) -> None:
-    files = sorted((root() / "config").glob(pattern))
+    folder = FOLDER.parent if name == "dataset" else root() / "config"
+    files = sorted(folder.glob(pattern))
     assert files
     for file in files:
         content = yaml.safe_load(file.read_text())

@@ -19,7 +19,7 @@ from tiny_data import CADIS_LISTS, NOWHERE, read_registry, tiny_root, write_regi
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.data import cadis, commands, packs
-from fedrepro.fl.data.registry import CadisIndex, registry
+from fedrepro.fl.data.registry import CadisIndex, cadis_index
 
 FOLDER = Path("data/raw/cadis")
 LISTS = {str(client): positions for client, positions in enumerate(CADIS_LISTS)}
@@ -75,7 +75,7 @@ def server(root: Path) -> Iterator[Server]:
 
 def put(name: str, content: str = GOOD, raw: Path = FOLDER) -> Path:
     """Write the file of a partition where it is looked for."""
-    path = raw / registry().cadis_index.partitions[name].path
+    path = raw / cadis_index().partitions[name].path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     return path
@@ -103,7 +103,7 @@ def test_files_beside_a_pack_are_read(root: Path) -> None:
 def test_a_pack_comes_first(root: Path) -> None:
     put("mnist_mc", "broken")
     lists = tuple(np.array(client, dtype=np.int64) for client in CADIS_LISTS)
-    names = registry().cadis_index.partitions
+    names = cadis_index().partitions
     packs.publish(
         Path("data/pack"),
         {"cadis_index.npz": lambda path: cadis.write_pack_file(path, dict.fromkeys(names, lists))},
@@ -172,7 +172,7 @@ def test_only_the_file_that_is_asked_for_is_downloaded_and_only_once(server: Ser
     again = data.cadis_partition("cifar100_mc")
     assert_lists(first)
     assert_lists(again)
-    path = registry().cadis_index.partitions["cifar100_mc"].path
+    path = cadis_index().partitions["cifar100_mc"].path
     assert server.asked == [f"/easyfl/{path}"]
     assert [file for file in FOLDER.rglob("*") if file.is_file()] == [FOLDER / path]
     assert cadis.locate("cifar100_mc").kind == "raw"
@@ -226,13 +226,13 @@ def test_commands_say_where_the_lists_come_from(server: Server) -> None:
     text = commands.prepare("cadis_index", Path("ready.json"))
     assert text == "cadis_index: raw, 12 partitions, manifest ready.json"
     manifest = json.loads(Path("ready.json").read_text())
-    partitions = registry().cadis_index.partitions
+    partitions = cadis_index().partitions
     assert manifest["partitions"] == {name: lists.sha256 for name, lists in partitions.items()}
     assert (manifest["name"], manifest["source"]) == ("cadis_index", "raw")
 
 
 def test_a_pack_that_lost_the_file_is_a_problem_in_the_list() -> None:
-    for name in registry().cadis_index.partitions:
+    for name in cadis_index().partitions:
         put(name)
     commands.pack(Path("packed"))
     Path("packed/cadis_index.npz").unlink()
@@ -244,7 +244,7 @@ def test_downloaded_lists_become_a_pack_with_the_same_lists(server: Server) -> N
     text = commands.pack(Path("packed"), ["cadis_index"])
     assert text.startswith("packed: packed cadis_index (1 files")
     server.content = None
-    for name in registry().cadis_index.partitions:
+    for name in cadis_index().partitions:
         assert_lists(data.cadis_partition(name, Path("packed")))
     commands.pack(Path("again"))  # the raw files, which are here now
     assert packs.sums(Path("again")) == packs.sums(Path("packed"))

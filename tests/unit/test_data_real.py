@@ -17,7 +17,7 @@ from tiny_data import FOLDERS, idx
 
 from fedrepro.fl import data
 from fedrepro.fl.data import cadis, commands, packs, sources
-from fedrepro.fl.data.registry import registry
+from fedrepro.fl.data.registry import cadis_index
 
 PACK = os.environ.get("FEDREPRO_DATA")
 
@@ -178,7 +178,7 @@ def test_cadis_lists_of_the_pack_are_those_of_the_authors_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file made of a pack's lists, as long as the authors' one, gives the same lists again."""
-    folder, known = cadis.cadis_folder(), registry().cadis_index
+    folder, known = cadis.cadis_folder(), cadis_index()
     if folder is None:
         pytest.skip(f"{PACK} holds no cadis_index")
     packed = {name: data.cadis_partition(name) for name in known.partitions}

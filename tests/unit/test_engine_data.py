@@ -7,7 +7,7 @@ from small_runs import float_dataset, make_spec
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, device_streams
-from fedrepro.fl.engine.data import PADDING, DeviceData, input_shape, tensors_of
+from fedrepro.fl.engine.data import PADDING, DeviceData, tensors_of
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.spec import DatasetSpec
 
@@ -25,10 +25,9 @@ def keys(*numbers):
 
 def test_input_shapes():
     shapes = {
-        transform: input_shape(
-            DatasetSpec.model_validate({"name": "synthetic_rgb", "transform": transform}),
-            (3, 32, 32),
-        )
+        transform: DatasetSpec.model_validate(
+            {"name": "synthetic_rgb", "transform": transform}
+        ).input_shape((3, 32, 32))
         for transform in ("unit", "standard", "tutorial24")
     }
     assert shapes == {"unit": (3, 32, 32), "standard": (3, 32, 32), "tutorial24": (3, 24, 24)}

@@ -7,8 +7,9 @@ from torch.nn import functional
 
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models import MODELS, build, layers
+from fedrepro.fl.models import NETWORKS, build
 from fedrepro.fl.models.cifar_tutorial import LocalResponseNorm
+from fedrepro.fl.models.parts import layers
 
 PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds
     ("liu1", (1, 28, 28), 10, 23_860, 23_820),
@@ -25,7 +26,7 @@ PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-ad
     ("fixup_resnet20", (3, 32, 32), 10, 268_393, 40_551_040),
     ("resnet18", (3, 224, 224), 68, 11_203_716, 27_215_497_216),
 ]
-SMALL = dict.fromkeys(MODELS, (3, 32, 32)) | {
+SMALL = dict.fromkeys(NETWORKS, (3, 32, 32)) | {
     "liu1": (1, 28, 28),
     "liu2": (1, 28, 28),
     "liu3": (1, 28, 28),
@@ -72,10 +73,10 @@ def test_published_sizes(name, shape, classes, parameters, expected):
 
 
 def test_all_networks_are_counted():
-    assert {name for name, *_ in PUBLISHED} == set(MODELS)
+    assert {name for name, *_ in PUBLISHED} == set(NETWORKS)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_width_shrinks_and_logits_have_their_shape(name):
     with torch.device("meta"):
         full, half = (Layout.of(build(name, SMALL[name], 10, width)) for width in (1.0, 0.5))
@@ -85,7 +86,7 @@ def test_width_shrinks_and_logits_have_their_shape(name):
         assert net(images(name)).shape == (3, 10)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_the_last_child_maps_the_representation_to_logits(name):
     net, x = thin(name, scatter=0.05), images(name)
     assert isinstance(net[-1], nn.Linear)
@@ -94,7 +95,7 @@ def test_the_last_child_maps_the_representation_to_logits(name):
     assert torch.equal(net[-1](representation), net(x))
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_only_layers_the_engine_steers(name):
     for layer in thin(name).modules():
         assert not isinstance(layer, nn.modules.dropout._DropoutNd)
@@ -103,14 +104,14 @@ def test_only_layers_the_engine_steers(name):
             assert isinstance(layer, layers.BatchNorm1d | layers.BatchNorm2d)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_initial_weights_depend_on_the_seed_only(name):
     first, again, other = (Layout.of(net).flatten(net) for net in map(thin, [name] * 3, (0, 0, 1)))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_channels_last_gives_the_same_logits(name):
     net, x = thin(name, scatter=0.05), images(name)
     plain = net(x)

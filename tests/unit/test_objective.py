@@ -14,6 +14,7 @@ from fedrepro.fl import data, device_streams, models, streams
 from fedrepro.fl.engine import driver, objective
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.layout import Layout
+from fedrepro.fl.losses.pairwise_divergence import pairwise_divergence
 from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Objective, Train
 
@@ -352,7 +353,7 @@ def representations(n, features=6, seed=0):
 def test_the_divergence_and_its_gradient_pair_by_pair(n):
     student, teacher = representations(n)
     student.requires_grad_()
-    ours = objective.pairwise_divergence(student, teacher)
+    ours = pairwise_divergence(student, teacher)
     theirs = divergence(student, teacher)
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-9)
     assert ours.item() > 0.001
@@ -364,7 +365,7 @@ def test_the_divergence_and_its_gradient_pair_by_pair(n):
 def test_no_divergence_from_itself():
     student, _ = representations(7)
     student.requires_grad_()
-    ours = objective.pairwise_divergence(student, student.detach())
+    ours = pairwise_divergence(student, student.detach())
     assert ours.item() == pytest.approx(0, abs=1e-12)
     [gradient] = torch.autograd.grad(ours, [student])
     assert float(gradient.abs().max()) < 1e-12
@@ -374,7 +375,7 @@ def test_no_divergence_from_itself():
 def test_fewer_than_three_examples_have_no_structure(n):
     student, teacher = representations(n)
     student.requires_grad_()
-    ours = objective.pairwise_divergence(student, teacher)
+    ours = pairwise_divergence(student, teacher)
     assert ours.item() == 0
     [gradient] = torch.autograd.grad(ours, [student])
     assert gradient.abs().max() == 0
@@ -388,7 +389,7 @@ def test_equal_examples_and_wide_spreads_have_finite_gradients():
     ):
         _, teacher = representations(5, 4)
         student.requires_grad_()
-        ours = objective.pairwise_divergence(student, teacher.float())
+        ours = pairwise_divergence(student, teacher.float())
         [gradient] = torch.autograd.grad(ours, [student])
         assert bool(torch.isfinite(ours))
         assert bool(torch.isfinite(gradient).all())
@@ -397,7 +398,7 @@ def test_equal_examples_and_wide_spreads_have_finite_gradients():
 def test_equal_examples_have_no_distance():
     student, teacher = representations(5)
     student[3] = student[1]
-    ours = objective.pairwise_divergence(student, teacher)
+    ours = pairwise_divergence(student, teacher)
     assert ours.item() == pytest.approx(divergence(student, teacher).item(), rel=1e-9)
 
 

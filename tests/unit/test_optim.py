@@ -144,9 +144,9 @@ def test_no_state_is_a_fresh_one():
 
 def test_step_sizes_fall_at_milestones_and_with_each_round():
     spec = Sgd(name="sgd", lr=2.0, lr_decay=0.5, lr_milestones=(1, 3))
-    sizes = [optim.step_size(spec, t) for t in range(5)]
+    sizes = [spec.step_size(t) for t in range(5)]
     assert sizes == pytest.approx([2.0, 0.1, 0.05, 0.0025, 0.00125])
-    assert optim.step_size(Adam(name="adam", lr=0.01), 9) == 0.01
+    assert Adam(name="adam", lr=0.01).step_size(9) == 0.01
 
 
 def test_vectors_take_another_step_size():

@@ -9,13 +9,14 @@ from scipy import stats
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition import build_partition
 from fedrepro.fl.partition.archetypes import (
+    Hierarchical,
+    Hypergeometric,
     Sizes,
     archetype_of,
     draw_devices,
     hierarchical,
     hypergeometric,
 )
-from fedrepro.fl.spec import Hierarchical, Hypergeometric
 
 PMF = [  # probability of each label (and of 10, which does not exist) by archetype, as published
     [0.6151, 0.3204, 0.0595, 0.0049, 0.0002, 0, 0, 0, 0, 0, 0],

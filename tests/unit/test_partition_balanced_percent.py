@@ -17,11 +17,11 @@ from fedrepro.fl.partition.balanced_percent import (
     GROUPS,
     PAPER_GROUPS,
     SINGLE_LABELS,
+    BalancedPercent,
     balanced_percent,
     dealt,
 )
 from fedrepro.fl.partition.statistics import class_counts
-from fedrepro.fl.spec import BalancedPercent
 
 SMALL = settings(max_examples=80)
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition import build_partition
-from fedrepro.fl.partition.class_blocks import class_blocks
+from fedrepro.fl.partition.class_blocks import ClassBlocks, class_blocks
 from fedrepro.fl.partition.statistics import class_counts, emd
-from fedrepro.fl.spec import ClassBlocks
 
 CIFAR = np.tile(np.arange(10), 5000)
 SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 3)).flatmap(

@@ -5,8 +5,7 @@ import pytest
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition import build_partition, statistics
-from fedrepro.fl.partition.data_sharing import data_sharing
-from fedrepro.fl.spec import DataSharing
+from fedrepro.fl.partition.data_sharing import DataSharing, data_sharing
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(5).permutation(600)]
 

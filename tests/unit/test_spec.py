@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from fedrepro.fl import versions
-from fedrepro.fl.spec import RunSpec, canonical_json, identity, partition_id, run_id, spec_dict
-from fedrepro.fl.versions import component_versions
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.partition.emd import EmdShift
+from fedrepro.fl.spec import (
+    RunSpec,
+    canonical_json,
+    component_versions,
+    identity,
+    partition_id,
+    run_id,
+    spec_dict,
+)
 
 BASE: dict[str, Any] = {
     "dataset": {"name": "mnist"},
@@ -78,9 +87,16 @@ def test_everything_in_a_spec_is_identity(change: dict[str, Any]) -> None:
     assert run_id(spec(**change)) != run_id(spec())
 
 
+def raise_version(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Give an algorithm version 99."""
+    found = ALGORITHMS[name]
+    newer = dataclasses.replace(found, version=99)
+    monkeypatch.setitem(ALGORITHMS._found, name, (newer, None, found.module))
+
+
 def test_a_version_renames_the_runs_that_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before, other = run_id(spec()), run_id(spec(algorithm={"name": "sgd"}))
-    monkeypatch.setitem(versions.VERSIONS, "algorithm.fedavg", 99)
+    raise_version(monkeypatch, "fedavg")
     assert run_id(spec()) != before
     assert run_id(spec(algorithm={"name": "sgd"})) == other
 
@@ -92,9 +108,9 @@ def test_a_partition_is_named_by_what_it_depends_on(monkeypatch: pytest.MonkeyPa
     shared = spec(partition=SHARED_PARTITION)
     assert partition_id(shared) == partition_id(shared.model_copy(update={"seed": 1}))
     before = partition_id(spec())
-    monkeypatch.setitem(versions.VERSIONS, "algorithm.fedavg", 99)
+    raise_version(monkeypatch, "fedavg")
     assert partition_id(spec()) == before
-    monkeypatch.setitem(versions.VERSIONS, "partition.emd_shift", 99)
+    monkeypatch.setattr(EmdShift, "version", 99)
     assert partition_id(spec()) != before
 
 

@@ -241,7 +241,7 @@ def test_unverified_numbers_are_noted_and_not_refused(root: Path, at_hand: Path)
     sources._load.cache_clear()
     note = data.load("kws_mfcc").note
     assert note.endswith(
-        "Unverified numbers in config/datasets.yaml differ: training examples per class "
+        "Unverified numbers of the description differ: training examples per class "
         "(3, 2, 2, 2, 2, 2, 2, 2, 2, 2), not (3, 3, 2, 2, 2, 2, 2, 2, 2, 2)."
     )
     expect(

@@ -1,7 +1,7 @@
 """Tiny data sets in the official layouts, with a registry that expects them.
 
-Every test that uses this works in its own folder: a repository root with a ``config/datasets.yaml``
-of small counts, which is also the working directory.
+Every test that uses this works in its own folder: a repository root with data sets of small counts
+in ``config/datasets``, which is also the working directory.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from fedrepro.base import paths
+from fedrepro.fl.data import registry as known
 
-REPOSITORY = paths.root()
-
-REGISTRY = yaml.safe_load((REPOSITORY / "config/datasets.yaml").read_text())
+REGISTRY = {
+    "datasets": {
+        file.stem: yaml.safe_load(file.read_text()) for file in known.FOLDER.glob("*.yaml")
+    },
+    "cadis_index": yaml.safe_load((known.FOLDER.parent / "cadis_index.yaml").read_text()),
+}
 
 
 CADIS_LISTS = [[4, 0], [], [9, 1, 2]]
@@ -63,12 +66,20 @@ def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_registry(root: Path, registry: dict[str, Any]) -> None:
-    (root / "config/datasets.yaml").write_text(json.dumps(registry))  # JSON is YAML
+    """Write data sets and lists; JSON is YAML."""
+    folder = root / "config/datasets"
+    folder.mkdir(exist_ok=True)
+    for name, entry in registry["datasets"].items():
+        (folder / f"{name}.yaml").write_text(json.dumps(entry))
+    (root / "config/cadis_index.yaml").write_text(json.dumps(registry["cadis_index"]))
 
 
 def read_registry(root: Path) -> dict[str, Any]:
-    registry: dict[str, Any] = json.loads((root / "config/datasets.yaml").read_text())
-    return registry
+    files = (root / "config/datasets").glob("*.yaml")
+    return {
+        "datasets": {file.stem: json.loads(file.read_text()) for file in files},
+        "cadis_index": json.loads((root / "config/cadis_index.yaml").read_text()),
+    }
 
 
 def images(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

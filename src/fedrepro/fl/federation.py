@@ -10,13 +10,12 @@ import torch
 from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.engine.data import input_shape
-from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.partition import Partition, build_partition
 from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import RunSpec
 
+CPU = torch.device("cpu")
 P = TypeVar("P", bound=Strict)
 
 
@@ -50,7 +49,7 @@ class Federation:
         self.train_size = len(dataset.train_y)
         self.test_size = len(dataset.test_y)
         self.labels = dataset.train_y
-        self._shape = input_shape(spec.dataset, dataset.train_x.shape[1:])
+        self._shape = spec.dataset.input_shape(dataset.train_x.shape[1:])
         self._classes = dataset.classes
         self.layout = Layout.of(self._module())
 

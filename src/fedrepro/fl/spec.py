@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from fedrepro.base.configfile import nearest
+from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import registry
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from fedrepro.fl.partition import Scheme
 
 RUN_ID_LENGTH = 12
+TUTORIAL_CROP = 24
+"""Height and width in pixels of the examples of ``transform: tutorial24``."""
 ENGINE_VERSION = 1
 """Raised when the numbers of all runs change."""
 
@@ -78,6 +81,25 @@ class DatasetSpec(Strict):
         "random contrast between 0.2 and 1.8",
     )
 
+    def input_shape(self, stored: tuple[int, ...]) -> tuple[int, int, int]:
+        """Return channels, height and width of what the network sees.
+
+        Args:
+            stored: shape of one stored example.
+
+        Raises:
+            FedreproError: the images are smaller than the crop.
+        """
+        channels, height, width = stored
+        if self.transform != "tutorial24":
+            return channels, height, width
+        if min(height, width) < TUTORIAL_CROP:
+            raise FedreproError(
+                f"dataset.transform: tutorial24 crops 24x24 pixels, but {self.name} has examples "
+                f"of {height}x{width}; choose unit or standard"
+            )
+        return channels, TUTORIAL_CROP, TUTORIAL_CROP
+
 
 class ModelSpec(Strict):
     """A network architecture of :mod:`fedrepro.fl.models`, or of a plugin."""
@@ -110,6 +132,11 @@ class _StepSize(Strict):
     clip_norm: float | None = Field(
         default=None, gt=0, description="gradients of a larger Euclidean norm are scaled down to it"
     )
+
+    def step_size(self, round: int) -> float:
+        """Return the step size in a round, counted from 0."""
+        passed = sum(round >= milestone for milestone in self.lr_milestones)
+        return self.lr * self.lr_decay**round * 0.1**passed
 
 
 class Sgd(_StepSize):

@@ -90,7 +90,7 @@ class RunRecord(Strict):
     run_id: str
     status: Literal["complete"]
     spec: dict[str, Any]
-    versions: dict[str, int]
+    versions: dict[str, int | str]
     metrics: dict[str, list[float]]
     final: dict[str, Any]
     partition: PartitionRecord

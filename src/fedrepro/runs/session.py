@@ -28,8 +28,7 @@ from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.compiling import Choice
 from fedrepro.fl.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
-from fedrepro.fl.spec import RunSpec, spec_dict
-from fedrepro.fl.versions import component_versions
+from fedrepro.fl.spec import RunSpec, component_versions, spec_dict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.plan import PlannedRun

@@ -262,8 +262,6 @@ def _held(fed: Federation, state: State, held: Held) -> Weights:
 
 def _kick(fed: Federation, state: State, t: int, m: int, holders: Iterable[int]) -> None:
     """Let the holders of a model that have trained it step with a gradient of zero."""
-    from fedrepro.fl.engine.optim import step_size  # needs PyTorch, and specs are read without
-
     optimizer, model = fed.spec.optimizer, _alive(state, m)
     assert optimizer.name == "sgd"
     legacy = fed.params(Params).clone_lr == "legacy"
@@ -273,7 +271,7 @@ def _kick(fed: Federation, state: State, t: int, m: int, holders: Iterable[int])
         old = state.moments[i][m]["velocity"]
         decay = optimizer.weight_decay * model[: fed.layout.parameters]
         state.moments[i][m] = {"velocity": optimizer.momentum * old + decay}
-        state.kicks[i][m] = _legacy_lr(fed, state, (i, m)) if legacy else step_size(optimizer, t)
+        state.kicks[i][m] = _legacy_lr(fed, state, (i, m)) if legacy else optimizer.step_size(t)
 
 
 def _legacy_lr(fed: Federation, state: State, held: Held) -> float:

@@ -294,8 +294,13 @@ def plugin(name: str) -> tuple[str, str] | None:
 
 
 def cadis_index() -> CadisIndex:
-    """Return what is known of the CADIS authors' client partitions."""
+    """Return what is known of the CADIS authors' client partitions.
+
+    A clone may have a file of its own, ``config/cadis_index.yaml``.
+    """
     file = Path(__file__).parent / "cadis_index.yaml"
+    if (root := paths.find_root()) and (root / "config/cadis_index.yaml").exists():
+        file = root / "config/cadis_index.yaml"
     return _read_index(file, file.stat().st_mtime_ns)
 
 

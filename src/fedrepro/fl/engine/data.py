@@ -12,39 +12,16 @@ from typing import Literal
 
 import torch
 
-from fedrepro.base.errors import FedreproError
 from fedrepro.fl import device_streams
 from fedrepro.fl.data import Dataset, describe
-from fedrepro.fl.spec import DatasetSpec
+from fedrepro.fl.spec import TUTORIAL_CROP, DatasetSpec
 
 PADDING = 4
 """Zero pixels around an image before the random crop."""
-TUTORIAL_CROP = 24
 _PREPARED_AT_ONCE = 1000
 _DRAWS = 4  # stream values an image: row, column, flip, contrast
 
 Split = Literal["train", "test"]
-
-
-def input_shape(spec: DatasetSpec, stored: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return channels, height and width of what the network sees.
-
-    Args:
-        spec: the data set and its transform.
-        stored: shape of one stored example.
-
-    Raises:
-        FedreproError: the images are smaller than the crop.
-    """
-    channels, height, width = stored
-    if spec.transform != "tutorial24":
-        return channels, height, width
-    if min(height, width) < TUTORIAL_CROP:
-        raise FedreproError(
-            f"dataset.transform: tutorial24 crops 24x24 pixels, but {spec.name} has examples of "
-            f"{height}x{width}; choose unit or standard"
-        )
-    return channels, TUTORIAL_CROP, TUTORIAL_CROP
 
 
 def tensors_of(dataset: Dataset) -> dict[str, torch.Tensor]:
@@ -66,7 +43,7 @@ class DeviceData:
         self.labels = {split: tensors[f"{split}_y"].to(device) for split in ("train", "test")}
         self.augments = spec.augment
         self.transform = spec.transform
-        self.shape = input_shape(spec, tuple(self.images["train"].shape[1:]))
+        self.shape = spec.input_shape(tuple(self.images["train"].shape[1:]))
         self._scale = 255.0 if self.images["train"].dtype == torch.uint8 else 1.0
         self._ready: dict[Split, torch.Tensor] = {}
         self._mean = self._std = None

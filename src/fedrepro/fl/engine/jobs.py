@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import optim
 from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class LaneJob:
         """Step size."""
         if self.lane.lr is not None:
             return self.lane.lr
-        return optim.step_size(self.spec.optimizer, self.request.round)
+        return self.spec.optimizer.step_size(self.request.round)
 
     @property
     def name(self) -> str:

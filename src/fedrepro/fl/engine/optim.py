@@ -82,12 +82,6 @@ def lane_state(stacked: OptimizerState, lane: int) -> OptimizerState:
     return state
 
 
-def step_size(spec: Sgd | Adam, round: int) -> float:
-    """Return the step size in a round, counted from 0."""
-    passed = sum(round >= milestone for milestone in spec.lr_milestones)
-    return spec.lr * spec.lr_decay**round * 0.1**passed
-
-
 def factors(spec: Sgd | Adam, layout: Layout, device: torch.device) -> torch.Tensor | None:
     """Return the factor on each coordinate's step, float32 [parameters]; None: all are 1."""
     if isinstance(spec, Adam) or spec.vector_lr_factor == 1.0:

@@ -52,9 +52,9 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"licencee": "x"}, r"mnist\.licencee.*did you mean 'licence'"),
-        ({"train": 60001}, r"mnist.*per_class\.train has 10 classes and 60000 examples"),
-        ({"mean": [0.1, 0.2]}, r"mnist.*mean and std must have 1 entries"),
+        ({"licencee": "x"}, r"licencee.*did you mean 'licence'"),
+        ({"train": 60001}, r"per_class\.train has 10 classes and 60000 examples"),
+        ({"mean": [0.1, 0.2]}, r"mean and std must have 1 entries"),
         ({"class_names": ["0"]}, r"class_names has 1 of 10"),
     ],
 )

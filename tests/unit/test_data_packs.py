@@ -196,7 +196,7 @@ def test_a_sheet_that_is_no_image_is_refused() -> None:
 
 def test_import_makes_later_loads_find_the_data() -> None:
     text = commands.import_pack(PACK)
-    assert text.startswith("data/pack: imported mnist, cifar10, cifar100, cadis_index (8 files")
+    assert text.startswith("data/pack: imported cifar10, cifar100, mnist, cadis_index (8 files")
     assert data.load("mnist").source == "pack"
     assert packs.sums(Path("data/pack")) == packs.sums(PACK)
     commands.import_pack(PACK)  # again: nothing changes
@@ -291,7 +291,7 @@ def test_a_kill_between_files_leaves_no_wrong_pack(monkeypatch: pytest.MonkeyPat
 
 def test_a_pack_can_be_packed_again() -> None:
     text = commands.pack(Path("second"), data_root=PACK)
-    assert text.startswith("second: packed mnist, cifar10, cifar100, cadis_index (8 files")
+    assert text.startswith("second: packed cifar10, cifar100, mnist, cadis_index (8 files")
     assert packs.sums(Path("second")) == packs.sums(PACK)
     with pytest.raises(FedreproError, match="already in the pack packed"):
         commands.pack(PACK, ["mnist"], PACK)
@@ -352,15 +352,15 @@ def test_list_says_where_data_would_come_from() -> None:
     for line, parts in zip(
         text.splitlines()[2:],
         [
-            ("mnist", "20 + 10", "1 x 28 x 28", "pack packed", "CC BY-SA"),
             ("cifar10", "pack packed"),
             ("cifar100", "pack packed"),
             ("kws_mfcc", "1 x 50 x 10", "download to data/raw", "2428.9", "CC BY 4.0"),
             ("kws_mfcc20", "not here: import a pack"),
-            ("synthetic", "made on the spot"),
-            ("synthetic_rgb", "3 x 32 x 32"),
+            ("mnist", "20 + 10", "1 x 28 x 28", "pack packed", "CC BY-SA"),
             ("pill", "not here: private"),
+            ("synthetic", "made on the spot"),
             ("synthetic_pills", "6,393 + 690"),
+            ("synthetic_rgb", "3 x 32 x 32"),
             ("cadis_index", "12 partitions", "pack packed"),
         ],
         strict=True,

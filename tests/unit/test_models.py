@@ -8,8 +8,8 @@ from torch.nn import functional
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import NETWORKS, build
-from fedrepro.fl.models.cifar_tutorial import LocalResponseNorm
 from fedrepro.fl.models.parts import layers
+from fedrepro.fl.models.parts.blocks import LocalResponseNorm
 
 PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds
     ("liu1", (1, 28, 28), 10, 23_860, 23_820),

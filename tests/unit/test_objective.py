@@ -119,9 +119,10 @@ def train_by_hand(spec, fed, one, wanted, t):
             full = loss + wanted.proximal / 2 * (here - start).square().sum()
             if one.linear is not None:
                 full = full + one.linear @ here
-            if wanted.distillation:
+            weight = dict(wanted.terms).get("pairwise_divergence", 0.0)
+            if weight:
                 anchor = teacher[:-1](images).detach()
-                full = full + wanted.distillation * divergence(representation, anchor)
+                full = full + weight * divergence(representation, anchor)
             steps.zero_grad()
             full.backward()
             if spec.optimizer.clip_norm:
@@ -148,9 +149,9 @@ ADAM = {"name": "adam", "lr": 0.002, "eps": 1e-4}
 CASES = {
     "proximal": ({}, {"proximal": 2.0}),
     "proximal and linear": ({"optimizer": ADAM}, {"proximal": 0.5, "linear": True}),
-    "distillation": ({"optimizer": sgd(momentum=0.5)}, {"distillation": 3.0}),
+    "distillation": ({"optimizer": sgd(momentum=0.5)}, {"terms": (("pairwise_divergence", 3.0),)}),
     # With longer steps or more of it, the rounding of one processor or another grows to per cents.
-    "distillation of a cnn": ({"model": CNN}, {"distillation": 0.3}),
+    "distillation of a cnn": ({"model": CNN}, {"terms": (("pairwise_divergence", 0.3),)}),
     "clipped": ({"optimizer": sgd(clip_norm=0.3, momentum=0.9)}, {"linear": True}),
     "clipped before the noise": ({"optimizer": sgd(clip_norm=0.3)}, {"gradient_noise": 0.1}),
     "noise": ({"optimizer": ADAM, "model": CNN}, {"gradient_noise": 0.02}),
@@ -169,7 +170,7 @@ CASES = {
     "dropout": ({"model": {"name": "liu2", "width": 0.5}}, {}),
     "distillation under dropout": (
         {"model": {"name": "liu2", "width": 0.5}, "optimizer": sgd(lr=0.2)},
-        {"distillation": 1.0},
+        {"terms": (("pairwise_divergence", 1.0),)},
     ),
     "batch norms and dropout": (
         {"model": {"name": "liu3", "width": 0.1}, "local_epochs": 1, "optimizer": sgd(lr=0.02)},

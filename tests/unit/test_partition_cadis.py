@@ -265,9 +265,11 @@ def build_of_seed(seed):
 
 def test_lists_are_of_their_own_data_set_and_need_no_seed():
     lists = {"scheme": "index_file", "lists": "cifar10_mc"}
-    with pytest.raises(ValidationError, match="cifar10_mc is not of the data set mnist"):
+    with pytest.raises(
+        ValidationError, match="index_file is of the data set cifar10, not of mnist"
+    ):
         make_spec(dataset={"name": "mnist"}, partition=lists)
-    with pytest.raises(ValidationError, match="not of the data set cifar100"):
+    with pytest.raises(ValidationError, match="of the data set cifar10, not of cifar100"):
         make_spec(dataset={"name": "cifar100"}, partition=lists)
     specs = [make_spec(dataset={"name": "cifar10"}, partition=lists, seed=seed) for seed in (1, 2)]
     assert len({partition_id(spec) for spec in specs}) == 1

@@ -85,9 +85,12 @@ def test_a_changed_plan_trains_exactly_its_runs(recorded: Clone, smoke_ids: Any)
     assert not set(plan.trained) & set(smoke_ids())
 
 
+_RAISED = '    version=2,\n    example={"name": "selective"'
+
+
 def test_a_raised_version_trains_exactly_its_users(recorded: Clone, smoke_ids: Any) -> None:
     recorded.edit(
-        "src/fedrepro/fl/versions.py", '"algorithm.selective": 1,', '"algorithm.selective": 2,'
+        "src/fedrepro/fl/algorithms/selective.py", '    example={"name": "selective"', _RAISED
     )
     users = smoke_ids(lambda run: run.spec.algorithm.name == "selective")
     plan = recorded.plan(*SMOKE, "all")

@@ -97,8 +97,8 @@ def _require_equal(runs: RunSet, run: PlannedRun, sha256: str, origin: str) -> N
         raise FedreproError(
             f"{path_of(run.id)} was trained on the partition {recorded[:12]}, but {origin} gives "
             f"{sha256[:12]} for the same spec: the labels of {run.spec.dataset.name} differ "
-            "(`fedrepro data verify`), or the partition's code changed without a new version in "
-            "src/fedrepro/fl/versions.py"
+            "(`fedrepro data verify`), or the partition's code changed and its version was not "
+            "raised"
         )
 
 

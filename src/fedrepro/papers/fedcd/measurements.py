@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from fedrepro.fl.algorithms.fedcd import SCORE_UNIT
 from fedrepro.fl.data import describe
-from fedrepro.fl.partition.archetypes import archetype_of
-from fedrepro.fl.spec import Hierarchical, Hypergeometric, RunSpec
+from fedrepro.fl.partition.archetypes import Hierarchical, Hypergeometric, archetype_of
+from fedrepro.fl.spec import RunSpec
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet

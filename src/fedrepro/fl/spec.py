@@ -44,7 +44,7 @@ def _names(known: Callable[[], Iterable[str]], what: str) -> Any:
 
     def check(name: str) -> str:
         names = tuple(known())
-        if name not in names:
+        if name not in names and not registry.IN_MEMORY.match(name):
             raise ValueError(f"unknown {what} '{name}' {nearest(name, names)}")
         return name
 
@@ -243,7 +243,7 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     network, algorithm = spec["model"]["name"], spec["algorithm"]["name"]
     versions: dict[str, int | str] = {
         "engine": ENGINE_VERSION,
-        f"data.{data}": registry.describe(data).version,
+        f"data.{data}": registry.version(data),
         f"partition.{scheme}": SCHEMES[scheme].version,
         f"model.{network}": NETWORKS[network].version,
         f"algorithm.{algorithm}": ALGORITHMS[algorithm].version,
@@ -273,7 +273,7 @@ def partition_id(spec: RunSpec) -> str:
     """
     plain = spec_dict(spec)
     key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}
-    if spec.partition.seeded:
+    if spec.partition.seeded and spec.partition.seed is None:
         key["seed"] = spec.seed
     versions = {
         name: version

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data.registry import DatasetInfo
+from fedrepro.fl.data.registry import DatasetInfo, PerClass, remember
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -27,7 +27,8 @@ class Dataset:
         test_x: as ``train_x``.
         test_y: as ``train_y``.
         classes: number of classes.
-        source: "pack", "raw" (official files that were here), "download" or "synthetic".
+        source: "pack", "raw" (official files that were here), "download", "synthetic", "plugin" or
+            "memory".
         sha256: content hash, hex; see `content_sha256`.
         note: how the data differ from the official ones; "" where they do not.
     """
@@ -41,6 +42,91 @@ class Dataset:
     source: str
     sha256: str
     note: str
+
+    @classmethod
+    def from_arrays(
+        cls,
+        train_x: Images,
+        train_y: Labels,
+        test_x: Images,
+        test_y: Labels,
+        *,
+        title: str = "",
+    ) -> Dataset:
+        """Make a data set of one's own arrays; runs on it have its content hash in their identity.
+
+        Args:
+            train_x: [n, channels, height, width] or, with one channel, [n, height, width]; uint8
+                pixels 0-255, or features, which become float32.
+            train_y: whole numbers from 0, [n]; there are as many classes as the largest says.
+            test_x: as ``train_x``.
+            test_y: as ``train_y``.
+            title: what a reader calls it.
+
+        Raises:
+            FedreproError: shapes, types or labels do not fit.
+        """
+        arrays = Arrays(
+            _examples(train_x, "train_x"),
+            _class_numbers(train_y, "train_y"),
+            _examples(test_x, "test_x"),
+            _class_numbers(test_y, "test_y"),
+        )
+        sha256 = content_sha256(arrays)
+        info = _described(arrays, f"own_{sha256[:12]}", title)
+        dataset = build(info, arrays, "memory", "the program's arrays")
+        remember(info, dataset)
+        return dataset
+
+
+def _examples(array: Images, what: str) -> Images:
+    given = np.asarray(array)
+    if given.ndim == 3:
+        given = given[:, None]
+    if given.ndim != 4 or not len(given):
+        raise FedreproError(
+            f"{what}: shape {given.shape}; give [n, channels, height, width] with n > 0"
+        )
+    if given.dtype != np.uint8:
+        if not np.issubdtype(given.dtype, np.floating) or not np.isfinite(given).all():
+            raise FedreproError(f"{what}: give uint8 pixels or finite floats, not {given.dtype}")
+        given = given.astype(np.float32)
+    return np.ascontiguousarray(given)
+
+
+def _class_numbers(array: Labels, what: str) -> Labels:
+    given = np.asarray(array)
+    if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
+        raise FedreproError(f"{what}: give class numbers, [n], not {given.dtype} {given.shape}")
+    return given.astype(np.int64)
+
+
+def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
+    """Describe arrays; mean and standard deviation are those of the training examples."""
+    classes = int(max(arrays.train_y.max(), arrays.test_y.max())) + 1
+    scale = 255.0 if arrays.train_x.dtype == np.uint8 else 1.0
+    channels = np.moveaxis(arrays.train_x, 1, 0).reshape(arrays.train_x.shape[1], -1) / scale
+    _, depth, height, breadth = arrays.train_x.shape
+    return DatasetInfo(
+        name=name,
+        title=title or name,
+        format="memory",
+        shape=(depth, height, breadth),
+        dtype="uint8" if arrays.train_x.dtype == np.uint8 else "float32",
+        classes=classes,
+        class_names=tuple(map(str, range(classes))),
+        train=len(arrays.train_x),
+        test=len(arrays.test_x),
+        per_class=PerClass(
+            train=tuple(np.bincount(arrays.train_y, minlength=classes).tolist()),
+            test=tuple(np.bincount(arrays.test_y, minlength=classes).tolist()),
+        ),
+        mean=tuple(float(f"{value:.6g}") for value in channels.mean(axis=1)),
+        std=tuple(float(f"{value or 1.0:.6g}") for value in channels.std(axis=1)),
+        licence="of the arrays' owner",
+        citation="",
+        homepage="",
+    )
 
 
 @dataclass(frozen=True)
@@ -158,8 +244,8 @@ def _note(info: DatasetInfo, source: str, sha256: str) -> str:
     for copy in info.content.copies:
         if sha256 == copy.sha256:
             return copy.note
-    if source in ("raw", "download"):
-        return ""  # the official files' own checksums held
+    if source in ("raw", "download", "plugin", "memory"):
+        return ""  # the official files' own checksums held, or there are none
     if info.content.official is None:
         return (
             "Packed copy of unknown origin: no content hash of the official data is on record "

@@ -6,6 +6,7 @@ have further ones in ``config/datasets``.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,7 +20,7 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl.components import distribution, entry_points, load_entry_point
 
 if TYPE_CHECKING:
-    from fedrepro.fl.data.dataset import Source
+    from fedrepro.fl.data.dataset import Dataset, Source
 
 FOLDER = Path(__file__).parent / "sets"
 """The data sets of fedrepro, a file each."""
@@ -135,6 +136,7 @@ class DatasetInfo(Strict):
         "pill",
         "synthetic_pills",
         "plugin",
+        "memory",
     ]
     shape: tuple[int, int, int]
     dtype: Literal["uint8", "float32"]
@@ -259,8 +261,39 @@ class CadisIndex(Strict):
 
 
 def names() -> tuple[str, ...]:
-    """Return the data sets that `fedrepro.fl.data.load` knows, sorted."""
+    """Return the data sets that `fedrepro.fl.data.load` knows, sorted; without those in memory."""
     return tuple(sorted(_files() | entry_points(GROUP)))
+
+
+_MEMORY: dict[str, tuple[DatasetInfo, Dataset]] = {}
+IN_MEMORY = re.compile(r"^own_[0-9a-f]{12}$")
+"""Names of data sets that a program made of its arrays: their content hash."""
+
+
+def remember(info: DatasetInfo, dataset: Dataset) -> None:
+    """Keep a data set of a program's own for the runs of this process."""
+    _MEMORY[info.name] = (info, dataset)
+
+
+def in_memory(name: str) -> Dataset | None:
+    """Return a data set of a program's own; None if the name is that of another kind.
+
+    Raises:
+        FedreproError: this process does not have it.
+    """
+    if not IN_MEMORY.match(name):
+        return None
+    if name not in _MEMORY:
+        raise FedreproError(
+            f"the arrays of the data set {name} are not here: make it again with "
+            "`Dataset.from_arrays`"
+        )
+    return _MEMORY[name][1]
+
+
+def version(name: str) -> int:
+    """Return the version of a data set; that of one in memory is in its name."""
+    return 1 if IN_MEMORY.match(name) else describe(name).version
 
 
 def describe(name: str) -> DatasetInfo:
@@ -270,6 +303,8 @@ def describe(name: str) -> DatasetInfo:
         FedreproError: there is no data set of this name (the text gives the nearest one), or its
             file is wrong; the text names the key.
     """
+    if in_memory(name) is not None:
+        return _MEMORY[name][0]
     require_known(name, names(), "data set")
     plugin = source(name)
     if plugin is not None:

@@ -11,7 +11,7 @@ from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import official, packs, pill, speech_commands, synthetic, synthetic_pills
 from fedrepro.fl.data.dataset import Dataset, Labels, build, check_labels
-from fedrepro.fl.data.registry import DatasetInfo, describe, plugin, source
+from fedrepro.fl.data.registry import DatasetInfo, describe, in_memory, plugin, source
 
 PACK = Path("data/pack")
 """The pack that `fedrepro data import` fills, relative to the working directory."""
@@ -84,6 +84,9 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
         FedreproError: unknown name, missing or corrupt files, unexpected shapes or counts, or a
             download that failed. The text names the file and what to do.
     """
+    own = in_memory(name)
+    if own is not None:
+        return own
     location = locate(name, data_root)
     stamps = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in location.files)
     try:
@@ -101,6 +104,9 @@ def labels(name: str, data_root: Path | None = None) -> tuple[Labels, Labels]:
     Raises:
         FedreproError: as `load`.
     """
+    own = in_memory(name)
+    if own is not None:
+        return own.train_y, own.test_y
     info, location = describe(name), locate(name, data_root)
     if location.kind == "pack":
         train, test = packs.read_labels(info, location.folder)

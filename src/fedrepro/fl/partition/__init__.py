@@ -59,12 +59,14 @@ def build_partition(
         train_labels: int64 [train].
         test_labels: int64 [test]; only schemes that give nodes test sets of their own read it.
         classes: number of classes of the data set.
-        seed: run seed; names the random stream of the partition.
+        seed: run seed; names the random stream of the partition, unless the spec has a seed.
         data_root: folder of packed data, for published lists; None takes the usual places.
 
     Raises:
         FedreproError: the data set cannot be cut as asked.
     """
+    if spec.seed is not None:
+        seed = spec.seed
     data = Labelled(train_labels, test_labels, classes, seed, data_root)
     cut = spec.cut(data, streams.generator(seed, "partition"))
     counts = statistics.class_counts(train_labels, cut.clients, classes)

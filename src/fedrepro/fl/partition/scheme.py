@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from fedrepro.base.strict import Strict
 
@@ -85,6 +86,10 @@ class Scheme(Strict):
         example: parameters of a small case, on 1,000 examples of 10 classes, for golden tests.
     """
 
+    seed: int | None = Field(
+        default=None, ge=0, description="seed of the partition; null: the run's seed"
+    )
+
     version: ClassVar[int] = 1
     seeded: ClassVar[bool] = True
     example: ClassVar[Mapping[str, Any]] = {}
@@ -101,6 +106,12 @@ class Scheme(Strict):
     def dataset(self) -> str:
         """The only data set that the scheme is for; empty: it is for any."""
         return ""
+
+    @model_validator(mode="after")
+    def _seed_decides(self) -> Self:
+        if self.seed is not None and not self.seeded:
+            raise ValueError(f"seed: the scheme {self.scheme} draws nothing; leave it out")
+        return self
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Cut a data set.

@@ -1,0 +1,121 @@
+"""Index lists of one's own: from a file, or handed over by a program.
+
+The identity of a run has the digest of the lists, not where they come from.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
+from fedrepro.fl.partition.shared import Indices, Partition
+from fedrepro.fl.partition.statistics import digest
+
+if TYPE_CHECKING:
+    from fedrepro.fl.data import DatasetInfo
+
+_KNOWN: dict[str, Partition] = {}
+"""The lists that this process has, by their digest."""
+
+
+def remember(clients: Sequence[Indices]) -> str:
+    """Keep lists for the runs of this process; return their digest.
+
+    Args:
+        clients: for each client, positions in the training split, int64 [n_k], n_k > 0.
+
+    Raises:
+        FedreproError: a list is empty or holds no positions.
+    """
+    if not clients:
+        raise FedreproError("index lists: no client; give one list of positions for each")
+    kept = []
+    for number, positions in enumerate(clients):
+        array = np.asarray(positions)
+        if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
+            raise FedreproError(
+                f"index lists: client {number} holds an array of shape {array.shape} and type "
+                f"{array.dtype}, not a list of whole numbers"
+            )
+        if array.min() < 0:
+            raise FedreproError(f"index lists: client {number} has the position {array.min()}")
+        kept.append(array.astype(np.int64))
+    name = digest(kept)
+    _KNOWN[name] = tuple(kept)
+    return name
+
+
+def read(file: Path) -> list[Indices]:
+    """Read lists: ``.npz`` as `fedrepro partition` writes it, or ``.json``, a list of lists.
+
+    Raises:
+        FedreproError: the file is missing or is none of these; names it.
+    """
+    try:
+        if file.suffix == ".json":
+            return [np.array(positions) for positions in json.loads(file.read_text())]
+        with np.load(file, allow_pickle=False) as arrays:
+            names = sorted(name for name in arrays.files if name.startswith("client_"))
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise FedreproError(
+            f"{file}: no index lists ({error}); give an .npz with arrays client_000, client_001, "
+            "..., or a .json with one list of positions a client"
+        ) from error
+
+
+class Lists(Scheme):
+    """Clients hold what lists of one's own say."""
+
+    scheme: Literal["lists"]
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the lists")
+    clients: int = Field(ge=1)
+    total: int = Field(ge=1, description="examples of all clients together")
+
+    seeded: ClassVar = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_file(cls, content: Any) -> Any:
+        """Take ``file: lists.npz`` in place of the other fields."""
+        if not isinstance(content, dict) or "file" not in content:
+            return content
+        rest = {key: value for key, value in content.items() if key != "file"}
+        return rest | described(read(Path(content["file"])))
+
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Return the lists."""
+        if self.sha256 not in _KNOWN:
+            raise FedreproError(
+                f"the index lists {self.sha256[:12]} of this run are not here: give them again "
+                "(partition.file of the plan, or the lists that the program had)"
+            )
+        clients = _KNOWN[self.sha256]
+        largest = max(int(client.max()) for client in clients)
+        if largest >= len(data.train):
+            raise FedreproError(
+                f"the index lists {self.sha256[:12]} name the example {largest}, and this data set "
+                f"has {len(data.train)}"
+            )
+        return Cut(clients)
+
+    def examples(self, info: DatasetInfo) -> float:
+        """Return how many training examples the clients hold together."""
+        return self.total
+
+
+def described(clients: Sequence[Indices]) -> dict[str, Any]:
+    """Keep lists (:func:`remember`) and return the parameters of their scheme."""
+    return {
+        "sha256": remember(clients),
+        "clients": len(clients),
+        "total": sum(len(client) for client in clients),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrepro.fl import data
+from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
 from fedrepro.fl.engine.loop import LoopBackend
@@ -39,6 +41,13 @@ def make_spec(**changes: Any) -> RunSpec:
         "seed": 5,
     }
     return RunSpec.model_validate(content | changes)
+
+
+def change_algorithm(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
+    """Replace functions or the version of a registered algorithm."""
+    found = ALGORITHMS[name]
+    changed = dataclasses.replace(found, **changes)
+    monkeypatch.setitem(ALGORITHMS._found, name, (changed, None, found.module))
 
 
 def planned(**changes: Any) -> PlannedRun:

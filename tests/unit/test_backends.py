@@ -70,7 +70,7 @@ ALL_AT_ONCE = Objective(proximal=0.3, projection="update", radius=0.3, gradient_
 CASES = {
     "plain": ({}, {}),
     "proximal": ({}, {"proximal": 0.5}),
-    "distillation": ({}, {"distillation": 0.5}),
+    "distillation": ({}, {"terms": (("pairwise_divergence", 0.5),)}),
     "projection of the weights": ({}, {"projection": "weights", "radius": 1.0}),
     "projection of the update": ({}, {"projection": "update", "radius": 0.05}),
     "noise": ({}, {"gradient_noise": 0.05}),
@@ -88,7 +88,7 @@ CASES = {
     "mnist_cnn": ({"model": SMALL_CNN}, {}),
     "mnist_cnn, distilled": (
         {"model": SMALL_CNN, "optimizer": sgd(momentum=0.9, clip_norm=1.0)},
-        {"distillation": 0.5, "gradient_noise": 0.01},
+        {"terms": (("pairwise_divergence", 0.5),), "gradient_noise": 0.01},
     ),
     "mnist_cnn, bf16": ({"model": SMALL_CNN, "precision": "bf16"}, {}),
     "augmented": ({"model": SMALL_CNN, "dataset": GREY | {"augment": True}}, {}),
@@ -96,7 +96,10 @@ CASES = {
         {"model": SMALL_CNN, "dataset": GREY | {"augment": True, "transform": "tutorial24"}},
         {},
     ),
-    "dropout": ({"model": {"name": "liu2", "width": 0.5}}, {"distillation": 0.2}),
+    "dropout": (
+        {"model": {"name": "liu2", "width": 0.5}},
+        {"terms": (("pairwise_divergence", 0.2),)},
+    ),
     "dropout and batch norms": (
         {
             "model": {"name": "liu3", "width": 0.1},
@@ -115,7 +118,7 @@ CASES = {
             "dataset": RGB | {"augment": True, "transform": "standard"},
             "optimizer": sgd(lr=0.01, momentum=0.9, weight_decay=0.001),
         },
-        {"proximal": 0.1, "distillation": 0.1},
+        {"proximal": 0.1, "terms": (("pairwise_divergence", 0.1),)},
     ),
     "fixup_resnet20": (
         {

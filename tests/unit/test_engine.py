@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
-from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import checkpoint, driver, optim
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import ActiveRun, drive, use_one_thread
@@ -292,7 +291,7 @@ def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monk
         raise ZeroDivisionError("a fault of the program")
 
     bad, good = make_spec(algorithm={"name": "sgd"}), make_spec()
-    monkeypatch.setattr(ALGORITHMS["sgd"], where, broken)
+    small_runs.change_algorithm(monkeypatch, "sgd", **{where: broken})
     done, failures = collect([bad, good], tmp_path)
     assert list(done) == [run_id(good)]
     message = str(failures[run_id(bad)])
@@ -427,7 +426,7 @@ def test_whatever_is_not_finite_is_named(tmp_path, monkeypatch, source, values):
         return values
 
     changed = a_round if source == "round" else lambda fed, state: values
-    monkeypatch.setattr(ALGORITHMS["sgd"], source, changed)
+    small_runs.change_algorithm(monkeypatch, "sgd", **{source: changed})
     _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
     [message] = map(str, failures.values())
     assert f"round {0 if source == 'round' else 1}: b is not a finite number" in message

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from small_runs import change_algorithm
 
-from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.partition.emd import EmdShift
 from fedrepro.fl.spec import (
     RunSpec,
@@ -87,16 +86,9 @@ def test_everything_in_a_spec_is_identity(change: dict[str, Any]) -> None:
     assert run_id(spec(**change)) != run_id(spec())
 
 
-def raise_version(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Give an algorithm version 99."""
-    found = ALGORITHMS[name]
-    newer = dataclasses.replace(found, version=99)
-    monkeypatch.setitem(ALGORITHMS._found, name, (newer, None, found.module))
-
-
 def test_a_version_renames_the_runs_that_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before, other = run_id(spec()), run_id(spec(algorithm={"name": "sgd"}))
-    raise_version(monkeypatch, "fedavg")
+    change_algorithm(monkeypatch, "fedavg", version=99)
     assert run_id(spec()) != before
     assert run_id(spec(algorithm={"name": "sgd"})) == other
 
@@ -108,7 +100,7 @@ def test_a_partition_is_named_by_what_it_depends_on(monkeypatch: pytest.MonkeyPa
     shared = spec(partition=SHARED_PARTITION)
     assert partition_id(shared) == partition_id(shared.model_copy(update={"seed": 1}))
     before = partition_id(spec())
-    raise_version(monkeypatch, "fedavg")
+    change_algorithm(monkeypatch, "fedavg", version=99)
     assert partition_id(spec()) == before
     monkeypatch.setattr(EmdShift, "version", 99)
     assert partition_id(spec()) != before

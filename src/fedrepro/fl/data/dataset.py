@@ -72,6 +72,12 @@ class Dataset:
             _examples(test_x, "test_x"),
             _class_numbers(test_y, "test_y"),
         )
+        for side, x, y in (
+            ("training", arrays.train_x, arrays.train_y),
+            ("test", arrays.test_x, arrays.test_y),
+        ):
+            if len(x) != len(y):
+                raise FedreproError(f"{len(x)} {side} examples with {len(y)} labels")
         sha256 = content_sha256(arrays)
         info = _described(arrays, f"own_{sha256[:12]}", title)
         dataset = build(info, arrays, "memory", "the program's arrays")
@@ -98,6 +104,8 @@ def _class_numbers(array: Labels, what: str) -> Labels:
     given = np.asarray(array)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
         raise FedreproError(f"{what}: give class numbers, [n], not {given.dtype} {given.shape}")
+    if not given.size or given.min() < 0:
+        raise FedreproError(f"{what}: give class numbers from 0, at least one of them")
     return given.astype(np.int64)
 
 

@@ -1,0 +1,106 @@
+"""Components: what there is, whose it is, and what goes wrong with those of others."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_runs import make_spec
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import components
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.components import Registry
+from fedrepro.fl.data.registry import describe, names
+from fedrepro.fl.losses import LOSS_TERMS
+from fedrepro.fl.models import NETWORKS, Network
+from fedrepro.fl.partition import SCHEMES
+from fedrepro.fl.spec import component_versions, spec_dict
+
+REGISTRIES = {"scheme": SCHEMES, "network": NETWORKS, "algorithm": ALGORITHMS, "loss": LOSS_TERMS}
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_components_are_those_of_the_files(kind: str) -> None:
+    registry: Registry[Any] = REGISTRIES[kind]
+    assert list(registry) == sorted(registry)
+    assert all(registry.plugin(name) is None for name in registry)
+    assert all(registry.module(name).startswith("fedrepro.fl.") for name in registry)
+    assert all(registry[name].version == 1 for name in registry)
+
+
+def test_networks_and_algorithms_have_costs() -> None:
+    assert all(network.mflop > 0 for network in NETWORKS.values())
+    wide = NETWORKS["resnet18"].flop((3, 224, 224), 1.0)
+    assert NETWORKS["resnet18"].flop((3, 112, 112), 1.0) == pytest.approx(wide / 4)
+    assert NETWORKS["mnist_cnn"].flop((1, 28, 28), 0.5) == pytest.approx(72.4e6 / 4)
+    assert ALGORITHMS["sgd"].cost.lanes(make_spec()) == 1
+    assert ALGORITHMS["fedavg"].cost.lanes(make_spec()) == 8
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(FedreproError, match=r"unknown algorithm 'fedavgg' .*'fedavg'"):
+        ALGORITHMS["fedavgg"]
+    assert "fedavgg" not in ALGORITHMS
+
+
+class Point:
+    """An entry point of a distribution."""
+
+    def __init__(self, name: str, value: Any, owner: str = "elsewhere") -> None:
+        self.name, self._value = name, value
+        self.value, self.module = f"{owner}:X", owner
+        self.dist = SimpleNamespace(name=owner, version="0.2")
+
+    def load(self) -> Any:
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
+
+
+def registry_with(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[Network]:
+    components.entry_points.cache_clear()
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(points))
+    found: Registry[Network] = Registry(
+        "network", "fedrepro.fl.models", "tests.networks", NETWORKS._named
+    )
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _forget_entry_points() -> Any:
+    yield
+    components.entry_points.cache_clear()
+
+
+def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = Network("tiny", lambda *_: None, mflop=0.1, version=3, module="elsewhere")  # type: ignore[arg-type, return-value]
+    registry = registry_with(monkeypatch, Point("tiny", tiny))
+    assert registry["tiny"] is tiny
+    assert registry.plugin("tiny") == ("elsewhere", "0.2")
+    monkeypatch.setitem(NETWORKS._found, "tiny", registry._found["tiny"])
+    versions = component_versions(spec_dict(make_spec()) | {"model": {"name": "tiny"}})
+    assert versions["model.tiny"] == 3
+    assert versions["plugin.elsewhere"] == "0.2"
+
+
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        ([Point("liu1", NETWORKS["liu1"])], "names a network 'liu1' as fedrepro does"),
+        ([Point("tiny", ValueError("no"))], r"elsewhere:X cannot be imported \(ValueError: no\)"),
+        ([Point("tiny", NETWORKS["liu1"])], "is no network of the name 'tiny'"),
+        ([Point("a", 1), Point("a", 1, "third")], "third 0.2 and the distribution elsewhere 0.2"),
+    ],
+)
+def test_what_is_wrong_with_another_distribution_is_named(
+    monkeypatch: pytest.MonkeyPatch, points: list[Point], text: str
+) -> None:
+    with pytest.raises(FedreproError, match=text):
+        len(registry_with(monkeypatch, *points))
+
+
+def test_every_data_set_has_a_version() -> None:
+    assert {describe(name).version for name in names()} == {1}

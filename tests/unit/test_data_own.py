@@ -1,0 +1,66 @@
+"""Data sets of a program's own arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data
+from fedrepro.fl.data import Dataset, registry
+from fedrepro.fl.spec import DatasetSpec
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, (60, 8, 8), dtype=np.uint8)
+LABELS = np.arange(60) % 3
+
+
+def test_arrays_become_a_data_set_known_by_its_content() -> None:
+    made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9], title="squares")
+    assert made.name == f"own_{made.sha256[:12]}"
+    assert data.load(made.name) is made
+    info = data.describe(made.name)
+    assert (info.shape, info.classes, info.train, info.test) == ((1, 8, 8), 3, 60, 9)
+    assert info.mean == pytest.approx((IMAGES.mean() / 255,), abs=1e-5)
+    assert (made.source, made.note) == ("memory", "")
+    assert data.labels(made.name)[0].tolist() == LABELS.tolist()
+    other = Dataset.from_arrays(IMAGES[::-1], LABELS, IMAGES[:9], LABELS[:9])
+    assert other.name != made.name
+    assert made.name not in data.names()
+
+
+def test_floats_are_features() -> None:
+    made = Dataset.from_arrays(IMAGES / 7.0, LABELS, IMAGES[:9] / 7.0, LABELS[:9])
+    assert made.train_x.dtype == np.float32
+    assert data.describe(made.name).mean == pytest.approx((IMAGES.mean() / 7,), rel=1e-4)
+
+
+def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9])
+    spec = DatasetSpec(name=made.name)
+    monkeypatch.setattr(registry, "_MEMORY", {})
+    with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
+        data.load(spec.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"train_x": IMAGES[0]}, r"train_x: shape \(8, 8\)"),
+        ({"train_x": IMAGES.astype(np.int64)}, "uint8 pixels or finite floats, not int64"),
+        ({"train_x": np.full((60, 8, 8), np.nan)}, "finite floats"),
+        ({"test_y": LABELS[:9] / 2}, "test_y: give class numbers"),
+        ({"train_y": LABELS[:5]}, "training"),
+        ({"train_y": LABELS - 1}, "train_y: give class numbers from 0"),
+        ({"test_x": IMAGES[:9, :4]}, "test"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, np.ndarray], text: str) -> None:
+    arrays = {
+        "train_x": IMAGES,
+        "train_y": LABELS,
+        "test_x": IMAGES[:9],
+        "test_y": LABELS[:9],
+    }
+    with pytest.raises(FedreproError, match=text):
+        Dataset.from_arrays(**(arrays | change))

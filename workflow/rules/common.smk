@@ -25,10 +25,12 @@ if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
 # a conda environment too, where Snakemake removes the variable. Without conda, the jobs' Python is
 # the one that runs Snakemake; no rule names it, or another name of it would make everything again.
 os.environ.update(FEDREPRO_ROOT=str(ROOT))
+os.environ.setdefault("FEDREPRO_PLANS", "")
 
 
 envvars:
     "FEDREPRO_ROOT",
+    "FEDREPRO_PLANS",
 
 
 shell.prefix(

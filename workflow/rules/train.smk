@@ -1,5 +1,5 @@
-# Training. Input: the data set. Output: results/runs/<run id>.json for each run of the batch that
-# has no record yet.
+# Training. Input: the data set. Output: results/runs/<run id>.json (results/own/runs for a plan of
+# your own) for each run of the batch that has no record yet.
 #
 # One rule a batch, and none for recorded runs, so no recorded run can be trained again by accident:
 # delete its record for that. A batch is named by the whole plan, not by what is pending, so that
@@ -16,7 +16,7 @@ for batch in PLAN.batches:
         input:
             training_input(batch),
         output:
-            [update(f"results/runs/{run}.json") for run in batch.runs],
+            [update(PLAN.record_of(run)) for run in batch.runs],
         log:
             f"logs/{PLAN.scale}/train/{batch.name}.log",
         benchmark:

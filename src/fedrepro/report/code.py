@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 
 
 def tables(paper: str) -> dict[str, Table]:
-    """Return what makes each table of a paper; empty if it has no code."""
-    return _found(paper, "measurements", "TABLES")
+    """Return what makes each table of a paper; without code of its own, what suits any plan."""
+    from fedrepro.report import generic
+
+    return generic.TABLES | _found(paper, "measurements", "TABLES")
 
 
 def figures(paper: str) -> dict[str, Figure]:
-    """Return what makes each figure of a paper; imports Matplotlib, which is slow."""
-    return _found(paper, "figures", "FIGURES")
+    """Return what makes each figure of a paper, likewise; imports Matplotlib, which is slow."""
+    from fedrepro.report import generic
+
+    return generic.figures() | _found(paper, "figures", "FIGURES")
 
 
 def claims(paper: str) -> dict[str, Claim]:

@@ -65,7 +65,7 @@ class Check:
     runs: list[str]
 
 
-def check(paper: str, scale: Scale, folder: Path = records.FOLDER) -> list[Check]:
+def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     """Judge every published number and claim of a paper at a scale.
 
     Raises:

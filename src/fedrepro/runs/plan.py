@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,10 @@ from pydantic import Field
 
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
+from fedrepro.base.paths import find_root
 from fedrepro.base.strict import Strict
 from fedrepro.fl.spec import NetworkName, Precision, RunSpec, run_id
+from fedrepro.runs.records import FOLDER, OWN_FOLDER, path_of
 
 Scale = Literal["paper", "lite", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -100,9 +102,9 @@ class PaperPlan(Strict):
 
     paper: str
     title: str
-    authors: str
-    year: int
-    url: str
+    authors: str = ""
+    year: int | None = None
+    url: str = ""
     defaults: dict[str, Any]
     seeds: list[int] = Field(min_length=1)
     presets: dict[str, dict[str, Any]] = Field(
@@ -110,7 +112,9 @@ class PaperPlan(Strict):
         description="named differences from the defaults, for YAML anchors; used where a `set` "
         "refers to them",
     )
-    scales: dict[Scale, ScaleEntry]
+    scales: dict[Scale, ScaleEntry] = Field(
+        default_factory=dict, description="empty: the plan is the same at every scale"
+    )
     runs: dict[str, RunGroup]
     tables: dict[str, Artefact] = Field(default_factory=dict)
     figures: dict[str, Artefact] = Field(default_factory=dict)
@@ -123,7 +127,7 @@ class PaperPlan(Strict):
         """
         if scale not in SCALES:
             raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
-        if scale not in self.scales and scale != "paper":
+        if self.scales and scale not in self.scales and scale != "paper":
             raise FedreproError(
                 f"{_file(self.paper)}: scales: no scale '{scale}'; say there what differs from "
                 "the published one"
@@ -166,23 +170,95 @@ class PlannedRun:
     spec: RunSpec
     id: str
 
+    @property
+    def records(self) -> Path:
+        """The folder of its record: that of committed ones, or for a plan of one's own another."""
+        committed = not is_own(self.paper) or path_of(self.id).exists()
+        return FOLDER if committed else OWN_FOLDER
+
+
+OWN_PLANS = "FEDREPRO_PLANS"
+"""Environment variable with plans of one's own: files or folders, separated as in ``PATH``."""
+
+
+def plan_files() -> dict[str, Path]:
+    """Return the file of every plan by its slug: those of the repository, then one's own.
+
+    Raises:
+        FedreproError: a plan of one's own is not there, or has the slug of another one.
+    """
+    here = find_root()
+    folder = None if here is None else here / "config/papers"
+    stamp = 0 if folder is None else folder.stat().st_mtime_ns
+    return _plan_files(folder, stamp, os.environ.get(OWN_PLANS, ""), Path.cwd())
+
+
+@functools.lru_cache(maxsize=16)
+def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
+    """List plans; the folder's time of change and the working directory tell apart what is kept."""
+    files = {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    for file in own_plan_files(places):
+        if files.get(file.stem, file) != file:
+            raise FedreproError(
+                f"{file}: there is a plan {files[file.stem]} of the same name; rename one of them"
+            )
+        files[file.stem] = file
+    return files
+
+
+def own_plan_files(places: str) -> list[Path]:
+    """Return the files of plans of one's own.
+
+    Args:
+        places: YAML files, or folders of them, separated as in ``PATH``.
+
+    Raises:
+        FedreproError: one of them is not there, or is a folder without a plan.
+    """
+    files: list[Path] = []
+    for place in filter(None, places.split(os.pathsep)):
+        path = Path(place)
+        found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        if not found or not all(file.is_file() for file in found):
+            raise FedreproError(f"{path}: no plan there; give a YAML file or a folder of them")
+        files += [file.resolve() for file in found]
+    return files
+
+
+def use_plans(places: str) -> list[str]:
+    """Make plans of one's own known to this process and those it starts; return their slugs."""
+    files = own_plan_files(places)
+    before = os.environ.get(OWN_PLANS, "")
+    known = dict.fromkeys([*filter(None, before.split(os.pathsep)), *map(str, files)])
+    os.environ[OWN_PLANS] = os.pathsep.join(known)
+    plan_files()
+    return [file.stem for file in files]
+
+
+def is_own(name: str) -> bool:
+    """Say whether a plan lies outside the repository's ``config/papers``."""
+    here = find_root()
+    file = plan_files().get(name)
+    return file is not None and (here is None or file.parent != here / "config/papers")
+
 
 def _file(paper: str) -> Path:
-    return root() / f"config/papers/{paper}.yaml"
+    return plan_files().get(paper, Path(f"config/papers/{paper}.yaml"))
 
 
 def plans() -> list[str]:
     """Return the slugs of all plans: those of papers, and of studies of our own."""
-    return sorted(file.stem for file in (root() / "config/papers").glob("*.yaml"))
+    return sorted(plan_files())
 
 
 def is_study(name: str) -> bool:
-    """Say whether a plan is a study of our own: it has no published values to be held against.
+    """Say whether a plan is no paper's: it has no published values to be held against.
 
     A study is trained, and its tables and figures are made, where it is named. It has no verdicts
-    and no notebook, and Snakemake does not make it.
+    and no notebook.
     """
-    return not (root() / f"config/expected/{name}.yaml").exists()
+    here = find_root()
+    return here is None or is_own(name) or not (here / f"config/expected/{name}.yaml").exists()
 
 
 def papers() -> list[str]:
@@ -201,6 +277,8 @@ def load_plan(paper: str) -> PaperPlan:
     if not file.exists():
         raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
     plan = read_yaml(file, PaperPlan)
+    if not (plan.tables or plan.figures):
+        plan = plan.model_copy(update=_plain_artefacts(plan))
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
         for name, artefact in artefacts.items():
             for group in artefact.runs:
@@ -227,6 +305,25 @@ def load_plan(paper: str) -> PaperPlan:
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
     return plan
+
+
+def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
+    """Return what is made of a plan that names no table or figure: of all its runs."""
+    runs = list(plan.runs)
+
+    def artefact(title: str, **options: str) -> Artefact:
+        return Artefact(title=title, source=plan.title, runs=runs, **options)
+
+    return {
+        "tables": {
+            "accuracy": artefact("Test accuracy"),
+            "comparison": artefact(
+                "Differences from the first group",
+                cells="mean of the paired differences ± sample standard deviation over n seeds",
+            ),
+        },
+        "figures": {"curves": artefact("Test accuracy over the rounds")},
+    }
 
 
 def _coordinate(path: str) -> str:

@@ -25,6 +25,8 @@ from fedrepro.fl.spec import RunSpec, canonical_json, identity
 SCHEMA = 1
 FOLDER = Path("results/runs")
 """Where records lie, relative to the working directory."""
+OWN_FOLDER = Path("results/own/runs")
+"""Where those of plans of one's own lie, which are not committed."""
 
 
 class PartitionRecord(Strict):

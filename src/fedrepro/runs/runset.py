@@ -27,13 +27,16 @@ class RunSet:
         plan: the paper's plan.
     """
 
-    def __init__(self, paper: str, scale: Scale, folder: Path = records.FOLDER) -> None:
+    def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:
         self.paper = paper
         self.scale = scale
         self.plan: PaperPlan = load_plan(paper)
         self._folder = folder
         self._runs = expand(paper, scale)
         self._records: dict[str, RunRecord] = {}
+
+    def _place(self, run: PlannedRun) -> Path:
+        return run.records if self._folder is None else self._folder
 
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the named groups, in plan order."""
@@ -52,7 +55,7 @@ class RunSet:
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""
-        return [r for r in self.members(groups) if not records.is_recorded(r.id, self._folder)]
+        return [r for r in self.members(groups) if not records.is_recorded(r.id, self._place(r))]
 
     def require(self, groups: Iterable[str], what: str) -> None:
         """Make sure that all runs of the groups are recorded.
@@ -75,9 +78,9 @@ class RunSet:
             FedreproError: it is missing or damaged.
         """
         if run.id not in self._records:
-            if not records.path_of(run.id, self._folder).exists():
+            if not records.path_of(run.id, self._place(run)).exists():
                 self.require([run.group], f"group '{run.group}'")
-            self._records[run.id] = records.read(run.id, self._folder)
+            self._records[run.id] = records.read(run.id, self._place(run))
         return self._records[run.id]
 
     def final(self, groups: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
@@ -130,7 +133,7 @@ class RunSet:
             if not isinstance(value, dict) or part not in value:
                 raise FedreproError(
                     f"run {run.id} ({run.group}) records no final metric '{name}'; delete "
-                    f"{records.path_of(run.id, self._folder)} to train it again"
+                    f"{records.path_of(run.id, self._place(run))} to train it again"
                 )
             value = value[part]
         return value

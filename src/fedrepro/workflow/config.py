@@ -16,13 +16,17 @@ from fedrepro.base.configfile import nearest, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import data_root, root
 from fedrepro.base.strict import Strict
-from fedrepro.runs.plan import SCALES, Scale, papers, plans
+from fedrepro.runs.plan import SCALES, Scale, papers, plans, use_plans
 
 
 class WorkflowConfig(Strict):
     """What `snakemake` may be told; every key can be given as ``--config key=value`` as well."""
 
     papers: list[str] = Field(min_length=1, description="slugs: the plans in config/papers to use")
+    plans: str | None = Field(
+        default=None,
+        description="plans of your own in place of the papers: a YAML file or a folder of them",
+    )
     scale: Scale = Field(
         description="paper: as published; lite: reduced, with committed records; smoke: toy runs "
         "on synthetic data"
@@ -64,6 +68,8 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     if isinstance(names, str):  # --config papers=emd
         names = names.split(",")
     config = validate({**values, "papers": names}, WorkflowConfig, where)
+    if config.plans:
+        return config.model_copy(update={"papers": use_plans(config.plans)})
     known = papers()
     for name in config.papers:
         if name not in known and name in plans():

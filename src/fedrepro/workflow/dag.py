@@ -19,7 +19,7 @@ from fedrepro.base.paths import root
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan
+from fedrepro.runs.plan import PlannedRun, batches, expand, is_study, load_plan, plan_files
 from fedrepro.runs.status import Status, describe, duration, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config
@@ -67,7 +67,7 @@ class Workflow:
         self.papers = self.config.papers
         self._root = Path() if root() == Path.cwd() else root()
         planned = [run for paper in self.papers for run in expand(paper, self.scale)]
-        self._records = {run.id: str(records.path_of(run.id)) for run in planned}
+        self._records = {run.id: str(records.path_of(run.id, run.records)) for run in planned}
         state = status(planned)
         minutes = duration(state.pending_seconds)
         self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
@@ -81,6 +81,10 @@ class Workflow:
             for name, members in batches(state.runs, self.config.runs_per_batch)
             if (ids := tuple(r.id for r in members if every_batch or r.id in state.seconds))
         ]
+
+    def record_of(self, run_id: str) -> str:
+        """Return the file of a run's record."""
+        return self._records[run_id]
 
     def data_of(self, batch: Batch) -> str:
         """Return what a training job needs.
@@ -128,12 +132,15 @@ class Workflow:
         return [
             f"results/{self.scale}/notebooks/{paper}.{ending}"
             for paper in papers
+            if not is_study(paper)
             for ending in ("html", "ipynb")
         ]
 
     def checks(self, papers: Iterable[str]) -> list[str]:
         """Return the verdicts of the papers."""
-        return [f"results/{self.scale}/checks/{paper}.json" for paper in papers]
+        return [
+            f"results/{self.scale}/checks/{paper}.json" for paper in papers if not is_study(paper)
+        ]
 
     def overviews(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the partitions of the papers."""
@@ -224,6 +231,11 @@ class Workflow:
                 f"{self.scale}; add `--config scale={scale}`"
             )
 
+    def _relative(self, file: Path) -> str:
+        """Return a file of the clone relative to it, where that is the working directory."""
+        inside = file.is_relative_to(root())
+        return str(self._root / file.relative_to(root()) if inside else file)
+
     def _files(
         self, paper: str, groups: Iterable[str], made_with: Iterable[str], parts: Iterable[str]
     ) -> dict[str, Any]:
@@ -239,10 +251,12 @@ class Workflow:
         runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
         own = [name for part in parts if (name := code.module_of(paper, part))]
         files = sources.files([*(f"fedrepro.{name}" for name in made_with), *own])
-        config = [f"config/papers/{paper}.yaml", f"config/expected/{paper}.yaml"]
+        config = [plan_files()[paper]]
+        if not is_study(paper):
+            config.append(root() / f"config/expected/{paper}.yaml")
         return {
             "records": [self._records[run_id] for run_id in runs],
-            "config": [str(self._root / file) for file in config],
+            "config": [self._relative(file) for file in config],
             "code": [str(self._root / "src/fedrepro" / file) for file in files],
         }
 

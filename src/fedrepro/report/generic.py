@@ -1,0 +1,92 @@
+"""Tables and figures of plans that have no code of their own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from fedrepro.report.stats import summarise
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.runset import RunSet
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+    from fedrepro.report.figure import Figure
+
+METRIC = "accuracy"
+LAST, BEST = "after the last round", "best round"
+
+
+def name_of(runs: RunSet, run: PlannedRun) -> str:
+    """Return what a reader calls a run: the title of its group, and its grid point."""
+    point = [f"{key} {value}" for key, value in run.coordinates.items()]
+    return ", ".join([runs.plan.runs[run.group].title, *point])
+
+
+def _frame(runs: RunSet, members: Iterable[PlannedRun]) -> pd.DataFrame:
+    rows = []
+    for run in members:
+        values = runs.record(run).metrics[METRIC]
+        row = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
+        rows.append(row | {LAST: values[-1], BEST: max(values)})
+    return pd.DataFrame(rows)
+
+
+def accuracy(runs: RunSet) -> pd.DataFrame:
+    """Return test accuracy (fraction), last and best: a row a group and grid point."""
+    wide = _frame(runs, runs.members(runs.plan.runs))
+    long = wide.melt(["row", "seed", "run"], [LAST, BEST], "column")
+    return summarise(long, "value", ["row", "column"]).assign(unit="fraction")
+
+
+def comparison(runs: RunSet) -> pd.DataFrame:
+    """Return how far each row is from the first one (fraction), paired by seed."""
+    wide = _frame(runs, runs.members(runs.plan.runs))
+    first = wide[wide["row"] == wide["row"].iloc[0]].set_index("seed")
+    both = wide[wide["row"] != wide["row"].iloc[0]].join(first, on="seed", rsuffix="_first")
+    both = both.dropna(subset=["run_first"])
+    long = pd.concat(
+        both.assign(column=column, value=both[column] - both[f"{column}_first"])
+        for column in (LAST, BEST)
+    )
+    long["run"] = list(zip(long["run"], long["run_first"], strict=True))
+    return summarise(long, "value", ["row", "column"]).assign(unit="points")
+
+
+def curves(runs: RunSet) -> pd.DataFrame:
+    """Return test accuracy (fraction) over the rounds: a series a group and grid point."""
+    table = runs.curves(list(runs.plan.runs), METRIC)
+    names = {run.id: name_of(runs, run) for run in runs.members(runs.plan.runs)}
+    table = table.assign(series=table["run"].map(names), x=table["round"])
+    return summarise(table, "value", ["series", "x"])
+
+
+def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
+    """Draw the mean of every series and each seed."""
+    from fedrepro.report.plots import Canvas, Ink
+    from fedrepro.report.style import PALETTE
+
+    canvas = Canvas()
+    inks = [Ink(colour, line) for line, colour in itertools.product(("-", "--", ":"), PALETTE)]
+    for (name, points), ink in zip(
+        cells.groupby("series", sort=False), itertools.cycle(inks), strict=False
+    ):
+        canvas.curve(canvas.axis, points, ink, str(name))
+    canvas.accuracy_over_rounds()
+    canvas.legend(2)
+    figure: matplotlib.figure.Figure = canvas.figure
+    return figure
+
+
+TABLES = {"accuracy": accuracy, "comparison": comparison}
+
+
+def figures() -> dict[str, Figure]:
+    """Return the figures; imports Matplotlib."""
+    from fedrepro.report.figure import Figure
+
+    return {"curves": Figure(curves, draw_curves)}

@@ -21,7 +21,7 @@ import tricks_records
 from matplotlib.textpath import TextPath
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report import artefacts, code, generic, style
+from fedrepro.report import artefacts, code, style
 from fedrepro.report.trace import why
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
@@ -69,8 +69,8 @@ def test_titles_fit_their_figures(paper: str) -> None:
 @EVERY_PAPER
 def test_the_plan_names_what_there_is(paper: str) -> None:
     plan = load_plan(paper)
-    assert set(plan.tables) == set(code.tables(paper)) - set(generic.TABLES)
-    assert set(plan.figures) == set(code.figures(paper)) - set(generic.figures())
+    assert set(plan.tables) == set(code.tables(paper))
+    assert set(plan.figures) == set(code.figures(paper))
 
 
 @pytest.mark.parametrize(

@@ -31,19 +31,24 @@ def tables(paper: str) -> dict[str, Table]:
     """Return what makes each table of a paper; without code of its own, what suits any plan."""
     from fedrepro.report import generic
 
-    return generic.TABLES | _found(paper, "measurements", "TABLES")
+    return _found(paper, "measurements", "TABLES") if has_code(paper) else generic.TABLES
 
 
 def figures(paper: str) -> dict[str, Figure]:
     """Return what makes each figure of a paper, likewise; imports Matplotlib, which is slow."""
     from fedrepro.report import generic
 
-    return generic.figures() | _found(paper, "figures", "FIGURES")
+    return _found(paper, "figures", "FIGURES") if has_code(paper) else generic.figures()
 
 
 def claims(paper: str) -> dict[str, Claim]:
     """Return the rules that decide the claims of a paper."""
     return _found(paper, "claims", "CLAIMS")
+
+
+def has_code(paper: str) -> bool:
+    """Return whether a plan has code of its own."""
+    return module_of(paper, "measurements") is not None
 
 
 def module_of(paper: str, part: str) -> str | None:

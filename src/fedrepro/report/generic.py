@@ -46,9 +46,9 @@ def accuracy(runs: RunSet) -> pd.DataFrame:
 def comparison(runs: RunSet) -> pd.DataFrame:
     """Return how far each row is from the first one (fraction), paired by seed."""
     wide = _frame(runs, runs.members(runs.plan.runs))
-    first = wide[wide["row"] == wide["row"].iloc[0]].set_index("seed")
-    both = wide[wide["row"] != wide["row"].iloc[0]].join(first, on="seed", rsuffix="_first")
-    both = both.dropna(subset=["run_first"])
+    first = wide[wide["row"] == wide["row"].iloc[0]]
+    others = wide[wide["row"] != wide["row"].iloc[0]]
+    both = others.merge(first, on="seed", suffixes=("", "_first"))
     long = pd.concat(
         both.assign(column=column, value=both[column] - both[f"{column}_first"])
         for column in (LAST, BEST)

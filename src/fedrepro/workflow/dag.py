@@ -237,7 +237,7 @@ class Workflow:
         return str(self._root / file.relative_to(root()) if inside else file)
 
     def _files(
-        self, paper: str, groups: Iterable[str], made_with: Iterable[str], parts: Iterable[str]
+        self, paper: str, groups: Iterable[str], made_with: Iterable[str], parts: Sequence[str]
     ) -> dict[str, Any]:
         """Return the records, configuration and code that something is made of.
 
@@ -250,6 +250,8 @@ class Workflow:
         wanted = set(groups)
         runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
         own = [name for part in parts if (name := code.module_of(paper, part))]
+        if parts and not own:
+            own = ["fedrepro.report.generic"]
         files = sources.files([*(f"fedrepro.{name}" for name in made_with), *own])
         config = [plan_files()[paper]]
         if not is_study(paper):

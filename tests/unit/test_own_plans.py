@@ -1,0 +1,155 @@
+"""Plans of one's own: in any folder, without code, with records apart."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from made_up import content
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report import artefacts, code, generic
+from fedrepro.runs import records
+from fedrepro.runs.plan import (
+    OWN_PLANS,
+    expand,
+    is_own,
+    is_study,
+    load_plan,
+    papers,
+    plans,
+    use_plans,
+)
+from fedrepro.runs.runset import RunSet
+from fedrepro.workflow.dag import Workflow
+
+PLAN: dict[str, Any] = {
+    "paper": "my-plan",
+    "title": "FedProx against FedAvg",
+    "defaults": {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "dirichlet", "clients": 4, "alpha": 0.5},
+        "model": {"name": "liu1"},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "batch": 10,
+        "rounds": 3,
+    },
+    "seeds": [0, 1],
+    "runs": {
+        "fedavg": {"title": "FedAvg"},
+        "fedprox": {
+            "title": "FedProx",
+            "set": {"algorithm": {"name": "fedprox", "mu": 0.1}},
+            "grid": {"algorithm.mu": [0.1, 1.0]},
+        },
+    },
+}
+CONFIG = {
+    "papers": ["emd"],
+    "scale": "lite",
+    "train": "auto",
+    "device": "cpu",
+    "data_root": None,
+    "runs_per_batch": 4,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(OWN_PLANS, "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN))
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Any:
+    yield
+    load_plan.cache_clear()
+    expand.cache_clear()
+
+
+def accuracy(run: Any, t: int) -> float:
+    return 0.5 + 0.1 * t + 0.01 * run.seed + (0.02 if run.group == "fedprox" else 0)
+
+
+def write_records(folder: Path) -> None:
+    for run in expand("my-plan", "lite"):
+        values = [accuracy(run, t) for t in range(3)]
+        metrics = {"accuracy": values, "evaluated_rounds": [1, 2, 3]}
+        records.write(content(run, metrics=metrics, final={"accuracy": values[-1]}), folder)
+
+
+def test_a_folder_makes_its_plans_known(folder: Path) -> None:
+    assert use_plans("my") == ["my-plan"]
+    assert "my-plan" in plans()
+    assert "my-plan" not in papers()
+    assert is_own("my-plan")
+    assert is_study("my-plan")
+    assert not is_own("emd")
+    assert Path(os.environ[OWN_PLANS]).is_absolute(), "processes in other folders find it too"
+    assert len(expand("my-plan", "lite")) == 6
+    assert expand("my-plan", "paper")[0].id == expand("my-plan", "smoke")[0].id
+
+
+def test_its_records_are_not_among_the_committed_ones(folder: Path) -> None:
+    use_plans("my/my-plan.yaml")
+    run = expand("my-plan", "lite")[0]
+    assert run.records == records.OWN_FOLDER
+    records.write(content(run, metrics={"accuracy": [0.5]}, final={}), records.FOLDER)
+    assert run.records == records.FOLDER, "a run that a paper has too is not trained again"
+
+
+def test_it_gets_tables_and_curves(folder: Path) -> None:
+    use_plans("my")
+    plan = load_plan("my-plan")
+    assert set(plan.tables) == set(code.tables("my-plan")) == set(generic.TABLES)
+    assert set(plan.figures) == set(code.figures("my-plan"))
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    table = artefacts.frame(runs, "accuracy").set_index(["row", "column"])
+    assert table["mean"]["FedAvg", generic.LAST] == pytest.approx(0.705)
+    assert table["mean"]["FedProx, mu 1.0", generic.BEST] == pytest.approx(0.725)
+    lead = artefacts.frame(runs, "comparison").set_index(["row", "column"])
+    assert lead["values"]["FedProx, mu 0.1", generic.LAST] == pytest.approx((0.02, 0.02))
+    assert len(lead["runs"]["FedProx, mu 0.1", generic.LAST]) == 4
+    artefacts.write_table(runs, "comparison", folder / "comparison")
+    assert "2.00 ± 0.00 points" in (folder / "comparison.md").read_text()
+    artefacts.write_figure(runs, "curves", folder / "curves")
+    assert (folder / "curves.svg").stat().st_size > 1000
+
+
+def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
+    workflow = Workflow(CONFIG | {"plans": "my"})
+    assert workflow.papers == ["my-plan"]
+    targets = workflow.everything(workflow.papers)
+    assert "results/lite/tables/my-plan/accuracy.csv" in targets
+    assert not [path for path in targets if "checks" in path or "notebooks" in path]
+    made_of = workflow.of_table("lite", "my-plan", "accuracy")
+    assert made_of["config"] == [str(folder / "my/my-plan.yaml")]
+    assert all(path.startswith("results/own/runs/") for path in made_of["records"])
+    assert [path for path in made_of["code"] if path.endswith("report/generic.py")]
+    trained = [run for batch in workflow.batches for run in batch.runs]
+    assert sorted(trained) == sorted({run.id for run in expand("my-plan", "lite")})
+    assert workflow.record_of(trained[0]) == f"results/own/runs/{trained[0]}.json"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [("nowhere", "nowhere: no plan there"), ("empty", "empty: no plan there")],
+)
+def test_a_wrong_place_is_named(folder: Path, place: str, text: str) -> None:
+    (folder / "empty").mkdir()
+    with pytest.raises(FedreproError, match=text):
+        use_plans(place)
+
+
+def test_a_name_that_a_paper_has_is_refused(folder: Path) -> None:
+    (folder / "emd.yaml").write_text(yaml.safe_dump(PLAN))
+    with pytest.raises(FedreproError, match=r"emd\.yaml of the same name; rename one"):
+        use_plans("emd.yaml")

@@ -161,6 +161,7 @@ class PlannedRun:
         seed: the run's seed.
         spec: the run.
         id: its identity.
+        folder: of its record, where a program chose one.
     """
 
     paper: str
@@ -169,10 +170,13 @@ class PlannedRun:
     seed: int
     spec: RunSpec
     id: str
+    folder: Path | None = None
 
     @property
     def records(self) -> Path:
         """The folder of its record: that of committed ones, or for a plan of one's own another."""
+        if self.folder is not None:
+            return self.folder
         committed = not is_own(self.paper) or path_of(self.id).exists()
         return FOLDER if committed else OWN_FOLDER
 

@@ -1,0 +1,287 @@
+"""fedrepro as a library: load, partition, train, look, from a notebook or a program.
+
+    import fedrepro as fr
+
+    data = fr.load("mnist")
+    parts = fr.partition("dirichlet", data, clients=10, alpha=0.3, seed=0)
+    result = fr.train(data, parts, fr.algorithm("fedprox", mu=0.1), model="mnist_cnn", rounds=50)
+    result.frame, result.plot(), result.records
+
+It is the engine, the identity and the records of the pipeline. Records lie in a folder of the
+caller's; a run that has one is not trained again, and a killed one goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fedrepro.base.configfile import validate
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data as datasets
+from fedrepro.fl.algorithms import ALGORITHMS, AlgorithmParams
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.partition import SCHEMES, Partition, Scheme, build_partition, lists
+from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+FOLDER = Path("fedrepro-runs")
+"""Where records lie unless the caller says otherwise, relative to the working directory."""
+
+
+def load(name: str, data_root: str | Path | None = None) -> Dataset:
+    """Load a data set, downloading it if need be.
+
+    Args:
+        name: a data set of fedrepro or of an installed plugin, such as ``mnist`` or ``cifar10``.
+        data_root: folder of packed data; None takes the usual sources.
+
+    Raises:
+        FedreproError: there is no such data set (says the nearest), or it cannot be had.
+    """
+    return datasets.load(name, None if data_root is None else Path(data_root))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Who holds which examples of a data set.
+
+    Attributes:
+        data: the data set.
+        scheme: how it is cut.
+        partition: the cut; without a seed of its own, that of run seed 0.
+    """
+
+    data: Dataset
+    scheme: Scheme
+    partition: Partition
+
+    @property
+    def clients(self) -> tuple[np.ndarray, ...]:
+        """Positions in the training split, int64 [n_k] for each client."""
+        return self.partition.clients
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """Examples of each class: a row a client, a column a class."""
+        return (
+            pd.DataFrame(self.partition.counts).rename_axis("client").rename_axis("class", axis=1)
+        )
+
+
+def partition(
+    scheme: str | Sequence[ArrayLike], data: Dataset, *, seed: int | None = None, **parameters: Any
+) -> Parts:
+    """Cut a data set into clients.
+
+    Args:
+        scheme: name of a partition scheme, such as ``dirichlet``, ``iid_plain`` or ``emd_shift``;
+            or one list of positions in the training split for each client.
+        data: the data set.
+        seed: of the partition; None draws it anew for each run seed.
+        parameters: of the scheme, such as ``clients`` and ``alpha``.
+
+    Raises:
+        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut so.
+    """
+    if isinstance(scheme, str):
+        content = {"scheme": SCHEMES.require(scheme), **parameters}
+    else:
+        own = [np.asarray(positions) for positions in scheme]
+        content = {"scheme": "lists", **lists.described(own), **parameters}
+    if seed is not None:
+        content["seed"] = seed
+    model = SCHEMES[content["scheme"]]
+    spec = validate(content, model, f"partition {content['scheme']}")
+    cut = build_partition(spec, data.train_y, data.test_y, data.classes, 0)
+    return Parts(data, spec, cut)
+
+
+def algorithm(name: str, **parameters: Any) -> AlgorithmParams:
+    """Return an algorithm with its parameters.
+
+    Args:
+        name: an algorithm of fedrepro or of an installed plugin, such as ``fedavg``.
+        parameters: of the algorithm; those left out have their defaults.
+
+    Raises:
+        FedreproError: there is no such algorithm, or a parameter is wrong.
+    """
+    return validate({"name": name, **parameters}, ALGORITHMS[name].params, f"algorithm {name}")
+
+
+def train(
+    data: Dataset,
+    parts: Parts | Sequence[ArrayLike],
+    algorithm: AlgorithmParams | str = "fedavg",
+    model: str = "mnist_cnn",
+    rounds: int = 50,
+    seeds: int | Sequence[int] = 3,
+    *,
+    lr: float = 0.01,
+    batch: int = 32,
+    local_epochs: int = 1,
+    width: float = 1.0,
+    transform: str = "unit",
+    augment: bool = False,
+    optimizer: dict[str, Any] | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    folder: str | Path = FOLDER,
+    **spec: Any,
+) -> Result:
+    """Train one run a seed, all side by side, and return what they recorded.
+
+    Args:
+        data: the data set.
+        parts: of :func:`partition`, or one list of positions for each client.
+        algorithm: of :func:`algorithm`, or a name, which means its defaults.
+        model: name of a network.
+        rounds: communication rounds.
+        seeds: how many seeds, from 0, or the seeds.
+        lr: step size of plain SGD; unused where ``optimizer`` is given.
+        batch: examples a step.
+        local_epochs: epochs a client and round.
+        width: share of the network's hidden units and channels kept, in (0, 1].
+        transform: how pixels reach the network: ``unit``, ``standard`` or ``tutorial24``.
+        augment: whether training examples are augmented.
+        optimizer: as in a plan: ``{"name": "adam", "lr": 0.001}``.
+        device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
+        workers: processes on a CPU; None: as many as cores.
+        folder: where records and checkpoints lie.
+        spec: further fields of :class:`fedrepro.fl.spec.RunSpec`, such as ``evaluate_every``.
+
+    Raises:
+        FedreproError: a value is wrong, or some runs failed; names them.
+    """
+    if not isinstance(parts, Parts):
+        parts = partition(parts, data)
+    if parts.data.sha256 != data.sha256:
+        raise FedreproError("the partition is of another data set than the one to train on")
+    chosen = algorithm if isinstance(algorithm, AlgorithmParams) else {"name": algorithm}
+    content = {
+        "dataset": {"name": data.name, "transform": transform, "augment": augment},
+        "partition": parts.scheme,
+        "model": {"name": model, "width": width},
+        "algorithm": chosen,
+        "optimizer": optimizer or {"name": "sgd", "lr": lr},
+        "batch": batch,
+        "local_epochs": local_epochs,
+        "rounds": rounds,
+        **spec,
+    }
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    runs = [_run(content | {"seed": seed}, Path(folder)) for seed in numbers]
+    if not runs:
+        raise FedreproError("seeds: give at least one")
+    _train(runs, data, device, workers, Path(folder))
+    return Result([records.read(run.id, Path(folder)) for run in runs])
+
+
+def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
+    spec = validate(content, RunSpec, "train")
+    return PlannedRun(
+        paper="",
+        group=spec.algorithm.name,
+        coordinates={},
+        seed=spec.seed,
+        spec=spec,
+        id=run_id(spec),
+        folder=folder,
+    )
+
+
+def _train(
+    runs: Sequence[PlannedRun], data: Dataset, device: str, workers: int | None, folder: Path
+) -> None:
+    import torch
+
+    from fedrepro.runs import session
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    options = session.TrainOptions(
+        device=device, workers=workers, checkpoints=folder / ".checkpoints", wait=True
+    )
+    session.train(runs, options, load=lambda _: data)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What runs recorded, one a seed.
+
+    Attributes:
+        records: spec, component versions, metrics, partition and provenance of each run.
+    """
+
+    records: list[RunRecord]
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """A row a run and evaluated round: ``seed``, ``run``, ``round`` and the metrics.
+
+        Accuracies are fractions in [0, 1].
+        """
+        return pd.concat(map(_rounds, self.records), ignore_index=True)
+
+    @property
+    def final(self) -> pd.DataFrame:
+        """The last row of each run."""
+        return self.frame.groupby("run", sort=False).tail(1).reset_index(drop=True)
+
+    def plot(self, metric: str = "accuracy") -> matplotlib.figure.Figure:
+        """Draw a metric over the rounds: the mean and every seed; accuracies in per cent.
+
+        Raises:
+            FedreproError: there is no such metric; says which there are.
+        """
+        from fedrepro.report.plots import ACCURACY, ROUND, Canvas, Ink
+        from fedrepro.report.stats import summarise
+
+        table = self.frame
+        if metric not in table:
+            known = ", ".join(table.columns[3:])
+            raise FedreproError(f"no metric '{metric}'; there are {known}")
+        percent = "accuracy" in metric
+        cells = summarise(table.assign(x=table["round"]), metric, ["x"])
+        canvas = Canvas()
+        name = self.records[0].spec["algorithm"]["name"]
+        factor = 100 if percent else 1
+        canvas.curve(canvas.axis, cells, Ink("blue"), name, factor=factor)
+        canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
+        canvas.legend()
+        return canvas.figure
+
+    def _repr_html_(self) -> str:
+        """Show the last row of each run in a notebook."""
+        html: str = self.final.to_html(index=False)
+        return html
+
+
+def _rounds(record: RunRecord) -> pd.DataFrame:
+    """Return the metrics of a run by evaluated round; those of every round at these rounds."""
+    evaluated = [int(t) for t in record.metrics["evaluated_rounds"]]
+    columns: dict[str, Iterable[float]] = {}
+    for name, values in record.metrics.items():
+        if name == "evaluated_rounds":
+            continue
+        if len(values) == len(evaluated):
+            columns[name] = values
+        elif len(values) >= max(evaluated):
+            columns[name] = [values[t - 1] for t in evaluated]
+    first = {"seed": record.spec["seed"], "run": record.run_id}
+    return pd.DataFrame({**columns, "round": evaluated}).assign(**first)[
+        ["seed", "run", "round", *columns]
+    ]

@@ -256,6 +256,7 @@ class Workflow:
         config = [plan_files()[paper]]
         if not is_study(paper):
             config.append(root() / f"config/expected/{paper}.yaml")
+        config += [root() / file for file in sources.read_by(own)]
         return {
             "records": [self._records[run_id] for run_id in runs],
             "config": [self._relative(file) for file in config],

@@ -7,6 +7,7 @@ networks, algorithms) are looked up by name, not imported; a change of theirs sh
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import grimp
 import fedrepro
 
 _PACKAGE = "fedrepro"
+FOLDER = Path(fedrepro.__file__).parent
+_NAMED = re.compile(r'"((?:benchmarks|config|docs)/[^"{}]+[.][a-z]+)"')
 
 
 @functools.cache
@@ -32,11 +35,22 @@ def modules(names: Iterable[str]) -> list[str]:
 
 
 def files(names: Iterable[str]) -> list[str]:
-    """Return the files of :func:`modules`, relative to the package's folder."""
-    folder = Path(fedrepro.__file__).parent
+    """Return the files of :func:`modules`, relative to the package's folder.
+
+    With them come the descriptions of the data sets where the module that reads them is among them.
+    """
     paths = []
     for name in modules(names):
         path = Path(*name.split(".")[1:])
-        is_package = (folder / path).is_dir()
+        is_package = (FOLDER / path).is_dir()
         paths.append(str(path / "__init__.py" if is_package else path.with_suffix(".py")))
+    if "fl/data/registry.py" in paths:
+        described = sorted((FOLDER / "fl/data/sets").glob("*.yaml"))
+        paths += [str(file.relative_to(FOLDER)) for file in described]
     return paths
+
+
+def read_by(names: Iterable[str]) -> list[str]:
+    """Return the files of the repository that modules name in their code, such as measurements."""
+    texts = ((FOLDER / Path(*name.split(".")[1:]).with_suffix(".py")).read_text() for name in names)
+    return sorted({file for text in texts for file in _NAMED.findall(text)})

@@ -262,7 +262,8 @@ class Result:
         canvas.curve(canvas.axis, cells, Ink("blue"), name, factor=factor)
         canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
         canvas.legend()
-        return canvas.figure
+        figure: matplotlib.figure.Figure = canvas.figure
+        return figure
 
     def _repr_html_(self) -> str:
         """Show the last row of each run in a notebook."""

@@ -31,14 +31,18 @@ def tables(paper: str) -> dict[str, Table]:
     """Return what makes each table of a paper; without code of its own, what suits any plan."""
     from fedrepro.report import generic
 
-    return _found(paper, "measurements", "TABLES") if has_code(paper) else generic.TABLES
+    if not has_code(paper):
+        return generic.TABLES
+    return _found(paper, "measurements", "TABLES")
 
 
 def figures(paper: str) -> dict[str, Figure]:
     """Return what makes each figure of a paper, likewise; imports Matplotlib, which is slow."""
     from fedrepro.report import generic
 
-    return _found(paper, "figures", "FIGURES") if has_code(paper) else generic.figures()
+    if not has_code(paper):
+        return generic.figures()
+    return _found(paper, "figures", "FIGURES")
 
 
 def claims(paper: str) -> dict[str, Claim]:

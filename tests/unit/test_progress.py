@@ -8,9 +8,9 @@ import torch
 from small_runs import planned
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedrepro.fl import cost
+from fedrepro.fl import cost, models
 from fedrepro.fl.engine.driver import Progress
-from fedrepro.fl.models import NETWORKS, models
+from fedrepro.fl.models import NETWORKS
 from fedrepro.runs.progress import Meter, Pace, arithmetic
 
 SHAPES = {"liu1": (1, 28, 28), "liu2": (1, 28, 28), "liu3": (1, 28, 28), "mnist_cnn": (1, 28, 28)}

@@ -212,10 +212,14 @@ def _train(
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    options = session.TrainOptions(
-        device=device, workers=workers, checkpoints=folder / ".checkpoints", wait=True
+    session.train(
+        runs,
+        device=device,
+        workers=workers,
+        checkpoints=folder / ".checkpoints",
+        wait=True,
+        dataset=lambda _: data,
     )
-    session.train(runs, options, load=lambda _: data)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(source, check=True)
     install(clone, site)
     install(plugin, site)
-    assert not [path for path in base.rglob("config/papers")]
+    assert not list(base.rglob("config/papers"))
     return base / "work"
 
 

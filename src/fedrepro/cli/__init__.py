@@ -14,9 +14,18 @@ from pathlib import Path
 
 from fedrepro import __version__
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
+from fedrepro.base.paths import find_root, root
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan, papers, plans, unique
+from fedrepro.runs.plan import (
+    SCALES,
+    PlannedRun,
+    expand,
+    load_plan,
+    papers,
+    plans,
+    unique,
+    use_plans,
+)
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 
@@ -52,9 +61,12 @@ def _selected(arguments: argparse.Namespace, *, studies: bool = False) -> list[P
 
 def _train(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == arguments.pending:
-        raise FedreproError("fedrepro train: give run ids, or --pending, and not both")
-    planned = _selected(arguments, studies=bool(arguments.runs))
-    if arguments.runs:
+        raise FedreproError("fedrepro train: give run ids or plans, or --pending, and not both")
+    own = [name for name in arguments.runs if _is_plan(name)]
+    planned = (
+        _of_plans(arguments, own) if own else _selected(arguments, studies=bool(arguments.runs))
+    )
+    if arguments.runs and not own:
         known = {run.id: run for run in planned}
         unknown = [name for name in arguments.runs if name not in known]
         if unknown:
@@ -62,7 +74,7 @@ def _train(arguments: argparse.Namespace) -> int:
                 f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
             )
         planned = [known[name] for name in dict.fromkeys(arguments.runs)]
-    elif not arguments.device.startswith("cuda"):
+    if arguments.pending and not arguments.device.startswith("cuda"):
         planned = _without_gpu(planned)
     with _terminated_like_interrupted():
         devices = _devices(arguments.device)
@@ -71,10 +83,24 @@ def _train(arguments: argparse.Namespace) -> int:
         return _train_here(arguments, planned)
 
 
+def _is_plan(name: str) -> bool:
+    """Return whether an argument is a plan of one's own, or a folder of them, not a name or id."""
+    return Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir()
+
+
+def _of_plans(arguments: argparse.Namespace, places: Sequence[str]) -> list[PlannedRun]:
+    """Return the distinct runs of plans of one's own."""
+    if len(places) < len(arguments.runs):
+        raise FedreproError("fedrepro train: give run ids, or plans, and not both")
+    names = [name for place in places for name in use_plans(place)]
+    scale = arguments.scale or "lite"
+    return list(unique([run for name in names for run in expand(name, scale)]).values())
+
+
 def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Leave out runs that only a GPU can train, and say how many of them are pending."""
-    left_out = [run.id for run in planned if run.spec.precision == "tf32"]
-    pending = sum(not records.is_recorded(run_id) for run_id in left_out)
+    left_out = [run for run in planned if run.spec.precision == "tf32"]
+    pending = sum(not run.recorded for run in left_out)
     if pending:
         print(
             f"{pending} pending runs are left out: precision: tf32 needs --device cuda",
@@ -145,14 +171,14 @@ def _train_on_all(
     deadline = None
     if arguments.time_budget is not None:
         deadline = time.monotonic() + arguments.time_budget
-    pending = [run for run in planned if not records.is_recorded(run.id)]
+    pending = [run for run in planned if not run.recorded]
     commands = {device: _train_command(arguments, device, deadline) for device in devices}
     try:
         return side_by_side.run(commands)
     finally:  # also what a process that was killed had written
-        trained = [run for run in pending if records.is_recorded(run.id)]
+        trained = [run for run in pending if run.recorded]
         if arguments.out is not None:
-            files = [records.path_of(run.id) for run in trained]
+            files = [records.path_of(run.id, run.records) for run in trained]
             session.write_out(arguments.out, files, planned)
         print(f"{len(trained)} of {len(planned)} runs trained on {len(devices)} GPUs")
 
@@ -590,9 +616,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status. User errors are one message, no traceback."""
     arguments = _parser().parse_args(argv)
     try:
-        if root() in Path.cwd().parents:
-            raise FedreproError(f"run it in {root()}: records are looked up in ./results/runs")
+        here = find_root()
+        if here is not None and here in Path.cwd().parents:
+            raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
         paper = getattr(arguments, "paper", None)
+        if paper is not None and _is_plan(paper):
+            (paper,) = use_plans(paper)
+            arguments.paper = paper
         if paper is not None:
             load_plan(paper)
         status: int | None = arguments.run(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -82,7 +82,10 @@ def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
     return figure
 
 
-TABLES = {"accuracy": accuracy, "comparison": comparison}
+TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
+    "accuracy": accuracy,
+    "comparison": comparison,
+}
 
 
 def figures() -> dict[str, Figure]:

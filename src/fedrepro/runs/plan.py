@@ -22,7 +22,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root
 from fedrepro.base.strict import Strict
 from fedrepro.fl.spec import NetworkName, Precision, RunSpec, run_id
-from fedrepro.runs.records import FOLDER, OWN_FOLDER, path_of
+from fedrepro.runs.records import FOLDER, OWN_FOLDER, is_recorded, path_of
 
 Scale = Literal["paper", "lite", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -179,6 +179,15 @@ class PlannedRun:
             return self.folder
         committed = not is_own(self.paper) or path_of(self.id).exists()
         return FOLDER if committed else OWN_FOLDER
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it has a valid record.
+
+        Raises:
+            FedreproError: it has one that is damaged, edited or of another run.
+        """
+        return is_recorded(self.id, self.records)
 
 
 OWN_PLANS = "FEDREPRO_PLANS"

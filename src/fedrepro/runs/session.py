@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ import torch
 
 import fedrepro
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
+from fedrepro.base.paths import find_root
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.data import load
+from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.compiling import Choice
@@ -56,6 +56,8 @@ def train(
     time_budget: float | None = None,
     out: Path | None = None,
     wait: bool = False,
+    checkpoints: Path = CHECKPOINTS,
+    dataset: Callable[[RunSpec], Dataset] | None = None,
 ) -> int:
     """Train the runs that have no record yet and write their records.
 
@@ -79,6 +81,8 @@ def train(
             is in the file already stays in it.
         wait: whether to wait for runs that another process trains, and to take over those that it
             gives up.
+        checkpoints: folder of the checkpoints, and of the locks on runs.
+        dataset: returns a run's data set; None loads it from the usual sources.
 
     Returns:
         How many runs were trained.
@@ -91,18 +95,18 @@ def train(
     check_out(out)
     use_one_thread()
     made = make_backend(backend, device, workers, compile=compile, deterministic=deterministic)
-    trainer = _Trainer(runs, device, made, deadline)
+    trainer = _Trainer(runs, device, made, deadline, checkpoints)
     try:
         while True:
             interrupted = drive(
                 trainer.claimed(),
-                lambda spec: load(spec.dataset.name, data_root),
+                dataset or (lambda spec: load(spec.dataset.name, data_root)),
                 trainer.backend,
                 on_done=trainer.record,
                 on_failed=trainer.failed,
                 on_progress=trainer.report,
                 in_flight=in_flight,
-                checkpoints=CHECKPOINTS,
+                checkpoints=checkpoints,
                 checkpoint_seconds=checkpoint_seconds,
                 deadline=deadline - _SAVING_SECONDS,
                 data_root=data_root,
@@ -115,7 +119,7 @@ def train(
         trainer.claims.release_all()
         trainer.end_status_line()
         if out is not None:
-            write_out(out, trainer.written, runs)
+            write_out(out, trainer.written, runs, checkpoints)
         trainer.say_what_was_done()
     if trainer.failures:
         raise FedreproError("\n".join(str(failure) for failure in trainer.failures))
@@ -135,30 +139,37 @@ def check_out(out: Path | None) -> None:
             transfer.content(out, Path(folder))
 
 
-def write_out(out: Path, written: Sequence[Path], runs: Sequence[PlannedRun]) -> None:
+def write_out(
+    out: Path,
+    written: Sequence[Path],
+    runs: Sequence[PlannedRun],
+    folder: Path = CHECKPOINTS,
+) -> None:
     """Write new records, and the checkpoints there are of runs, to the file of ``--out``."""
-    checkpoints = [checkpoint_of(run.id) for run in runs]
+    checkpoints = [folder / f"{run.id}.pt" for run in runs]
     transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
-
-
-def checkpoint_of(run_id: str) -> Path:
-    """Return the file of a run's checkpoint."""
-    return CHECKPOINTS / f"{run_id}.pt"
 
 
 class _Trainer:
     """Hands runs to the driver and takes them back: claims, records, failures, messages."""
 
     def __init__(
-        self, runs: Sequence[PlannedRun], device: str, backend: Backend, deadline: float
+        self,
+        runs: Sequence[PlannedRun],
+        device: str,
+        backend: Backend,
+        deadline: float,
+        checkpoints: Path,
     ) -> None:
         self.runs = runs
         self.backend = backend
         self.origin = _origin(backend, device)  # of the code now, before it can change
         self.failures: list[RunFailure] = []
         self.written: list[Path] = []
-        self.claims = Claims(CHECKPOINTS)
+        self.claims = Claims(checkpoints)
+        self._checkpoints = checkpoints
         self._deadline = deadline
+        self._folders = {run.id: run.records for run in runs}
         self._started = datetime.datetime.now(datetime.UTC)
         self._seconds = status(runs).seconds
         self._finished: set[str] = set()
@@ -176,8 +187,8 @@ class _Trainer:
         left = [run for run in self.runs if run.id not in self._finished]
         while left:
             run = left.pop(self._next(left))
-            if records.is_recorded(run.id):
-                checkpoint_of(run.id).unlink(missing_ok=True)  # of another machine, or of a kill
+            if run.recorded:
+                self._checkpoint_of(run).unlink(missing_ok=True)  # of another machine, or of a kill
             elif self._fits(run) and self._claim(run):
                 yield run.spec
 
@@ -185,7 +196,15 @@ class _Trainer:
         """Return which run comes next: the first, or the one that the pace of a GPU tells."""
         if self.backend.cores or self._deadline == math.inf:
             return 0
-        return self._pace.choose(left, _share_done, self._seconds_left())
+        return self._pace.choose(left, self._share_done, self._seconds_left())
+
+    def _checkpoint_of(self, run: PlannedRun) -> Path:
+        return self._checkpoints / f"{run.id}.pt"
+
+    def _share_done(self, run: PlannedRun) -> float:
+        """Return which share of a run's rounds its checkpoint holds."""
+        rounds = ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
+        return _rounds_done(run, self._checkpoint_of(run)) / rounds
 
     def _claim(self, run: PlannedRun) -> bool:
         """Claim a run; return whether it is to be trained here."""
@@ -196,7 +215,7 @@ class _Trainer:
             self._meter.drop(run.id)
             return False
         self._elsewhere.discard(run.id)
-        if records.is_recorded(run.id):  # another process ended it since we looked
+        if run.recorded:  # another process ended it since we looked
             self.claims.release(run.id)
             return False
         self._meter.expect(run)
@@ -232,7 +251,7 @@ class _Trainer:
     def record(self, run: ActiveRun) -> None:
         """Write the record of a run that ended."""
         self._see_what_is_compiled()
-        file = records.write(_content(run, self._started))
+        file = records.write(_content(run, self._started), self._folders[run.id])
         self.claims.release(run.id)
         self.written.append(file)
         self._finished.add(run.id)
@@ -289,7 +308,7 @@ class _Trainer:
             FedreproError: nothing could be done in it.
         """
         ours = [run for run in self.runs if run.id not in self._elsewhere]
-        left = [run for run in ours if not records.is_recorded(run.id)]
+        left = [run for run in ours if not run.recorded]
         if not left:
             return
         progressed = any(run.progress.round > run.resumed_at for run in interrupted)
@@ -313,19 +332,18 @@ class _Trainer:
         print(f"{clear}{text}", file=sys.stderr, flush=True)
 
 
-def _share_done(run: PlannedRun) -> float:
-    """Return which share of a run's rounds its checkpoint holds; 0 where there is none to read."""
+def _rounds_done(run: PlannedRun, file: Path) -> int:
+    """Return how many rounds a run's checkpoint holds; 0 where there is none to read."""
     try:
-        done = _rounds_saved(run.id, checkpoint_of(run.id).stat().st_mtime_ns)
+        return _rounds_saved(run.id, file, file.stat().st_mtime_ns)
     except (OSError, FedreproError, KeyError):
-        return 0.0  # a run whose checkpoint is damaged fails by name once it is taken up
-    return done / ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
+        return 0  # a run whose checkpoint is damaged fails by name once it is taken up
 
 
 @functools.cache
-def _rounds_saved(run_id: str, _written_at: int) -> int:
+def _rounds_saved(run_id: str, file: Path, _written_at: int) -> int:
     """Return how many rounds a checkpoint holds; read once, unless it is written anew."""
-    saved = checkpoint.load(checkpoint_of(run_id), run_id) or {}
+    saved = checkpoint.load(file, run_id) or {}
     return int(saved["progress"]["round"])
 
 
@@ -410,12 +428,13 @@ def code_version() -> tuple[str, bool]:
 
     The commit is ``unknown`` outside a git clone, and where the code is not the clone's.
     """
-    if not Path(__file__).resolve().is_relative_to(root()):
+    here = find_root()
+    if here is None or not Path(__file__).resolve().is_relative_to(here):
         return "unknown", False
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root()), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
         ).stdout.strip()
 
     try:

@@ -111,25 +111,25 @@ def _planned() -> dict[str, PlannedRun]:
     return unique([run for name in plans() for scale in SCALES for run in expand(name, scale)])
 
 
-def status(runs: Sequence[PlannedRun], folder: Path = records.FOLDER) -> Status:
+def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:
     """Look up which runs have a record; every record found is verified.
 
     Args:
         runs: planned runs; equal ones count once.
-        folder: where the records are.
+        folder: where the records are; None: where each run has its own.
 
     Raises:
         FedreproError: a record is damaged, edited or of another run.
     """
     distinct = unique(runs)
-    took = {run_id: records.cost(run_id, folder) for run_id in distinct}
+    took = {run_id: records.cost(run_id, folder or run.records) for run_id, run in distinct.items()}
     pending = tuple(run_id for run_id, cost in took.items() if cost is None)
     return Status(
         runs=tuple(distinct.values()),
         recorded=tuple(run_id for run_id, cost in took.items() if cost is not None),
         pending=pending,
-        seconds=_estimates(pending, distinct, took, folder) if pending else {},
-        folder=folder,
+        seconds=_estimates(pending, distinct, took, folder or records.FOLDER) if pending else {},
+        folder=folder or records.FOLDER,
     )
 
 

@@ -90,7 +90,7 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
     location = locate(name, data_root)
     stamps = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in location.files)
     try:
-        return _load(name, location, Path.cwd(), paths.root(), stamps)
+        return _load(name, location, Path.cwd(), paths.find_root(), stamps)
     except FedreproError as error:
         if location.kind not in ("download", "nowhere") or describe(name).pack is None:
             raise
@@ -124,7 +124,7 @@ def _load(
     name: str,
     location: Location,
     working_directory: Path,
-    root: Path,
+    root: Path | None,
     stamps: tuple[tuple[int, int], ...],
 ) -> Dataset:
     """Load from one place. The last three arguments only tell apart what is cached."""

@@ -13,14 +13,17 @@ program in a task fails its lanes, with the traceback.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import os
+import sys
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -73,6 +76,20 @@ class _Piece:
     group: Hashable
     most: int
     deaths: int = 0
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Start processes that do not import the main program, which they have no use for.
+
+    Else a script that trains outside of ``if __name__ == "__main__"`` would train in each of them.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @dataclass
@@ -217,7 +234,8 @@ class PoolBackend:
     def _new_worker(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=work, args=(theirs,), daemon=True)
-        process.start()
+        with _without_main():
+            process.start()
         theirs.close()
         worker = _Worker(process, ours)
         self._pool.append(worker)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -40,6 +41,11 @@ class Sample:
     def mean(self) -> float:
         """Mean over the seeds."""
         return float(np.mean(self.values))
+
+    @property
+    def sd(self) -> float:
+        """Sample standard deviation over the seeds; NaN for one."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
 
 
 Quantity: TypeAlias = Callable[..., Sample]
@@ -88,7 +94,8 @@ def _sample(quantity: Quantity, runs: RunSet, name: str, where: Any) -> Sample:
     return sample
 
 
-def _finding(holds: bool, samples: Sequence[Sample], ours: float) -> Finding:
+def compared(holds: bool, samples: Sequence[Sample], ours: float) -> Finding:
+    """Return a finding whose evidence are the means of some samples, and its runs theirs."""
     return Finding(holds, listed(samples), [run for s in samples for run in s.runs], ours)
 
 
@@ -136,7 +143,7 @@ def leads(quantity: Quantity) -> Rule:
         lead = least - max(sample.mean for sample in low)
         enough = lead > 0 and points / 100 - SLACK <= lead <= at_most / 100 + SLACK
         first = all(least > sample.mean for sample in others)
-        return _finding(enough and first, [*low, *others, *high], lead)
+        return compared(enough and first, [*low, *others, *high], lead)
 
     return _taking(rule, quantity)
 
@@ -147,7 +154,7 @@ def near(quantity: Quantity) -> Rule:
     def rule(runs: RunSet, *, what: str, to: str, points: float, **where: Any) -> Finding:
         other, one = _samples(quantity, runs, [to, what], where)
         gap = one.mean - other.mean
-        return _finding(abs(gap) <= points / 100 + SLACK, [other, one], gap)
+        return compared(abs(gap) <= points / 100 + SLACK, [other, one], gap)
 
     return _taking(rule, quantity)
 
@@ -160,7 +167,7 @@ def between(quantity: Quantity) -> Rule:
     ) -> Finding:
         (sample,) = _samples(quantity, runs, what, where)
         inside = low / 100 - SLACK <= sample.mean <= high / 100 + SLACK
-        return _finding(inside, [sample], sample.mean)
+        return compared(inside, [sample], sample.mean)
 
     return _taking(rule, quantity)
 
@@ -172,6 +179,6 @@ def descends(quantity: Quantity) -> Rule:
         samples = _samples(quantity, runs, what, where)
         means = [sample.mean for sample in samples]
         least = min(a - b for a, b in itertools.pairwise(means))
-        return _finding(least > 0, samples, least)
+        return compared(least > 0, samples, least)
 
     return _taking(rule, quantity)

@@ -163,8 +163,8 @@ def test_welch_by_hand():
         assert all(math.isnan(value) for value in welch(summary(*one), summary(*other)))
 
 
-def summary(mean: float, sd: float, n: int) -> pd.Series:
-    return pd.Series({"mean": mean, "sd": sd, "n": n})
+def summary(mean: float, sd: float, n: int) -> dict[str, float]:
+    return {"mean": mean, "sd": sd, "n": n}
 
 
 def test_significance_of_ours_and_theirs(paper):

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -59,6 +60,9 @@ class Canvas:
         figure: Matplotlib's figure.
         axes: its panels, [rows, columns].
     """
+
+    figure: Figure
+    axes: Any
 
     def __init__(
         self, rows: int = 1, columns: int = 1, *, height: float = 3.8, **subplots: Any

@@ -43,18 +43,17 @@ def networks(runs: RunSet) -> pd.DataFrame:
 
 def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one network; ``finals`` has a row a run, accuracies as ``value``."""
-    shown = finals["precision"].map(PRECISIONS)
-    own = finals.assign(column=shown, unit="fraction")
+    finals = finals.assign(column=finals["precision"].map(PRECISIONS))
     exact = finals["precision"] == FLOAT32
-    reference = finals[exact].set_index("seed")[["value", "run"]]
-    pairs = finals[~exact].join(reference, on="seed", rsuffix="_exact")
+    reference = finals.loc[exact, ["seed", "value", "run"]]
+    pairs = finals[~exact].merge(reference, on="seed", suffixes=("", "_exact"))
     less = pairs.assign(
         value=pairs["value"] - pairs["value_exact"],
-        run=list(zip(pairs["run"], pairs["run_exact"], strict=True)),
-        column=shown + " less float32",
+        run=pd.Series(zip(pairs["run"], pairs["run_exact"], strict=True)),
+        column=pairs["column"] + " less float32",
         unit="points",
     )
-    both = pd.concat([own, less])
+    both = pd.concat([finals.assign(unit="fraction"), less])
     spread = reference["value"].max() - reference["value"].min()
     apart = {"row": title, "column": SPREAD, "unit": "points", "seed": 0, "value": spread}
     cells = [

@@ -152,11 +152,11 @@ def quoted(
         about: the other differences, in points.
         within: how far off these may be, in points.
     """
-    means = reported(runs.paper)["mean"]
+    cells = reported(runs.paper)
     texts = [("more than", text) for text in more_than] + [("about", text) for text in about]
     parts, holds = [], True
     for group, base, (word, text) in zip(what, over, texts, strict=True):
-        found = float(means[group] - means[base])
+        found = cells[group]["mean"] - cells[base]["mean"]
         beyond = found - text / 100
         holds &= beyond > SLACK if word == "more than" else abs(beyond) <= within / 100 + SLACK
         one, other = (runs.plan.runs[name].title for name in (group, base))
@@ -168,7 +168,7 @@ def quoted(
 def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float) -> Finding:
     """Hold where Welch's t test separates all published means from that of ``over``."""
     cells = reported(runs.paper)
-    tests = {group: welch(cells.loc[group], cells.loc[over]) for group in what}
+    tests = {group: welch(cells[group], cells[over]) for group in what}
     evidence = "; ".join(
         f"{runs.plan.runs[group].title}: t {t:.2f}, p {p:.3f}" for group, (t, p) in tests.items()
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import textwrap
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -84,8 +85,8 @@ def draw_toy(cells: pd.DataFrame) -> MplFigure:
         sign = np.sign(plane["class"].to_numpy()).reshape(SIDE, SIDE)
         extent = (0, SIDE, 0, SIDE)
         axis.imshow(sign, cmap=colours, vmin=-1, vmax=1, origin="lower", extent=extent, alpha=0.6)
-        for x0, x1, label in points[str(name)]:
-            axis.text(x0, x1, "+" if label > 0 else "−", ha="center", va="center", fontsize=14)
+        for x0, x1, known in points[str(name)]:
+            axis.text(x0, x1, "+" if known > 0 else "−", ha="center", va="center", fontsize=14)
         axis.set_title(str(name), fontsize=8)
         axis.set(xlabel="$x_0$", xticks=[0, THRESHOLD, SIDE], yticks=[0, THRESHOLD, SIDE])
         axis.grid(visible=False)
@@ -162,14 +163,14 @@ def draw_updates(cells: pd.DataFrame) -> MplFigure:
     canvas = Canvas(len(titles), cells["round"].nunique(), height=2.3 * len(titles))
     panels = cells.groupby(["title", "round"], sort=False)
     for axis, ((_, number), panel) in zip(canvas, panels, strict=True):
-        ends = panel.set_index("series")
+        ends = {end["series"]: end for end in panel.to_dict("records")}
         for series, (ink, width) in _ARROWS.items():
-            end = (ends.loc[series, "x"], ends.loc[series, "y"])
-            arrow = {"color": ink.options["color"], "linewidth": width, "arrowstyle": "-|>"}
-            axis.annotate("", end, (0, 0), arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
-            axis.plot(*zip((0, 0), end, strict=True), alpha=0)
+            x, y = ends[series]["x"], ends[series]["y"]
+            arrow = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": width}
+            axis.annotate("", (x, y), (0, 0), arrowprops=arrow | {"color": ink.options["color"]})
+            axis.plot((0, x), (0, y), alpha=0)
             canvas.key(series, ink, linewidth=width)
-        shown = ends.loc[list(AGENTS), "in_plane"].min()
+        shown = min(ends[agent]["in_plane"] for agent in AGENTS)
         axis.set_title(f"round {number}: {100 * shown:.0f} %", fontsize=9)
         axis.set_aspect("equal", adjustable="datalim")
         axis.margins(0.12)
@@ -206,7 +207,7 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
     cells = summarise(curves, "value", ["series", "x", "group"])
     last = cells.groupby("group")["x"].transform("max") == cells["x"]
-    printed = cells["group"].map(reported(runs.paper)["mean"])
+    printed = cells["group"].map({k: cell["mean"] for k, cell in reported(runs.paper).items()})
     return cells.assign(reported=printed.where(last & (runs.scale == "paper")))
 
 
@@ -294,17 +295,17 @@ def draw_selection(cells: pd.DataFrame) -> MplFigure:
     """
     canvas = Canvas(1, len(_KINDS), height=4, sharex=True, sharey=True)
     marks: list[str] = []
-    for cell in cells.itertuples():
-        axis = canvas.axes[0, int(cell.projected) + (cell.gradient_noise > 0)]
-        colour = _COLOURS[cell.server_share > 0].options["color"]
-        face = colour if cell.threshold else "none"
-        place = (100 * cell.x, 100 * cell.mean)
-        shape = _SHAPES[cell.server_momentum]
+    for cell in cells.to_dict("records"):
+        axis = canvas.axes[0, cell["projected"] + (cell["gradient_noise"] > 0)]
+        colour = _COLOURS[cell["server_share"] > 0].options["color"]
+        face = colour if cell["threshold"] else "none"
+        place = (100 * cell["x"], 100 * cell["mean"])
+        shape = _SHAPES[cell["server_momentum"]]
         axis.plot(*place, shape, color=colour, markerfacecolor=face, markersize=5)
-        if cell.marked:
-            marks.append(cell.marked)
-            beside = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-            axis.annotate(str(len(marks)), place, fontsize=8, **beside)
+        if cell["marked"]:
+            marks.append(cell["marked"])
+            beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points"}
+            axis.annotate(str(len(marks)), place, va="center", fontsize=8, **beside)
     centre = 100 * float(cells["x"].mean())
     equal = Ink("grey", ":")
     for axis, title in zip(canvas, _KINDS, strict=True):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -59,19 +60,19 @@ def of_paper(runs: RunSet, *, name: str) -> pd.DataFrame:
 # Are the gains more than chance?
 
 
-def reported(paper: str) -> pd.DataFrame:
+def reported(paper: str) -> dict[str, dict[str, Any]]:
     """Return what the paper prints of each group: ``mean``, ``sd``, ``n``; ``runs`` is empty."""
-    rows = {}
+    cells = {}
     for table, labels in ROWS.items():
         means, sds = published(paper, table), published(paper, table, "sd")
         for group, label in labels.items():
             if (label, ACCURACY) in means:
                 mean, sd = means[label, ACCURACY], sds[label, ACCURACY]
-                rows[group] = {"mean": mean, "sd": sd, "n": REPEATS, "runs": ()}
-    return pd.DataFrame.from_dict(rows, orient="index")
+                cells[group] = {"mean": mean, "sd": sd, "n": REPEATS, "runs": ()}
+    return cells
 
 
-def welch(one: pd.Series, other: pd.Series) -> tuple[float, float]:
+def welch(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[float, float]:
     """Return Welch's t and its two-sided p of the difference of two means; NaNs without spread.
 
     Args:
@@ -82,8 +83,10 @@ def welch(one: pd.Series, other: pd.Series) -> tuple[float, float]:
 
     if min(one["n"], other["n"]) < 2 or one["sd"] == other["sd"] == 0:
         return math.nan, math.nan
-    numbers = [cell[name] for cell in (one, other) for name in ("mean", "sd", "n")]
-    result = ttest_ind_from_stats(*numbers, equal_var=False)
+    mean, sd, n = one["mean"], one["sd"], one["n"]
+    result = ttest_ind_from_stats(
+        mean, sd, n, other["mean"], other["sd"], other["n"], equal_var=False
+    )
     return float(result.statistic), float(result.pvalue)
 
 
@@ -96,13 +99,13 @@ def significance(runs: RunSet) -> pd.DataFrame:
     """
     techniques = runs.labelled(role="technique")
     finals = runs.final([BASELINE, *techniques], [ACCURACY])
-    ours = summarise(finals, ACCURACY, ["group"]).set_index("group")
+    ours = summarise(finals, ACCURACY, ["group"]).set_index("group").to_dict("index")
     pairs = [(runs.plan.runs[group].title, group, BASELINE) for group in techniques]
     pairs.append(("noise, beside projection without", PROJECTED_NOISE, PROJECTED))
     rows = []
     for row, group, base in pairs:
         for whose, cells in (("published", reported(runs.paper)), ("ours", ours)):
-            one, other = cells.loc[group], cells.loc[base]
+            one, other = cells[group], cells[base]
             t, p = welch(one, other)
             for column, value in (("gain", one["mean"] - other["mean"]), ("t", t), ("p", p)):
                 unit = "points" if column == "gain" else "number"

@@ -142,15 +142,9 @@ def quoted(
     about: Sequence[float],
     within: float,
 ) -> Finding:
-    """Hold where the tables have the differences that the text quotes.
+    """Hold where the tables have the differences, ``what`` less ``over``, that the text quotes.
 
-    Args:
-        runs: the paper's.
-        what: groups of runs.
-        over: what is subtracted from each.
-        more_than: bounds of the first differences, in points.
-        about: the other differences, in points.
-        within: how far off these may be, in points.
+    The first are more than so many points, the others about so many, give or take ``within``.
     """
     cells = reported(runs.paper)
     texts = [("more than", text) for text in more_than] + [("about", text) for text in about]

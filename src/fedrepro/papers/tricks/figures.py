@@ -280,9 +280,10 @@ def selection(runs: RunSet) -> pd.DataFrame:
     techniques are on.
     """
     table = searched(runs)
-    cells = summarise(table, TEST, ["cell", *TECHNIQUES]).rename(columns={"cell": "series"})
-    held_out = table.groupby("cell")[HELD_OUT].mean()
-    cells.insert(1, "x", cells["series"].map(held_out))
+    cells = summarise(table.rename(columns={"cell": "series"}), TEST, ["series"])
+    by_cell = table.groupby("cell")
+    cells.insert(1, "x", cells["series"].map(by_cell[HELD_OUT].mean()))
+    cells = cells.join(by_cell[TECHNIQUES].first(), on="series")
     marks = pd.Series(marked(table))
     joined = marks.index.to_series().groupby(marks).agg(", ".join)
     return cells.assign(marked=cells["series"].map(joined).fillna(""))

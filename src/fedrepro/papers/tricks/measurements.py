@@ -106,13 +106,17 @@ def significance(runs: RunSet) -> pd.DataFrame:
     for row, group, base in pairs:
         for whose, cells in (("published", reported(runs.paper)), ("ours", ours)):
             one, other = cells[group], cells[base]
-            t, p = welch(one, other)
-            for column, value in (("gain", one["mean"] - other["mean"]), ("t", t), ("p", p)):
-                unit = "points" if column == "gain" else "number"
-                used = {"n": min(one["n"], other["n"]), "runs": one["runs"] + other["runs"]}
-                rows.append({"row": row, "column": f"{column}, {whose}", "mean": value} | used)
-                rows[-1] |= {"values": (value,), "unit": unit}
-    return pd.DataFrame(rows).assign(sd=math.nan, low=math.nan, high=math.nan)
+            n, used, nan = min(one["n"], other["n"]), one["runs"] + other["runs"], math.nan
+            gain, (t, p) = one["mean"] - other["mean"], welch(one, other)
+            for column, value, unit in (
+                ("gain", gain, "points"),
+                ("t", t, "number"),
+                ("p", p, "number"),
+            ):
+                key = (row, f"{column}, {whose}")
+                rows.append((*key, value, nan, n, nan, nan, (value,), used, unit))
+    summary = ["mean", "sd", "n", "low", "high", "values", "runs"]
+    return pd.DataFrame(rows, columns=["row", "column", *summary, "unit"])
 
 
 def calibration(runs: RunSet) -> pd.DataFrame:

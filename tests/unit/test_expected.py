@@ -141,9 +141,8 @@ def test_a_claim_without_cases_or_a_rule_is_one_that_the_rule_of_its_id_decides(
 
 
 def test_an_empty_list_is_printed_as_nothing() -> None:
-    assert cases(**{"with": CLAIM["with"] | {"methods": []}})[0].statement.startswith(
-        "On MNIST  gain"
-    )
+    values = CLAIM["with"] | {"methods": []}
+    assert cases(**{"with": values})[0].statement.startswith("On MNIST  gain")
 
 
 @pytest.mark.parametrize(

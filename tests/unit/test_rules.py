@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ from made_up import content
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, in_points
-from fedrepro.report.rules import Quantity, Rule, Sample, between, descends, final, leads, near
+from fedrepro.report.rules import (
+    Quantity,
+    Rule,
+    Sample,
+    between,
+    compared,
+    descends,
+    final,
+    leads,
+    near,
+)
 from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
 
@@ -71,7 +82,15 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
         "low 10.00 %, high 30.00 %"
     )
     assert decided(between(made_up), what="low").evidence == "low 10.00 %"
+    both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
+    noted = compared(True, both, None, "each of them")
+    assert noted == Finding(True, "a 20.00 %, b 50.00 %; each of them", ["x", "y", "z"], None)
     assert in_points(0.0132) == "1.32 points"
+
+
+def test_the_spread_of_one_seed_is_unknown() -> None:
+    assert Sample("a", (0.1, 0.3), ("x", "y")).sd == pytest.approx(0.02**0.5)
+    assert math.isnan(Sample("a", (0.1,), ("x",)).sd)
 
 
 @pytest.mark.parametrize("rule", [leads, near, between, descends])

@@ -84,19 +84,17 @@ def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent)
 
 def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[Sample]:
     names = [what] if isinstance(what, str) else what
-    return [_sample(quantity, runs, name, where) for name in names]
+    samples = [quantity(runs, name, **where) for name in names]
+    for sample in samples:
+        if not sample.values:
+            raise not_planned(runs, sample.name, "run")
+    return samples
 
 
-def _sample(quantity: Quantity, runs: RunSet, name: str, where: Any) -> Sample:
-    sample = quantity(runs, name, **where)
-    if not sample.values:
-        raise not_planned(runs, sample.name, "run")
-    return sample
-
-
-def compared(holds: bool, samples: Sequence[Sample], ours: float) -> Finding:
-    """Return a finding whose evidence are the means of some samples, and its runs theirs."""
-    return Finding(holds, listed(samples), [run for s in samples for run in s.runs], ours)
+def compared(holds: bool, samples: Sequence[Sample], ours: float | None, note: str = "") -> Finding:
+    """Return a finding on samples: its evidence are their means and a note, its runs theirs."""
+    evidence = f"{listed(samples)}; {note}" if note else listed(samples)
+    return Finding(holds, evidence, [run for sample in samples for run in sample.runs], ours)
 
 
 def _taking(rule: Rule, quantity: Quantity) -> Rule:
@@ -106,16 +104,10 @@ def _taking(rule: Rule, quantity: Quantity) -> Rule:
         rule: with keywords of its own, and ``**where`` for those of the quantity.
         quantity: whose parameters after runs and name may be given.
     """
-    own = inspect.signature(rule).parameters
-    given = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        else parameter
-        for parameter in list(inspect.signature(quantity).parameters.values())[2:]
-        if parameter.name not in own or parameter.kind is inspect.Parameter.VAR_KEYWORD
-    ]
-    *named, _ = own.values()
-    rule.__signature__ = inspect.Signature([*named, *given])  # type: ignore[attr-defined]
+    *own, _ = inspect.signature(rule).parameters.values()
+    _, _, *further = inspect.signature(quantity).parameters.values()
+    given = [each.replace(kind=max(each.kind, inspect.Parameter.KEYWORD_ONLY)) for each in further]
+    rule.__signature__ = inspect.Signature([*own, *given])  # type: ignore[attr-defined]
     return rule
 
 

@@ -6,7 +6,6 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,9 +54,8 @@ def unsurpassed(
     others = [accuracy(runs, group) for group in by]
     gain, first = one.mean - base.mean, one.mean >= max(other.mean for other in others) - SLACK
     holds = first and gain >= points / 100 - SLACK and one.sd <= spread / 100 + SLACK
-    finding = compared(holds, [base, *others, one], gain)
-    evidence = f"{finding.evidence}; standard deviation of the last {in_points(one.sd)}"
-    return dataclasses.replace(finding, evidence=evidence)
+    note = f"standard deviation of the last {in_points(one.sd)}"
+    return compared(holds, [base, *others, one], gain, note)
 
 
 def search_ends(

@@ -55,6 +55,23 @@ Rule: TypeAlias = Callable[..., Finding]
 Names: TypeAlias = str | Sequence[str]
 
 
+def title_of(runs: RunSet, group: str) -> str:
+    """Return the title of a group of runs that a claim names.
+
+    Raises:
+        FedreproError: there is no such group, or it has no runs at the scale.
+    """
+    groups = runs.plan.runs
+    if group not in groups:
+        raise FedreproError(
+            f"config/expected/{runs.paper}.yaml: claims: no group of runs '{group}' "
+            f"{nearest(group, list(groups))}"
+        )
+    if not runs.members([group]):
+        raise not_planned(runs, groups[group].title, "run")
+    return groups[group].title
+
+
 def final(metric: str) -> Quantity:
     """Return the quantity: a metric of a group of runs after the last round.
 
@@ -63,16 +80,8 @@ def final(metric: str) -> Quantity:
     """
 
     def quantity(runs: RunSet, what: str) -> Sample:
-        groups = runs.plan.runs
-        if what not in groups:
-            raise FedreproError(
-                f"config/expected/{runs.paper}.yaml: claims: no group of runs '{what}' "
-                f"{nearest(what, list(groups))}"
-            )
-        if not runs.members([what]):
-            raise not_planned(runs, groups[what].title, "run")
-        table = runs.final([what], [metric])
-        return Sample(groups[what].title, tuple(table[metric]), tuple(table["run"]))
+        title, table = title_of(runs, what), runs.final([what], [metric])
+        return Sample(title, tuple(table[metric]), tuple(table["run"]))
 
     return quantity
 

@@ -26,7 +26,7 @@ from fedrepro.papers.tricks.measurements import (
     welch,
 )
 from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
-from fedrepro.report.rules import Quantity, Rule, Sample, compared, final, leads, near
+from fedrepro.report.rules import Quantity, Rule, Sample, compared, final, leads, near, title_of
 from fedrepro.runs.runset import RunSet
 
 accuracy = final(ACCURACY)
@@ -82,9 +82,9 @@ def lately(quantity: str) -> Quantity:
     """Return the quantity: what the rounds log, in the mean of the last ``last`` % of them."""
 
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
-        table = late(diagnosis(runs, [what]), last)
+        title, table = title_of(runs, what), late(diagnosis(runs, [what]), last)
         kept = table[table["quantity"] == quantity]
-        return Sample(runs.plan.runs[what].title, tuple(kept["value"]), tuple(kept["run"]))
+        return Sample(title, tuple(kept["value"]), tuple(kept["run"]))
 
     return mean
 

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report import verdicts
-from fedrepro.report.expected import Number
+from fedrepro.report import code, verdicts
+from fedrepro.report.expected import Claim, Number
+from fedrepro.report.rules import final, leads
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import Scale, at_published_scale, expand
 from fedrepro.runs.runset import RunSet
@@ -93,3 +94,32 @@ def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
         allowed = judged([0.9], cell=("a", "c"), **changes)
         assert allowed["verdict"] == "not decidable"
         assert "plan" in allowed["evidence"]
+
+
+WHERE = r"config/expected/tricks\.yaml: claims: C1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rule": "leeds"}, rf"{WHERE}: no rule 'leeds' \(did you mean 'leads'\?"),
+        ({"rule": ""}, rf"{WHERE}: no rule 'C1'"),
+        (
+            {"with": {"what": "best"}},
+            rf"{WHERE}: rule 'leads': missing a required argument: 'over'",
+        ),
+        (
+            {"with": {"what": "best", "over": "niid", "point": 2}},
+            rf"{WHERE}: rule 'leads': got an unexpected keyword argument 'point'",
+        ),
+        ({"with": {"what": "bset", "over": "niid"}}, r"tricks\.yaml: claims: no group .* 'bset'"),
+    ],
+)
+def test_rules_and_values_that_there_are_not_are_named(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
+) -> None:
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads"} | changes
+    (claim,) = Claim.model_validate(content).cases({})
+    with pytest.raises(FedreproError, match=problem):
+        verdicts._judge_claim(RunSet("tricks", "lite"), claim)

@@ -10,8 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.expected import Series, load_expected
-from fedrepro.runs.plan import load_plan
+from fedrepro.report.expected import Claim, Series, load_expected
+from fedrepro.runs.plan import load_plan, papers
 
 NUMBER = {
     "where": "Table 1",
@@ -76,6 +76,13 @@ def test_a_curve_has_one_value_for_each_x(changes: dict[str, Any], refused: bool
 def test_files_that_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any], problem: str
 ) -> None:
+    refused(tmp_path, monkeypatch, content, problem)
+
+
+def refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any], problem: str
+) -> None:
+    """Make sure that a file of this content is refused, with its name and the problem."""
     load_plan("tricks")  # of the repository, before there is another root
     (tmp_path / "config/papers").mkdir(parents=True)
     (tmp_path / "config/expected").mkdir()
@@ -84,3 +91,84 @@ def test_files_that_are_refused(
     monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
     with pytest.raises(FedreproError, match=rf"tricks\.yaml:\s+{problem}"):
         load_expected.__wrapped__("tricks")
+
+
+CLAIM: dict[str, Any] = {
+    "id": "C-{dataset}",
+    "statement": "On {dataset} {methods} gain {points} points in {rounds} rounds.",
+    "source": "Table {table}",
+    "reading": "{dataset}, literally",
+    "rule": "leads",
+    "with": {"points": 2.5, "methods": ["a", "b", "c"], "rounds": 1000000, "table": 1},
+    "explanation": "few rounds",
+    "each": [
+        {"dataset": "mnist"},
+        {"dataset": "cifar10", "points": 4, "methods": ["a"], "scales": ["paper"]},
+        {"dataset": "kws", "methods": ["a", "b"], "table": 2, "explanation": "", "rounds": 0.1},
+    ],
+}
+NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "b": "FedB", "2": "two"}
+
+
+def cases(**changes: Any) -> list[Claim]:
+    return Claim.model_validate(CLAIM | changes).cases(NAMES)
+
+
+def test_templates_are_filled_with_the_values_of_the_rule() -> None:
+    first, second, third = cases()
+    assert [claim.id for claim in (first, second, third)] == ["C-mnist", "C-cifar10", "C-kws"]
+    assert first.statement == "On MNIST a, FedB and c gain 2.5 points in 1000000 rounds."
+    assert second.statement == "On CIFAR-10 a gain 4 points in 1000000 rounds."
+    assert third.statement == "On kws a and FedB gain 2.5 points in 0.1 rounds."
+    assert (first.source, third.source) == ("Table 1", "Table two")
+    assert first.reading == "mnist, literally"
+    assert first.values == {**CLAIM["with"], "dataset": "mnist"}
+    assert {claim.rule for claim in (first, second, third)} == {"leads"}
+
+
+def test_a_case_may_have_scales_and_an_explanation_of_its_own() -> None:
+    first, second, third = cases()
+    assert first.scales == third.scales == ("paper", "lite")
+    assert second.scales == ("paper",)
+    assert [claim.explanation for claim in (first, second, third)] == ["few rounds"] * 2 + [""]
+    for claim in (first, second, third):
+        assert not {"scales", "explanation"} & claim.values.keys()
+
+
+def test_a_claim_without_cases_or_a_rule_is_one_that_the_rule_of_its_id_decides() -> None:
+    (claim,) = Claim(id="C1", statement="It holds.", source="-").cases({})
+    assert (claim.id, claim.rule, claim.values) == ("C1", "C1", {})
+
+
+def test_an_empty_list_is_printed_as_nothing() -> None:
+    values = CLAIM["with"] | {"methods": []}
+    assert cases(**{"with": values})[0].statement.startswith("On MNIST  gain")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"id": "C-{data}"}, r"claims: C-\{data\}: no value 'data' for 'C-\{data\}'"),
+        ({"statement": "{points"}, r"claims: C-\{dataset\}: expected '\}' .* in '\{points'"),
+        ({"statement": "{}"}, r"claims: C-\{dataset\}: .* in '\{\}'"),
+        (
+            {"statement": "{points.x}"},
+            r"claims: C-\{dataset\}: .* no attribute 'x' in '\{points\.x\}'",
+        ),
+        ({"each": [{"dataset": {"a": 1}}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
+        ({"each": [{"dataset": None}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
+        ({"each": [{"scales": ["smoke"]}]}, r"(?s:.*)claims\.0\.each\.0\.scales"),
+        ({"each": [{"dataset": "a"}] * 2}, "ids used twice: C-a"),
+    ],
+)
+def test_claims_that_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
+) -> None:
+    refused(tmp_path, monkeypatch, {"claims": [CLAIM | changes]}, problem)
+
+
+def test_every_template_of_the_repository_is_filled() -> None:
+    for paper in papers():
+        for claim in load_expected(paper).claims:
+            texts = (claim.id, claim.statement, claim.source, claim.reading)
+            assert not any("{" in text for text in texts), claim.id

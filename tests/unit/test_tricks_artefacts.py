@@ -15,7 +15,17 @@ from tricks_records import PRODUCTS, World, kind, write_all
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
 from fedrepro.papers.tricks.figures import FIGURES, coinciding, in_plane
-from fedrepro.papers.tricks.measurements import GRID, ROWS, cell_name, chosen, late, searched, welch
+from fedrepro.papers.tricks.measurements import (
+    GRID,
+    HELD_OUT,
+    ROWS,
+    TEST,
+    cell_name,
+    chosen,
+    late,
+    searched,
+    welch,
+)
 from fedrepro.report import artefacts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check
@@ -146,11 +156,15 @@ def test_what_is_recorded_of_a_table_is_judged(tmp_path):
 
 def test_welch_by_hand():
     """Means 3 apart; variances 4 / 3 and 1 / 3 of the means: t = 3 / sqrt(5 / 3)."""
-    t, p = welch((5.0, 2.0, 3), (2.0, 1.0, 3))
+    t, p = welch(summary(5.0, 2.0, 3), summary(2.0, 1.0, 3))
     assert t == pytest.approx(3 / math.sqrt(5 / 3))
     assert 0.08 < p < 0.11
     for one, other in (((5.0, 0.0, 3), (2.0, 0.0, 3)), ((5.0, 1.0, 1), (2.0, 1.0, 3))):
-        assert all(math.isnan(value) for value in welch(one, other))
+        assert all(math.isnan(value) for value in welch(summary(*one), summary(*other)))
+
+
+def summary(mean: float, sd: float, n: int) -> dict[str, float]:
+    return {"mean": mean, "sd": sd, "n": n}
 
 
 def test_significance_of_ours_and_theirs(paper):
@@ -191,7 +205,8 @@ def test_calibration_has_eight_cells(paper):
 
 
 def test_names_of_cells():
-    assert cell_name(0.0, 0.0, 0, False, 0.0) == "none"
+    assert cell_name() == "none"
+    assert cell_name(server_momentum=0.5) == "momentum 0.5"
     everything = cell_name(0.05, 0.9, 2, True, 1e-4)
     assert everything == "server data, momentum 0.9, agreement, projection, noise"
 
@@ -205,8 +220,8 @@ def test_grid_and_selection_on_test_and_on_held_out_images(tmp_path):
     runs = write_all(tmp_path, "lite", world)
     table = searched(runs)
     assert len(table) == 36
-    assert chosen(table, "test") == "momentum 0.5"
-    assert chosen(table, "held_out") == "server data"
+    assert chosen(table, TEST) == "momentum 0.5"
+    assert chosen(table, HELD_OUT) == "server data"
     frame = artefacts.frame(runs, "grid")
     assert len(frame) == 72
     assert frame["row"].iloc[0] == "momentum 0.5"
@@ -259,15 +274,22 @@ def test_two_directions_by_hand():
     """In three dimensions: SGD goes (2, 0, 0), the agents (1, 2, 1) and (1, -2, 1)."""
     vectors = np.array([[1.0, 2.0, 1.0], [1.0, -2.0, 1.0], [2.0, 0.0, 0.0]])
     ends = in_plane(vectors @ vectors.T)
-    assert ends["agent 1"] == pytest.approx((0.5, 1.0, math.sqrt(6) / 2))
-    assert ends["agent 2"] == pytest.approx((0.5, -1.0, math.sqrt(6) / 2))
-    assert ends["average"] == pytest.approx((0.5, 0.0, math.sqrt(2) / 2))
-    assert ends["SGD on the union"] == pytest.approx((1.0, 0.0, 1.0))
+    assert list(ends["series"]) == ["agent 1", "agent 2", "average", "SGD on the union"]
+    assert ends[["x", "y", "length"]].to_numpy() == pytest.approx(
+        np.array(
+            [
+                (0.5, 1.0, math.sqrt(6) / 2),
+                (0.5, -1.0, math.sqrt(6) / 2),
+                (0.5, 0.0, math.sqrt(2) / 2),
+                (1.0, 0.0, 1.0),
+            ]
+        )
+    )
 
 
 def test_agents_that_agree_have_no_second_direction():
     ends = in_plane(np.ones((3, 3)))
-    assert ends["agent 1"] == ends["agent 2"] == (1.0, 0.0, 1.0)
+    assert ends[["x", "y", "length"]].to_numpy().tolist() == [[1.0, 0.0, 1.0]] * 4
 
 
 @pytest.mark.parametrize("products", [np.zeros((3, 3)), np.ones((4, 4))])
@@ -326,12 +348,11 @@ def closed():
 def test_configurations_that_coincide_share_a_line(paper):
     """Made-up conflicts differ for server-side training alone; made-up agreements for IID alone."""
     alike = coinciding(artefacts.frame(paper, "conflicts"))
-    assert len(alike) == 1
-    assert len(alike[0]) == 7
-    assert "server_training" not in alike[0]
+    assert [len(groups) for groups in alike] == [1, 7]
+    assert alike[0] == ["server_training"]
     figure = FIGURES["conflicts"].draw(artefacts.frame(paper, "conflicts"))
-    alone, together = (text.get_text() for text in figure.legends[0].get_texts())
-    assert alone == "server-side training"
+    alone, together, seeds = (text.get_text() for text in figure.legends[0].get_texts())
+    assert (alone, seeds) == ("server-side training", "every seed")
     assert together.startswith("7 coincide: FL - IID, FL - NIID(5), ")
     assert figure.axes[0].get_ylim()[0] == 0
 
@@ -344,7 +365,7 @@ def test_one_round_or_run_apart_does_not_coincide():
             "values": [(1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 0.9)],
         }
     )
-    assert coinciding(frame) == [["a", "b"]]
+    assert coinciding(frame) == [["c"], ["a", "b"]]
 
 
 def test_the_grid_search_has_a_panel_for_each_projection(paper):

@@ -9,7 +9,8 @@ and the two key columns of its frame.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -118,6 +119,8 @@ Scales = tuple[Literal["paper", "lite"], ...]
 class Case(Strict, extra="allow"):
     """One of several cases that a claim is held against; further keys go to its rule."""
 
+    __pydantic_extra__: dict[str, Value] = Field(init=False)
+
     scales: Scales | None = Field(default=None, description="null: those of the claim")
     explanation: str | None = Field(default=None, description="null: that of the claim")
 
@@ -151,15 +154,17 @@ class Claim(Strict):
             names: how statements print a value, such as ``mnist: MNIST``.
 
         Raises:
-            KeyError: id or statement names a value that there is not.
+            ValueError: a template names a value that there is not, or is none.
         """
         claims = []
         for case in self.each or [Case()]:
             values = self.values | (case.model_extra or {})
             printed = {key: _printed(value, names) for key, value in values.items()}
             changes = {
-                "id": self.id.format_map(values),
-                "statement": self.statement.format_map(printed),
+                "id": _filled(self.id, values),
+                "statement": _filled(self.statement, printed),
+                "source": _filled(self.source, printed),
+                "reading": _filled(self.reading, values),
                 "rule": self.rule or self.id,
                 "values": values,
                 "each": [],
@@ -170,13 +175,28 @@ class Claim(Strict):
         return claims
 
 
+def _filled(template: str, values: Mapping[str, object]) -> str:
+    """Return a template with its values.
+
+    Raises:
+        ValueError: it names a value that there is not, or braces are open.
+    """
+    try:
+        return template.format_map(values)
+    except KeyError as error:
+        raise ValueError(f"no value {error} for '{template}'") from error
+    except (AttributeError, IndexError, ValueError) as error:
+        raise ValueError(f"{error} in '{template}'") from error
+
+
 def _printed(value: Value, names: Mapping[str, str]) -> str:
+    """Return a value as statements print it: ``MNIST``, ``2.5``, ``0, 1 and 2``."""
     if isinstance(value, list):
-        *most, last = (_printed(item, names) for item in value)
-        return f"{', '.join(most)} and {last}" if most else last
-    if isinstance(value, str):
-        return names.get(value, value)
-    return f"{value:g}"
+        items = [_printed(item, names) for item in value]
+        return " and ".join(filter(None, [", ".join(items[:-1]), *items[-1:]]))
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return names.get(str(value), str(value))
 
 
 class NotReproducible(Strict):
@@ -225,11 +245,7 @@ def load_expected(paper: str) -> Expected:
             f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
         )
     expected = read_yaml(file, Expected)
-    try:
-        cases = [case for claim in expected.claims for case in claim.cases(expected.names)]
-    except KeyError as error:
-        raise FedreproError(f"{file}: claims: no value {error} for an id or a statement") from error
-    expected = expected.model_copy(update={"claims": cases})
+    expected = expected.model_copy(update={"claims": [*_cases(expected, file)]})
     known = [*plan.tables, *plan.figures]
     numbers = expected.all_numbers()
     shown = [(number.id, number.artefact) for number in numbers]
@@ -246,6 +262,14 @@ def load_expected(paper: str) -> Expected:
     if double:
         raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
     return expected
+
+
+def _cases(expected: Expected, file: Path) -> Iterator[Claim]:
+    for claim in expected.claims:
+        try:
+            yield from claim.cases(expected.names)
+        except ValueError as error:
+            raise FedreproError(f"{file}: claims: {claim.id}: {error}") from error
 
 
 def cell_key(row: object, column: object) -> tuple[str, str]:

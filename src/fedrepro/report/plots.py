@@ -6,7 +6,8 @@ A :class:`Canvas` draws frames of one row a point, with the columns of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -58,6 +60,9 @@ class Canvas:
         figure: Matplotlib's figure.
         axes: its panels, [rows, columns].
     """
+
+    figure: Figure
+    axes: Any
 
     def __init__(
         self, rows: int = 1, columns: int = 1, *, height: float = 3.8, **subplots: Any
@@ -108,22 +113,35 @@ class Canvas:
             seeds: whether every seed is drawn.
             options: further keywords of ``Axes.plot``.
         """
+        if points.empty:
+            return
         style = ink.options | options
         axis.plot(points["x"], factor * points["mean"], **style)
         if seeds and (points["n"] > 1).any():
-            values = pd.DataFrame(points["values"].tolist(), index=points["x"])
             thin = {"color": style["color"], "linewidth": 0.4, "alpha": 0.4}
-            axis.plot(values.index, factor * values.to_numpy(), **thin)
+            for seed in itertools.zip_longest(*points["values"], fillvalue=np.nan):
+                axis.plot(points["x"], factor * np.array(seed), **thin)
             self.key(EVERY_SEED, Ink("grey"), linewidth=0.4)
         if label:
             self.key(label, ink, **options)
 
-    def dots(self, axis: Axes, points: pd.DataFrame, ink: Ink, *, factor: float = 100) -> None:
-        """Draw every seed as a dot, beside each other where they are equal."""
+    def dots(
+        self,
+        axis: Axes,
+        points: pd.DataFrame,
+        ink: Ink,
+        *,
+        factor: float = 100,
+        label: str = "",
+    ) -> None:
+        """Draw every seed as a dot."""
+        colour = ink.options["color"]
+        dot: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 3, "alpha": 0.6}
         for x, values in zip(points["x"], points["values"], strict=True):
             heights = [factor * value for value in values]
-            colour = ink.options["color"]
-            axis.plot([x] * len(heights), heights, ".", color=colour, markersize=3, alpha=0.6)
+            axis.plot([x] * len(heights), heights, color=colour, **dot)
+        if label and not points.empty:
+            self.key(label, ink, **dot)
 
     def intervals(
         self,
@@ -135,6 +153,8 @@ class Canvas:
         factor: float = 100,
     ) -> None:
         """Draw the mean with its 95 % interval, where there is one."""
+        if points.empty:
+            return
         mean, low, high = (factor * points[name] for name in ("mean", "low", "high"))
         reach = np.array([(mean - low).fillna(0), (high - mean).fillna(0)])
         axis.errorbar(points["x"], mean, yerr=reach, capsize=2, **ink.options)
@@ -142,21 +162,38 @@ class Canvas:
             self.key(label, ink)
 
     def published(
-        self, axis: Axes, points: pd.DataFrame, ink: Ink, *, factor: float = 100, **options: Any
+        self,
+        axis: Axes,
+        points: pd.DataFrame,
+        ink: Ink,
+        *,
+        factor: float = 100,
+        column: str = "published",
+        **options: Any,
     ) -> None:
-        """Draw what the paper prints: hollow markers, or a dotted line where ``line`` is given."""
-        shown = points.dropna(subset=["published"])
+        """Draw what the paper prints as hollow circles, without a line.
+
+        Args:
+            axis: the panel.
+            points: a series; where ``column`` is NaN, nothing is drawn.
+            ink: whose colour is taken.
+            factor: on the values; 100 draws fractions in per cent.
+            column: that holds the published values.
+            options: further keywords of ``Axes.plot``; ``linestyle=":", marker=""`` draws a line.
+        """
+        shown = points.dropna(subset=[column])
         if shown.empty:
             return
         style = ink.options | {"linestyle": "", "marker": "o", "markerfacecolor": "none"} | options
-        axis.plot(shown["x"], factor * shown["published"], zorder=5, **style)
+        axis.plot(shown["x"], factor * shown[column], zorder=5, **style)
         self.key(PUBLISHED, BLACK, **{k: v for k, v in style.items() if k != "color"})
 
     def level(self, axis: Axes, value: float, label: str, ink: Ink, *, factor: float = 100) -> None:
         """Draw a horizontal line across the panel."""
-        style = {key: value for key, value in ink.options.items() if key != "marker"}
-        axis.axhline(factor * value, linewidth=0.8, **style)
-        self.key(label, ink, linewidth=0.8)
+        style = ink.options | {"linewidth": 0.8, "marker": ""}
+        axis.axhline(factor * value, **style)
+        if label:
+            self.key(label, ink, **style)
 
     def key(self, label: str, ink: Ink, **options: Any) -> None:
         """Put a line or marker into the legend, once."""
@@ -168,7 +205,10 @@ class Canvas:
 
     def legend(self, columns: int = 3, title: str = "", axis: Axes | None = None) -> None:
         """Draw the legend below the panels, or inside one of them."""
-        named = sorted(self._keys, key=lambda label: label in _LAST)
+        if not (self._keys or title):
+            return
+        last = [label for label in _LAST if label in self._keys]
+        named = [label for label in self._keys if label not in last] + last
         options: dict[str, Any] = {
             "handles": [self._keys[label] for label in named],
             "ncols": columns,
@@ -177,14 +217,27 @@ class Canvas:
         }
         if axis is not None:
             axis.legend(**options)
-        elif named or title:
+        else:
             self.figure.legend(loc="outside lower center", **options)
 
-    def accuracy_over_rounds(self, axes: Sequence[Axes] | None = None) -> None:
+    def accuracy_over_rounds(self, axes: Iterable[Axes] | None = None) -> None:
         """Label panels of accuracy in per cent over whole rounds: outer axes only."""
-        for axis in axes or list(self):
-            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            if axis.get_subplotspec().is_last_row():  # type: ignore[union-attr]
+        self.over_rounds(ACCURACY, axes)
+
+    def over_rounds(self, what: str, axes: Iterable[Axes] | None = None) -> None:
+        """Label panels of a quantity over whole rounds: outer axes only.
+
+        Args:
+            what: the quantity, with its unit.
+            axes: the panels; None: all.
+        """
+        for axis in self if axes is None else axes:
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+            place = axis.get_subplotspec()
+            assert place is not None
+            row, column = place.rowspan.start, place.colspan.start
+            if not any(below.get_visible() for below in self.axes[row + 1 :, column]):
                 axis.set_xlabel(ROUND)
-            if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
-                axis.set_ylabel(ACCURACY)
+                axis.tick_params(labelbottom=True)
+            if column == 0:
+                axis.set_ylabel(what)

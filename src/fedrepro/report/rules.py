@@ -8,14 +8,18 @@ them: ``points`` are percentage points, ``percent`` is a share of 100.
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedrepro.report.finding import SLACK, Finding, in_percent
+from fedrepro.base.configfile import nearest
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.finding import SLACK, Finding, in_percent, not_planned
 from fedrepro.runs.runset import RunSet
 
 
@@ -38,12 +42,48 @@ class Sample:
         """Mean over the seeds."""
         return float(np.mean(self.values))
 
+    @property
+    def sd(self) -> float:
+        """Sample standard deviation over the seeds; NaN for one."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+
 
 Quantity: TypeAlias = Callable[..., Sample]
-"""``quantity(runs, what, **where)``."""
+"""``quantity(runs, what, **where)``; its further parameters are values that claims may give."""
 Rule: TypeAlias = Callable[..., Finding]
 """``rule(runs, **values)``."""
 Names: TypeAlias = str | Sequence[str]
+
+
+def title_of(runs: RunSet, group: str) -> str:
+    """Return the title of a group of runs that a claim names.
+
+    Raises:
+        FedreproError: there is no such group, or it has no runs at the scale.
+    """
+    groups = runs.plan.runs
+    if group not in groups:
+        raise FedreproError(
+            f"config/expected/{runs.paper}.yaml: claims: no group of runs '{group}' "
+            f"{nearest(group, list(groups))}"
+        )
+    if not runs.members([group]):
+        raise not_planned(runs, groups[group].title, "run")
+    return groups[group].title
+
+
+def final(metric: str) -> Quantity:
+    """Return the quantity: a metric of a group of runs after the last round.
+
+    Args:
+        metric: as of :meth:`fedrepro.runs.runset.RunSet.final`.
+    """
+
+    def quantity(runs: RunSet, what: str) -> Sample:
+        title, table = title_of(runs, what), runs.final([what], [metric])
+        return Sample(title, tuple(table[metric]), tuple(table["run"]))
+
+    return quantity
 
 
 def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent) -> str:
@@ -53,17 +93,38 @@ def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent)
 
 def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[Sample]:
     names = [what] if isinstance(what, str) else what
-    return [quantity(runs, name, **where) for name in names]
+    samples = [quantity(runs, name, **where) for name in names]
+    for sample in samples:
+        if not sample.values:
+            raise not_planned(runs, sample.name, "run")
+    return samples
 
 
-def _finding(holds: bool, samples: Sequence[Sample], ours: float) -> Finding:
-    return Finding(holds, listed(samples), [run for s in samples for run in s.runs], ours)
+def compared(holds: bool, samples: Sequence[Sample], ours: float | None, note: str = "") -> Finding:
+    """Return a finding on samples: its evidence are their means and a note, its runs theirs."""
+    evidence = f"{listed(samples)}; {note}" if note else listed(samples)
+    return Finding(holds, evidence, [run for sample in samples for run in sample.runs], ours)
+
+
+def _taking(rule: Rule, quantity: Quantity) -> Rule:
+    """Say in a rule's signature which values its quantity takes, so that others are refused.
+
+    Args:
+        rule: with keywords of its own, and ``**where`` for those of the quantity.
+        quantity: whose parameters after runs and name may be given.
+    """
+    *own, _ = inspect.signature(rule).parameters.values()
+    _, _, *further = inspect.signature(quantity).parameters.values()
+    given = [each.replace(kind=max(each.kind, inspect.Parameter.KEYWORD_ONLY)) for each in further]
+    rule.__signature__ = inspect.Signature([*own, *given])  # type: ignore[attr-defined]
+    return rule
 
 
 def leads(quantity: Quantity) -> Rule:
     """Return the rule: the least of ``what`` is above the greatest of ``over``.
 
-    By at least ``points``, and by at most ``at_most`` points where that is given.
+    By at least ``points``, and by at most ``at_most`` points where that is given. It is also above
+    the greatest of ``above``, by however little.
     """
 
     def rule(
@@ -73,25 +134,30 @@ def leads(quantity: Quantity) -> Rule:
         over: Names,
         points: float = 0,
         at_most: float = float("inf"),
+        above: Names = (),
         **where: Any,
     ) -> Finding:
-        high, low = (_samples(quantity, runs, names, where) for names in (what, over))
-        lead = min(sample.mean for sample in high) - max(sample.mean for sample in low)
+        high, low, others = (
+            _samples(quantity, runs, names, where) for names in (what, over, above)
+        )
+        least = min(sample.mean for sample in high)
+        lead = least - max(sample.mean for sample in low)
         enough = lead > 0 and points / 100 - SLACK <= lead <= at_most / 100 + SLACK
-        return _finding(enough, [*low, *high], lead)
+        first = all(least > sample.mean for sample in others)
+        return compared(enough and first, [*low, *others, *high], lead)
 
-    return rule
+    return _taking(rule, quantity)
 
 
 def near(quantity: Quantity) -> Rule:
     """Return the rule: ``what`` and ``to`` are at most ``points`` apart."""
 
     def rule(runs: RunSet, *, what: str, to: str, points: float, **where: Any) -> Finding:
-        other, one = quantity(runs, to, **where), quantity(runs, what, **where)
+        other, one = _samples(quantity, runs, [to, what], where)
         gap = one.mean - other.mean
-        return _finding(abs(gap) <= points / 100 + SLACK, [other, one], gap)
+        return compared(abs(gap) <= points / 100 + SLACK, [other, one], gap)
 
-    return rule
+    return _taking(rule, quantity)
 
 
 def between(quantity: Quantity) -> Rule:
@@ -100,11 +166,11 @@ def between(quantity: Quantity) -> Rule:
     def rule(
         runs: RunSet, *, what: str, low: float = 0, high: float = 100, **where: Any
     ) -> Finding:
-        sample = quantity(runs, what, **where)
+        (sample,) = _samples(quantity, runs, what, where)
         inside = low / 100 - SLACK <= sample.mean <= high / 100 + SLACK
-        return _finding(inside, [sample], sample.mean)
+        return compared(inside, [sample], sample.mean)
 
-    return rule
+    return _taking(rule, quantity)
 
 
 def descends(quantity: Quantity) -> Rule:
@@ -114,6 +180,6 @@ def descends(quantity: Quantity) -> Rule:
         samples = _samples(quantity, runs, what, where)
         means = [sample.mean for sample in samples]
         least = min(a - b for a, b in itertools.pairwise(means))
-        return _finding(least > 0, samples, least)
+        return compared(least > 0, samples, least)
 
-    return rule
+    return _taking(rule, quantity)

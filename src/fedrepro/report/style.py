@@ -53,7 +53,6 @@ def use() -> None:
     """Set the style and a backend that needs no screen."""
     mpl.use("Agg")
     plt.rcdefaults()
-    mpl.use("Agg")
     plt.rcParams.update(RC)
 
 

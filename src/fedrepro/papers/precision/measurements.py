@@ -16,11 +16,6 @@ PRECISIONS = {FLOAT32: "float32", "tf32": "TF32", "bf16": "bfloat16"}
 SPREAD = "seeds apart in float32"
 
 
-def less_float32(precision: str) -> str:
-    """Return the name of the column with the differences of a precision to float32."""
-    return f"{PRECISIONS[precision]} less float32"
-
-
 def recorded(runs: RunSet) -> list[str]:
     """Return the groups, one a network, whose runs are all recorded; all where none is.
 
@@ -42,42 +37,31 @@ def networks(runs: RunSet) -> pd.DataFrame:
     float32 seeds: what a change of the seed alone does.
     """
     finals = runs.final(recorded(runs), ["accuracy"]).rename(columns={"accuracy": "value"})
-    parts = [
-        _network(title, finals[finals["group"] == group])
-        for group, title in finals[["group", "title"]].drop_duplicates().itertuples(index=False)
-    ]
-    return pd.concat(parts, ignore_index=True)
+    by_network = finals.groupby("title", sort=False)
+    return pd.concat([_network(str(title), cells) for title, cells in by_network])
 
 
 def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one network; ``finals`` has a row a run, accuracies as ``value``."""
-    columns = [
-        finals[finals["precision"] == name].assign(column=shown, unit="fraction")
-        for name, shown in PRECISIONS.items()
+    finals = finals.assign(column=finals["precision"].map(PRECISIONS))
+    exact = finals["precision"] == FLOAT32
+    reference = finals.loc[exact, ["seed", "value", "run"]]
+    pairs = finals[~exact].merge(reference, on="seed", suffixes=("", "_exact"))
+    less = pairs.assign(
+        value=pairs["value"] - pairs["value_exact"],
+        run=pd.Series(zip(pairs["run"], pairs["run_exact"], strict=True)),
+        column=pairs["column"] + " less float32",
+        unit="points",
+    )
+    both = pd.concat([finals.assign(unit="fraction"), less])
+    spread = reference["value"].max() - reference["value"].min()
+    apart = {"row": title, "column": SPREAD, "unit": "points", "seed": 0, "value": spread}
+    cells = [
+        both.assign(row=title),
+        both.assign(row=title + ", seed " + both["seed"].astype(str)),
+        pd.DataFrame([apart | {"run": tuple(reference["run"])}]),
     ]
-    reference = columns[0].set_index("seed")[["value", "run"]]
-    for name, ours in zip(PRECISIONS, list(columns), strict=True):
-        if name != FLOAT32:
-            pairs = ours.join(reference.add_suffix("_reference"), on="seed")
-            pairs["value"] -= pairs["value_reference"]
-            pairs["run"] = list(zip(pairs["run"], pairs["run_reference"], strict=True))
-            columns.append(pairs.assign(column=less_float32(name), unit="points"))
-    table = pd.concat(columns, ignore_index=True)
-    both = pd.concat(
-        [table.assign(row=title), table.assign(row=title + ", seed " + table["seed"].astype(str))]
-    )
-    cells = summarise(both, "value", ["row", "column", "unit"])
-    apart = pd.DataFrame(
-        {
-            "row": [title],
-            "column": [SPREAD],
-            "unit": ["points"],
-            "value": [reference["value"].max() - reference["value"].min()],
-            "seed": [0],
-            "run": [tuple(reference["run"])],
-        }
-    )
-    return pd.concat([cells, summarise(apart, "value", ["row", "column", "unit"])])
+    return summarise(pd.concat(cells), "value", ["row", "column", "unit"])
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {"networks": networks}

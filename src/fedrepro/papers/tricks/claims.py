@@ -1,205 +1,123 @@
-"""Ozdayi et al. 2020: the claims of the tables, of the hypotheses behind them, and of the text.
+"""Ozdayi et al. 2020: rules of the claims of the tables, of the hypotheses and of the text.
 
-A claim is a function of our means over the seeds; every number in the code is a fraction, "points"
-in the texts are percentage points. Claims about the paper's own numbers rest on no run.
+Their values stand in ``config/expected/tricks.yaml``: groups of runs by the plan's names,
+differences in percentage points. Rules of the paper's own numbers rest on no run.
 """
 
 from __future__ import annotations
 
-import functools
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 
 from fedrepro.papers.tricks.conflicts import EVERYTHING, POINTS, VOTES, grid, hypotheses
 from fedrepro.papers.tricks.measurements import (
     ACCURACY,
-    BASELINE,
-    BEST,
-    CENTRALISED,
     CONFLICTS,
     GRID,
-    IID,
-    MOMENTUM_5,
-    MOMENTUM_9,
-    PROJECTED,
-    PROJECTED_NOISE,
-    PROJECTED_UPDATE,
-    PROJECTED_UPDATE_NOISE,
     SAME_SIGN,
-    SERVER_TRAINING,
-    SIGN_AGREEMENT,
-    TECHNIQUES,
-    THE_PAPERS_BEST,
+    TEST,
+    cell_name,
     chosen,
     diagnosis,
     late,
-    published_summary,
+    reported,
     searched,
     welch,
 )
-from fedrepro.report.expected import published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, run_ids
-from fedrepro.report.stats import summarise
+from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
+from fedrepro.report.rules import Quantity, Rule, Sample, compared, final, leads, near, title_of
 from fedrepro.runs.runset import RunSet
 
-SINGLE = tuple(group for group in TECHNIQUES if group != BEST)
+accuracy = final(ACCURACY)
 
 
-def _accuracies(runs: RunSet, *groups: str) -> pd.DataFrame:
-    """Return the accuracy of every group, summarised over the seeds; its index is the group."""
-    finals = runs.final(groups, [ACCURACY])
-    return summarise(finals, ACCURACY, ["group", "title"]).set_index("group")
+def steadier(runs: RunSet, *, what: str, than: str) -> Finding:
+    """Hold where the standard deviation of one group is smaller than that of the other."""
+    one, other = accuracy(runs, what), accuracy(runs, than)
+    evidence = f"standard deviation {in_points(one.sd)} with, {in_points(other.sd)} without"
+    return Finding(one.sd < other.sd, evidence, [*one.runs, *other.runs], one.sd)
 
 
-def _listed(cells: pd.DataFrame) -> str:
-    return ", ".join(
-        f"{title} {in_percent(mean)}"
-        for title, mean in zip(cells["title"], cells["mean"], strict=True)
-    )
+def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float) -> Finding:
+    """Hold where ``what`` gains, and ``noisy`` is at most so many points below it."""
+    base, plain, other = (accuracy(runs, group) for group in (over, what, noisy))
+    gain, noise = plain.mean - base.mean, other.mean - plain.mean
+    return compared(gain > 0 and noise >= -points / 100 - SLACK, [base, plain, other], gain)
 
 
-def iid_matches_centralised(runs: RunSet) -> Finding:
-    """OA1: FedAvg on IID data and centralised training are at most 1.5 points apart."""
-    cells = _accuracies(runs, CENTRALISED, IID)
-    gap = float(cells["mean"][IID] - cells["mean"][CENTRALISED])
-    return Finding(abs(gap) <= 0.015 + SLACK, _listed(cells), run_ids(cells), gap)
+def unsurpassed(
+    runs: RunSet, *, what: str, over: str, points: float, by: Sequence[str], spread: float
+) -> Finding:
+    """Hold where no mean is greater, the gain is that large, and the spread at most ``spread``."""
+    base, one = accuracy(runs, over), accuracy(runs, what)
+    others = [accuracy(runs, group) for group in by]
+    gain, first = one.mean - base.mean, one.mean >= max(other.mean for other in others) - SLACK
+    holds = first and gain >= points / 100 - SLACK and one.sd <= spread / 100 + SLACK
+    note = f"standard deviation of the last {in_points(one.sd)}"
+    return compared(holds, [base, *others, one], gain, note)
 
 
-def non_iid_costs(runs: RunSet, *, at_least: float) -> Finding:
-    """OA2: NIID(5) is below IID by at least so much; by anything where that is 0."""
-    cells = _accuracies(runs, IID, BASELINE)
-    loss = float(cells["mean"][IID] - cells["mean"][BASELINE])
-    return Finding(_reaches(loss, at_least), _listed(cells), run_ids(cells), loss)
-
-
-def _reaches(gain: float, at_least: float) -> bool:
-    return gain > 0 and gain >= at_least - SLACK
-
-
-def gains(runs: RunSet, *, technique: str, at_least: float = 0.0) -> Finding:
-    """OA7 and all trends: a technique gains at least so much; anything where that is 0."""
-    cells = _accuracies(runs, BASELINE, technique)
-    gain = float(cells["mean"][technique] - cells["mean"][BASELINE])
-    return Finding(_reaches(gain, at_least), _listed(cells), run_ids(cells), gain)
-
-
-def server_training_is_best(runs: RunSet) -> Finding:
-    """OA3: server-side training gains at least 5 points, and most of the single techniques."""
-    cells = _accuracies(runs, BASELINE, *SINGLE)
-    gain = float(cells["mean"][SERVER_TRAINING] - cells["mean"][BASELINE])
-    others = cells["mean"].drop([SERVER_TRAINING, BASELINE])
-    holds = _reaches(gain, 0.05) and float(cells["mean"][SERVER_TRAINING]) > float(others.max())
-    return Finding(holds, _listed(cells), run_ids(cells), gain)
-
-
-def server_training_steadies(runs: RunSet) -> Finding:
-    """OA4: the standard deviation is smaller with server-side training than without."""
-    cells = _accuracies(runs, BASELINE, SERVER_TRAINING)
-    served, plain = float(cells["sd"][SERVER_TRAINING]), float(cells["sd"][BASELINE])
-    evidence = f"standard deviation {in_points(served)} with, {in_points(plain)} without"
-    return Finding(served < plain, evidence, run_ids(cells), served)
-
-
-def projection_gains(runs: RunSet, *, plain: str, noisy: str) -> Finding:
-    """OA5: projection gains, and noise costs at most 1 point."""
-    cells = _accuracies(runs, BASELINE, plain, noisy)
-    gain = float(cells["mean"][plain] - cells["mean"][BASELINE])
-    noise = float(cells["mean"][noisy] - cells["mean"][plain])
-    return Finding(gain > 0 and noise >= -0.01 - SLACK, _listed(cells), run_ids(cells), gain)
-
-
-def half_momentum_is_better(runs: RunSet) -> Finding:
-    """OA6: momentum 0.5 gains at least 3 points and is better than 0.9."""
-    cells = _accuracies(runs, BASELINE, MOMENTUM_5, MOMENTUM_9)
-    means = cells["mean"]
-    gain = float(means[MOMENTUM_5] - means[BASELINE])
-    holds = _reaches(gain, 0.03) and float(means[MOMENTUM_5]) > float(means[MOMENTUM_9])
-    return Finding(holds, _listed(cells), run_ids(cells), gain)
-
-
-def combination_is_best(runs: RunSet) -> Finding:
-    """OA8: no single technique is better; 8 points above the baseline; spread at most 1 point."""
-    cells = _accuracies(runs, BASELINE, *SINGLE, BEST)
-    best, spread = float(cells["mean"][BEST]), float(cells["sd"][BEST])
-    gain = best - float(cells["mean"][BASELINE])
-    single = float(cells["mean"][list(SINGLE)].max())
-    holds = best >= single - SLACK and _reaches(gain, 0.08) and spread <= 0.01 + SLACK
-    evidence = f"{_listed(cells)}; standard deviation of the combination {in_points(spread)}"
-    return Finding(holds, evidence, run_ids(cells), gain)
-
-
-def combination_stays_below(runs: RunSet) -> Finding:
-    """OA9: the best combination is below centralised training, by at most 8 points."""
-    cells = _accuracies(runs, CENTRALISED, BEST)
-    gap = float(cells["mean"][CENTRALISED] - cells["mean"][BEST])
-    return Finding(0 < gap <= 0.08 + SLACK, _listed(cells), run_ids(cells), gap)
-
-
-def search_ends_there(runs: RunSet) -> Finding:
-    """OG1: the best cell of the grid on test images is the paper's."""
+def search_ends(
+    runs: RunSet, *, server_percent: float, server_momentum: float, threshold: int
+) -> Finding:
+    """Hold where this cell, without projection, is the best of the grid on test images."""
     runs.require(GRID, "the grid search")
     table = searched(runs)
-    best = chosen(table, "test")
-    means = table.groupby("cell")["test"].mean()
-    rank = int((means > means[THE_PAPERS_BEST]).sum()) + 1
+    papers = cell_name(server_percent / 100, server_momentum, threshold)
+    best = chosen(table, TEST)
+    means = table.groupby("cell")[TEST].mean()
+    rank = int((means > means[papers]).sum()) + 1
     evidence = (
-        f"best: {best}, {in_percent(means[best])}; the paper's: {THE_PAPERS_BEST}, "
-        f"{in_percent(means[THE_PAPERS_BEST])}, number {rank} of {len(means)}"
+        f"best: {best}, {in_percent(means[best])}; the paper's: {papers}, "
+        f"{in_percent(means[papers])}, number {rank} of {len(means)}"
     )
-    return Finding(best == THE_PAPERS_BEST, evidence, list(table["run"]), float(rank))
+    return Finding(best == papers, evidence, list(table["run"]), float(rank))
 
 
-def _late(runs: RunSet, quantity: str, *groups: str) -> tuple[pd.Series, str, list[str]]:
-    """Return a quantity's mean over the second half of the rounds by group, in words, and ids."""
-    table = late(diagnosis(runs, groups))
-    cells = summarise(table[table["quantity"] == quantity], "value", ["group", "title"])
-    means = cells.set_index("group")["mean"]
-    return means, _listed(cells), run_ids(cells)
+# Hypotheses of section 3
 
 
-def conflicts_fall(runs: RunSet) -> Finding:
-    """OC1: fewer conflicts with server-side training than in the baseline."""
-    means, listed, used = _late(runs, CONFLICTS, BASELINE, SERVER_TRAINING)
-    change = float(means[SERVER_TRAINING] - means[BASELINE])
-    return Finding(change < 0, f"conflict rate: {listed}", used, change)
+def lately(quantity: str) -> Quantity:
+    """Return the quantity: what the rounds log, in the mean of the last ``last`` % of them."""
+
+    def mean(runs: RunSet, what: str, *, last: float) -> Sample:
+        title, table = title_of(runs, what), late(diagnosis(runs, [what]), last)
+        kept = table[table["quantity"] == quantity]
+        return Sample(title, tuple(kept["value"]), tuple(kept["run"]))
+
+    return mean
 
 
-def projection_keeps_together(runs: RunSet) -> Finding:
-    """OC2: projected agents end every round closer to each other."""
-    apart: dict[tuple[str, int], list[float]] = defaultdict(list)
-    used = []
-    for run in runs.members(["updates", "updates_projected"]):
-        used.append(run.id)
-        for kept in runs.record(run).final["updates"]:
-            apart[run.group, kept["round"]].append(_distance(np.array(kept["inner_products"])))
-    plain, projected = (
-        {t: float(np.mean(values)) for (name, t), values in apart.items() if name == group}
-        for group in ("updates", "updates_projected")
-    )
+def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Finding:
+    """Hold where the agents' models differ on fewer test images in one group than in the other."""
+    one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
+    return compared(one.mean < other.mean, [other, one], one.mean - other.mean)
+
+
+def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
+    """Hold where the agents end closer to each other in every round that both groups keep."""
+    one, other = _distances(runs, what), _distances(runs, than)
     evidence = "distance of the agents: " + "; ".join(
-        f"round {t}: {projected[t]:.3g} with projection, {plain[t]:.3g} without" for t in plain
+        f"round {t}: {one[t]:.3g} with projection, {other[t]:.3g} without" for t in other
     )
-    ratio = max(projected[t] / plain[t] for t in plain)
-    return Finding(ratio < 1, evidence, used, ratio)
+    ratio = max(one[t] / other[t] for t in other)
+    return Finding(ratio < 1, evidence, [run.id for run in runs.members([what, than])], ratio)
 
 
-def _distance(products: np.ndarray) -> float:
-    """Return how far the first two updates are apart, from all inner products."""
-    return float(np.sqrt(max(products[0, 0] + products[1, 1] - 2 * products[0, 1], 0.0)))
-
-
-def classes_in_common_agree(runs: RunSet) -> Finding:
-    """OC3: more coordinates of the same sign for IID than for NIID(5)."""
-    means, listed, used = _late(runs, SAME_SIGN, IID, BASELINE)
-    lead = float(means[IID] - means[BASELINE])
-    return Finding(lead > 0, f"same sign: {listed}", used, lead)
+def _distances(runs: RunSet, group: str) -> dict[int, float]:
+    """Return how far the two agents' updates are apart in each kept round, mean over the seeds."""
+    apart: dict[int, list[float]] = {}
+    for run in runs.members([group]):
+        for kept in runs.record(run).final["updates"]:
+            (one, product, *_), (_, other, *_), *_ = kept["inner_products"]
+            distance = np.sqrt(max(one + other - 2 * product, 0.0))
+            apart.setdefault(kept["round"], []).append(distance)
+    return {number: float(np.mean(distances)) for number, distances in apart.items()}
 
 
 def trees_conflict(runs: RunSet) -> Finding:
-    """OF1: a tree learns the four points; the agents' trees cancel on the whole plane."""
+    """Hold where a tree learns the four points and the agents' trees cancel on the whole plane."""
     known = np.array(POINTS)
     learned = float((hypotheses(known[:, :2])[EVERYTHING] == known[:, 2]).mean())
     cancelled = float((hypotheses(grid())[VOTES] == 0).mean())
@@ -213,69 +131,54 @@ def trees_conflict(runs: RunSet) -> Finding:
 # The paper's own numbers
 
 
-def quoted_gains(runs: RunSet) -> Finding:
-    """OP1: what the text says of gains and losses is in the tables."""
-    table1 = {row: mean for (row, _), mean in published(runs.paper, "table1").items()}
-    means = {group: published_summary(runs.paper, group)[0] for group in (BASELINE, *TECHNIQUES)}
-    base = means[BASELINE]
-    more_than = {
-        "loss of NIID(5) against centralised": (0.17, table1["Centralized"] - base),
-        "server-side training": (0.10, means[SERVER_TRAINING] - base),
-        "projection with noise": (0.06, means[PROJECTED_NOISE] - base),
-        "momentum 0.5": (0.07, means[MOMENTUM_5] - base),
-        "adjustable step size": (0.05, means[SIGN_AGREEMENT] - base),
-        "best combination": (0.12, means[BEST] - base),
-    }
-    about = {
-        "projection": (0.04, means[PROJECTED] - base),
-        "best combination below centralised": (0.05, table1["Centralized"] - means[BEST]),
-    }
-    holds = all(found > text + SLACK for text, found in more_than.values()) and all(
-        abs(found - text) <= 0.005 + SLACK for text, found in about.values()
-    )
+def quoted(
+    runs: RunSet,
+    *,
+    what: Sequence[str],
+    over: Sequence[str],
+    more_than: Sequence[float],
+    about: Sequence[float],
+    within: float,
+) -> Finding:
+    """Hold where the tables have the differences, ``what`` less ``over``, that the text quotes.
+
+    The first are more than so many points, the others about so many, give or take ``within``.
+    """
+    cells = reported(runs.paper)
+    texts = [("more than", text) for text in more_than] + [("about", text) for text in about]
+    parts, holds = [], True
+    for group, base, (word, text) in zip(what, over, texts, strict=True):
+        found = cells[group]["mean"] - cells[base]["mean"]
+        beyond = found - text / 100
+        holds &= beyond > SLACK if word == "more than" else abs(beyond) <= within / 100 + SLACK
+        one, other = (runs.plan.runs[name].title for name in (group, base))
+        quote = f"{word} {text:g} in the text, {in_points(found)} in the tables"
+        parts.append(f"{one} above {other}: {quote}")
+    return Finding(holds, "; ".join(parts), [])
+
+
+def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float) -> Finding:
+    """Hold where Welch's t test separates all published means from that of ``over``."""
+    cells = reported(runs.paper)
+    tests = {group: welch(cells[group], cells[over]) for group in what}
     evidence = "; ".join(
-        f"{name}: {word} {100 * text:g} in the text, {in_points(found)} in the tables"
-        for word, pairs in (("more than", more_than), ("about", about))
-        for name, (text, found) in pairs.items()
+        f"{runs.plan.runs[group].title}: t {t:.2f}, p {p:.3f}" for group, (t, p) in tests.items()
     )
-    return Finding(holds, evidence, [])
+    worst = max(p for _, p in tests.values())
+    return Finding(worst < percent / 100, evidence, [], worst)
 
 
-def gains_are_established(runs: RunSet) -> Finding:
-    """OP2: Welch's t test separates every published mean from the baseline's at 5 %."""
-    base = published_summary(runs.paper, BASELINE)
-    values = {group: welch(published_summary(runs.paper, group), base) for group in TECHNIQUES}
-    evidence = "; ".join(
-        f"{runs.plan.runs[group].title}: t {t:.2f}, p {p:.3f}" for group, (t, p) in values.items()
-    )
-    worst = max(p for _, p in values.values())
-    return Finding(worst < 0.05, evidence, [], worst)
-
-
-_of = functools.partial
-
-CLAIMS: dict[str, Callable[[RunSet], Finding]] = {
-    "OA1": iid_matches_centralised,
-    "OA2": _of(non_iid_costs, at_least=0.10),
-    "OA2-trend": _of(non_iid_costs, at_least=0.0),
-    "OA3": server_training_is_best,
-    "OA3-trend": _of(gains, technique=SERVER_TRAINING),
-    "OA4": server_training_steadies,
-    "OA5": _of(projection_gains, plain=PROJECTED, noisy=PROJECTED_NOISE),
-    "OA5-update": _of(projection_gains, plain=PROJECTED_UPDATE, noisy=PROJECTED_UPDATE_NOISE),
-    "OA5-trend": _of(gains, technique=PROJECTED),
-    "OA6": half_momentum_is_better,
-    "OA6-trend": _of(gains, technique=MOMENTUM_5),
-    "OA7": _of(gains, technique=SIGN_AGREEMENT, at_least=0.02),
-    "OA7-trend": _of(gains, technique=SIGN_AGREEMENT),
-    "OA8": combination_is_best,
-    "OA8-trend": _of(gains, technique=BEST),
-    "OA9": combination_stays_below,
-    "OG1": search_ends_there,
-    "OC1": conflicts_fall,
-    "OC2": projection_keeps_together,
-    "OC3": classes_in_common_agree,
-    "OF1": trees_conflict,
-    "OP1": quoted_gains,
-    "OP2": gains_are_established,
+CLAIMS: dict[str, Rule] = {
+    "near": near(accuracy),
+    "leads": leads(accuracy),
+    "steadier": steadier,
+    "bears_noise": bears_noise,
+    "unsurpassed": unsurpassed,
+    "search_ends": search_ends,
+    "conflicts_fall": conflicts_fall,
+    "signs_agree_more": leads(lately(SAME_SIGN)),
+    "keeps_together": keeps_together,
+    "trees_conflict": trees_conflict,
+    "quoted": quoted,
+    "established": established,
 }

@@ -7,62 +7,45 @@ saying of what, and the authors' other code evaluates on the test images under t
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from fedrepro.report.expected import cell_key, published
+from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
 from fedrepro.runs.runset import RunSet
 
 ACCURACY = "accuracy"
 """The only column of the paper's tables."""
 
-CENTRALISED, IID, BASELINE, BEST = "centralised", "iid", "niid", "best"
-SERVER_TRAINING, SIGN_AGREEMENT = "server_training", "sign_agreement"
+CENTRALISED, IID, BASELINE = "centralised", "iid", "niid"
 PROJECTED, PROJECTED_NOISE = "projected", "projected_noise"
-PROJECTED_UPDATE, PROJECTED_UPDATE_NOISE = "projected_update", "projected_update_noise"
-MOMENTUM_5, MOMENTUM_9 = "momentum_5", "momentum_9"
 
 ROWS: dict[str, dict[str, str]] = {
     "table1": {CENTRALISED: "Centralized", IID: "FL - IID", BASELINE: "FL - NIID(5)"},
-    "table2": {BASELINE: "server-side data 0 %", SERVER_TRAINING: "server-side data 5 %"},
+    "table2": {BASELINE: "server-side data 0 %", "server_training": "server-side data 5 %"},
     "table3": {
         BASELINE: "threshold 0, noise 0",
         PROJECTED: "threshold 3, noise 0",
         PROJECTED_NOISE: "threshold 3, noise 0.0001",
-        PROJECTED_UPDATE: "threshold 3 on the update, noise 0",
-        PROJECTED_UPDATE_NOISE: "threshold 3 on the update, noise 0.0001",
+        "projected_update": "threshold 3 on the update, noise 0",
+        "projected_update_noise": "threshold 3 on the update, noise 0.0001",
     },
-    "table4": {BASELINE: "momentum 0", MOMENTUM_5: "momentum 0.5", MOMENTUM_9: "momentum 0.9"},
+    "table4": {BASELINE: "momentum 0", "momentum_5": "momentum 0.5", "momentum_9": "momentum 0.9"},
     "table5": {
         BASELINE: "adjustable step size: no",
-        SIGN_AGREEMENT: "adjustable step size: yes",
+        "sign_agreement": "adjustable step size: yes",
         "signed_vote": "adjustable step size: as printed",
     },
-    "best_combination": {BEST: "server-side data 5 %, momentum 0.9, adjustable step size"},
+    "best_combination": {"best": "server-side data 5 %, momentum 0.9, adjustable step size"},
 }
 """The groups of runs of each table, by the plan's names, and what the rows are called."""
 
-TECHNIQUES = {
-    SERVER_TRAINING: "table2",
-    PROJECTED: "table3",
-    PROJECTED_NOISE: "table3",
-    MOMENTUM_5: "table4",
-    MOMENTUM_9: "table4",
-    SIGN_AGREEMENT: "table5",
-    BEST: "best_combination",
-}
-"""What is compared with the baseline, and the table that prints its accuracy."""
-
 REPEATS = 3
 """Of every experiment of the paper (section 4.1)."""
-
-GRID = ("grid", "grid_projected")
-THE_PAPERS_BEST = "server data, momentum 0.9, agreement"
-NO_TECHNIQUE = "none"
-TEST, HELD_OUT = "test accuracy", "held-out accuracy"
 
 
 def of_paper(runs: RunSet, *, name: str) -> pd.DataFrame:
@@ -74,29 +57,37 @@ def of_paper(runs: RunSet, *, name: str) -> pd.DataFrame:
     return summarise(cells, ACCURACY, ["row", "column"]).assign(unit="fraction")
 
 
-def welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> tuple[float, float]:
+# Are the gains more than chance?
+
+
+def reported(paper: str) -> dict[str, dict[str, Any]]:
+    """Return what the paper prints of each group: ``mean``, ``sd``, ``n``; ``runs`` is empty."""
+    cells = {}
+    for table, labels in ROWS.items():
+        means, sds = published(paper, table), published(paper, table, "sd")
+        for group, label in labels.items():
+            if (label, ACCURACY) in means:
+                mean, sd = means[label, ACCURACY], sds[label, ACCURACY]
+                cells[group] = {"mean": mean, "sd": sd, "n": REPEATS, "runs": ()}
+    return cells
+
+
+def welch(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[float, float]:
     """Return Welch's t and its two-sided p of the difference of two means; NaNs without spread.
 
     Args:
-        one: mean, sample standard deviation and number of values.
+        one: ``mean``, sample standard deviation ``sd``, number of values ``n``.
         other: what is subtracted.
     """
     from scipy.stats import ttest_ind_from_stats  # slow to import
 
-    if min(one[2], other[2]) < 2 or one[1] == other[1] == 0:
+    if min(one["n"], other["n"]) < 2 or one["sd"] == other["sd"] == 0:
         return math.nan, math.nan
-    result = ttest_ind_from_stats(*one, *other, equal_var=False)
+    mean, sd, n = one["mean"], one["sd"], one["n"]
+    result = ttest_ind_from_stats(
+        mean, sd, n, other["mean"], other["sd"], other["n"], equal_var=False
+    )
     return float(result.statistic), float(result.pvalue)
-
-
-def published_summary(paper: str, group: str) -> tuple[float, float, int]:
-    """Return what the paper prints of a configuration: mean, standard deviation, repeats."""
-    table = "table1" if group == BASELINE else TECHNIQUES[group]
-    key = cell_key(ROWS[table][group], ACCURACY)
-    return published(paper, table)[key], published(paper, table, "sd")[key], REPEATS
-
-
-NOISE_ON_PROJECTION = "noise, beside projection without"
 
 
 def significance(runs: RunSet) -> pd.DataFrame:
@@ -106,112 +97,108 @@ def significance(runs: RunSet) -> pd.DataFrame:
     and of our runs; n is the smaller number of repeats. The last row compares projection with noise
     and without.
     """
-    finals = runs.final([BASELINE, *TECHNIQUES], [ACCURACY])
-    ours = {str(cell["group"]): cell for _, cell in _by_group(finals).iterrows()}
-    compared = {runs.plan.runs[group].title: (group, BASELINE) for group in TECHNIQUES}
-    compared[NOISE_ON_PROJECTION] = (PROJECTED_NOISE, PROJECTED)
+    techniques = runs.labelled(role="technique")
+    finals = runs.final([BASELINE, *techniques], [ACCURACY])
+    ours = summarise(finals, ACCURACY, ["group"]).set_index("group").to_dict("index")
+    pairs = [(runs.plan.runs[group].title, group, BASELINE) for group in techniques]
+    pairs.append(("noise, beside projection without", PROJECTED_NOISE, PROJECTED))
     rows = []
-    for row, groups in compared.items():
-        pairs = {
-            "published": [published_summary(runs.paper, g) for g in groups],
-            "ours": [
-                (float(ours[g]["mean"]), float(ours[g]["sd"]), int(ours[g]["n"])) for g in groups
-            ],
-        }
-        for whose, (one, other) in pairs.items():
-            t, p = welch(one, other)
-            used = () if whose == "published" else sum((ours[g]["runs"] for g in groups), ())
+    for row, group, base in pairs:
+        for whose, cells in (("published", reported(runs.paper)), ("ours", ours)):
+            one, other = cells[group], cells[base]
+            n, used, nan = min(one["n"], other["n"]), one["runs"] + other["runs"], math.nan
+            gain, (t, p) = one["mean"] - other["mean"], welch(one, other)
             for column, value, unit in (
-                ("gain", one[0] - other[0], "points"),
+                ("gain", gain, "points"),
                 ("t", t, "number"),
                 ("p", p, "number"),
             ):
-                rows.append(
-                    {
-                        "row": row,
-                        "column": f"{column}, {whose}",
-                        "mean": value,
-                        "sd": math.nan,
-                        "n": min(one[2], other[2]),
-                        "low": math.nan,
-                        "high": math.nan,
-                        "values": (value,),
-                        "runs": used,
-                        "unit": unit,
-                    }
-                )
-    return pd.DataFrame(rows)
-
-
-def _by_group(finals: pd.DataFrame) -> pd.DataFrame:
-    return summarise(finals, ACCURACY, ["group"])
+                key = (row, f"{column}, {whose}")
+                rows.append((*key, value, nan, n, nan, nan, (value,), used, unit))
+    summary = ["mean", "sd", "n", "low", "high", "values", "runs"]
+    return pd.DataFrame(rows, columns=["row", "column", *summary, "unit"])
 
 
 def calibration(runs: RunSet) -> pd.DataFrame:
     """Build our own table: centralised accuracy for each choice that the paper leaves open."""
     finals = runs.final(["calibration"], [ACCURACY])
     augment = finals["augment"].map({True: "crop and flip", False: "no augmentation"})
-    scalars = finals["vector_lr_factor"].map(
-        {1: "biases and multipliers at the full step size", 0.1: "at a tenth of it"}
-    )
+    scalars = {1: "biases and multipliers at the full step size", 0.1: "at a tenth of it"}
     cells = finals.assign(
-        row=augment + ", momentum " + finals["momentum"].map("{:g}".format), column=scalars
+        row=augment + ", momentum " + finals["momentum"].map("{:g}".format),
+        column=finals["vector_lr_factor"].map(scalars),
     )
     return summarise(cells, ACCURACY, ["row", "column"]).assign(unit="fraction")
 
 
-def cell_name(server: float, momentum: float, threshold: int, projected: bool, noise: float) -> str:
+# The grid search
+
+GRID = ("grid", "grid_projected")
+TECHNIQUES = ["server_share", "server_momentum", "threshold", "projected", "gradient_noise"]
+"""Columns that say what is on in a cell of the grid search."""
+TEST, HELD_OUT = "test accuracy", "held-out accuracy"
+BEST_ON_TEST = "best on test images"
+
+
+def cell_name(
+    server_share: float = 0,
+    server_momentum: float = 0,
+    threshold: int = 0,
+    projected: bool = False,
+    gradient_noise: float = 0,
+) -> str:
     """Name a cell of the grid search by the techniques that are on."""
-    parts = [
-        "server data" if server else "",
-        f"momentum {momentum:g}" if momentum else "",
-        "agreement" if threshold else "",
-        "projection" if projected else "",
-        "noise" if noise else "",
-    ]
-    return ", ".join(filter(None, parts)) or NO_TECHNIQUE
+    parts = {
+        "server data": server_share,
+        f"momentum {server_momentum:g}": server_momentum,
+        "agreement": threshold,
+        "projection": projected,
+        "noise": gradient_noise,
+    }
+    return ", ".join(part for part, on in parts.items() if on) or "none"
 
 
 def searched(runs: RunSet) -> pd.DataFrame:
-    """Return the grid search's runs: ``cell``, ``seed``, ``run``, ``test`` and ``held_out``."""
-    finals = runs.final(GRID, [ACCURACY, "accuracy_validation"])
-    noise = finals["gradient_noise"].fillna(0.0)
-    projected = finals["group"] == "grid_projected"
-    columns = (
-        finals["server_share"],
-        finals["server_momentum"],
-        finals["threshold"],
-        projected,
-        noise,
-    )
-    names = [cell_name(*point) for point in zip(*columns, strict=True)]
-    return finals.assign(cell=names, test=finals[ACCURACY], held_out=finals["accuracy_validation"])[
-        ["cell", "seed", "run", "test", "held_out"]
-    ]
+    """Return the grid search, one row a run.
 
-
-def grid(runs: RunSet) -> pd.DataFrame:
-    """Build the grid search: 36 cells, accuracy on test and on held-out images."""
-    table = searched(runs)
-    both = [
-        summarise(table.assign(column=column), value, ["cell", "column"])
-        for column, value in ((TEST, "test"), (HELD_OUT, "held_out"))
-    ]
-    cells = pd.concat(both, ignore_index=True).rename(columns={"cell": "row"})
-    best = cells[cells["column"] == TEST].sort_values("mean", ascending=False, kind="stable")
-    order = {row: place for place, row in enumerate(best["row"])}
-    cells = cells.sort_values("row", key=lambda rows: rows.map(order), kind="stable")
-    return cells.reset_index(drop=True).assign(unit="fraction")
+    Columns: ``cell``, those of :data:`TECHNIQUES`, ``seed``, ``run``, :data:`TEST` and
+    :data:`HELD_OUT` (fractions).
+    """
+    finals = runs.final(GRID, [ACCURACY, "accuracy_validation"]).fillna({"gradient_noise": 0.0})
+    table = finals.rename(columns={ACCURACY: TEST, "accuracy_validation": HELD_OUT})
+    table["projected"] = table["projection"] == "with"
+    points = table[TECHNIQUES].itertuples(index=False, name=None)
+    table["cell"] = list(itertools.starmap(cell_name, points))
+    return table[["cell", *TECHNIQUES, "seed", "run", TEST, HELD_OUT]]
 
 
 def chosen(table: pd.DataFrame, by: str) -> str:
-    """Return the cell with the best mean over the seeds.
-
-    Args:
-        table: as of :func:`searched`.
-        by: ``test`` or ``held_out``.
-    """
+    """Return the cell with the best mean over the seeds; ``by`` is TEST or HELD_OUT."""
     return str(table.groupby("cell", sort=False)[by].mean().idxmax())
+
+
+def marked(table: pd.DataFrame) -> dict[str, str]:
+    """Return the cells of interest of :func:`searched`, by what they are."""
+    return {
+        BEST_ON_TEST: chosen(table, TEST),
+        "best on held-out images": chosen(table, HELD_OUT),
+        "the paper's best": cell_name(server_share=0.05, server_momentum=0.9, threshold=2),
+        "baseline": cell_name(),
+    }
+
+
+def _on_both(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a cell a ``row`` and kind of images."""
+    both = table.melt(["row", "seed", "run"], [TEST, HELD_OUT], "column", "value")
+    return summarise(both, "value", ["row", "column"]).assign(unit="fraction")
+
+
+def grid(runs: RunSet) -> pd.DataFrame:
+    """Build the grid search: 36 cells, the best on test images first."""
+    cells = _on_both(searched(runs).rename(columns={"cell": "row"}))
+    best = cells[cells["column"] == TEST].sort_values("mean", ascending=False, kind="stable")
+    order = pd.Index(best["row"]).get_indexer
+    return cells.sort_values("row", key=order, kind="stable", ignore_index=True)
 
 
 def selection(runs: RunSet) -> pd.DataFrame:
@@ -221,24 +208,18 @@ def selection(runs: RunSet) -> pd.DataFrame:
     held-out images, and the cell that the paper names. The chosen cell is part of the row's name.
     """
     table = searched(runs)
-    cells = {
-        f"best on test images, as in the paper: {chosen(table, 'test')}": chosen(table, "test"),
-        f"best on held-out images: {chosen(table, 'held_out')}": chosen(table, "held_out"),
-        f"the paper's best: {THE_PAPERS_BEST}": THE_PAPERS_BEST,
-        f"baseline: {NO_TECHNIQUE}": NO_TECHNIQUE,
-    }
-    parts = [
-        table[table["cell"] == cell].assign(row=row, column=column, value=table[value])
-        for row, cell in cells.items()
-        for column, value in ((TEST, "test"), (HELD_OUT, "held_out"))
+    papers = {BEST_ON_TEST: f"{BEST_ON_TEST}, as in the paper"}
+    rows = [
+        table[table["cell"] == cell].assign(row=f"{papers.get(mark, mark)}: {cell}")
+        for mark, cell in marked(table).items()
     ]
-    both = pd.concat(parts, ignore_index=True)
-    return summarise(both, "value", ["row", "column"]).assign(unit="fraction")
+    cells = _on_both(pd.concat(rows))
+    return cells.sort_values("row", key=pd.Index(cells["row"].unique()).get_indexer, kind="stable")
 
 
-DIAGNOSED = (IID, BASELINE, *TECHNIQUES, PROJECTED_UPDATE, "signed_vote")
-CONFLICTS, SAME_SIGN, CANCELLED = "conflict rate", "same sign", "cancelled"
-MOVED = "may move"
+# How far the agents disagree
+
+CONFLICTS, SAME_SIGN, CANCELLED, MOVED = "conflict rate", "same sign", "cancelled", "may move"
 
 
 def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
@@ -251,29 +232,31 @@ def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
         updates agree in sign; :data:`MOVED`, the share of coordinates that the server lets move;
         :data:`CANCELLED`, what of the length of the updates is lost when they are averaged.
     """
-    keys = ["group", "title", "seed", "run", "round"]
+    logged = {CONFLICTS: "conflicts", SAME_SIGN: "agreement", MOVED: "moved"}
+    curves = {quantity: runs.curves(groups, metric) for quantity, metric in logged.items()}
     whole, mean = (runs.curves(groups, name) for name in ("update_norm", "mean_update_norm"))
-    cancelled = whole.assign(value=1 - mean["value"] / whole["value"], quantity=CANCELLED)
-    parts = [
-        runs.curves(groups, "conflicts").assign(quantity=CONFLICTS),
-        runs.curves(groups, "agreement").assign(quantity=SAME_SIGN),
-        runs.curves(groups, "moved").assign(quantity=MOVED),
-        cancelled,
-    ]
-    return pd.concat([part[[*keys, "quantity", "value"]] for part in parts], ignore_index=True)
+    curves[CANCELLED] = whole.assign(value=1 - mean["value"] / whole["value"])
+    columns = ["group", "title", "seed", "run", "round", "quantity", "value"]
+    parts = [curve.assign(quantity=quantity) for quantity, curve in curves.items()]
+    return pd.concat(parts, ignore_index=True)[columns]
 
 
-def late(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each run's second half: one row a run and quantity."""
-    half = table.groupby("run")["round"].transform("max") / 2
+def late(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
+    """Return each run's mean over the last rounds: one row a run and quantity.
+
+    Args:
+        table: as of :func:`diagnosis`.
+        percent: of the rounds.
+    """
+    start = table.groupby("run")["round"].transform("max") * (1 - percent / 100)
     keys = ["group", "title", "seed", "run", "quantity"]
-    means = table[table["round"] > half].groupby(keys, sort=False)["value"].mean()
-    return means.reset_index()
+    return table[table["round"] > start].groupby(keys, sort=False)["value"].mean().reset_index()
 
 
 def diagnostics(runs: RunSet) -> pd.DataFrame:
     """Build our own table: the agents' disagreement in the second half of the rounds."""
-    table = late(diagnosis(runs, DIAGNOSED)).rename(columns={"title": "row", "quantity": "column"})
+    table = late(diagnosis(runs, runs.plan.artefact("diagnostics").runs))
+    table = table.rename(columns={"title": "row", "quantity": "column"})
     return summarise(table, "value", ["row", "column"]).assign(unit="fraction")
 
 

@@ -1,0 +1,147 @@
+"""The rules that decide claims: where they hold, what they find, and which values they take."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import content
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.finding import Finding, in_points
+from fedrepro.report.rules import (
+    Quantity,
+    Rule,
+    Sample,
+    between,
+    compared,
+    descends,
+    final,
+    leads,
+    near,
+)
+from fedrepro.runs import records
+from fedrepro.runs.runset import RunSet
+
+MEANS = {"low": 0.1, "middle": 0.15, "same": 0.15, "high": 0.3}
+
+
+def made_up(runs: RunSet, what: str, *, shift: float = 0.0) -> Sample:
+    """Return two seeds around a mean."""
+    mean = MEANS[what] + shift
+    return Sample(what, (mean - 0.01, mean + 0.01), (f"{what}0", f"{what}1"))
+
+
+def decided(rule: Rule, **values: Any) -> Finding:
+    return rule(RunSet("tricks", "lite"), **values)
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "holds", "ours"),
+    [
+        (leads, {"what": "high", "over": "low"}, True, 0.2),
+        (leads, {"what": "high", "over": "low", "points": 20}, True, 0.2),
+        (leads, {"what": "high", "over": "low", "points": 20.1}, False, 0.2),
+        (leads, {"what": "high", "over": "low", "at_most": 20}, True, 0.2),
+        (leads, {"what": "high", "over": "low", "at_most": 19.9}, False, 0.2),
+        (leads, {"what": "middle", "over": "same"}, False, 0),
+        (leads, {"what": "low", "over": "high", "points": -30}, False, -0.2),
+        (leads, {"what": ["high", "middle"], "over": ["low", "same"]}, False, 0),
+        (leads, {"what": ["high", "middle"], "over": ["low"]}, True, 0.05),
+        (leads, {"what": "high", "over": "low", "above": ["same", "middle"]}, True, 0.2),
+        (leads, {"what": "middle", "over": "low", "above": "same"}, False, 0.05),
+        (near, {"what": "high", "to": "middle", "points": 15}, True, 0.15),
+        (near, {"what": "middle", "to": "high", "points": 15}, True, -0.15),
+        (near, {"what": "middle", "to": "high", "points": 14.9}, False, -0.15),
+        (between, {"what": "low"}, True, 0.1),
+        (between, {"what": "low", "low": 10, "high": 10}, True, 0.1),
+        (between, {"what": "low", "low": 10.1}, False, 0.1),
+        (between, {"what": "low", "high": 9.9}, False, 0.1),
+        (between, {"what": "low", "low": 12, "shift": 0.02}, True, 0.12),
+        (descends, {"what": ["high", "middle", "low"]}, True, 0.05),
+        (descends, {"what": ["middle", "same"]}, False, 0),
+        (descends, {"what": ["high", "low", "middle"]}, False, -0.05),
+    ],
+)
+def test_means_are_compared(rule: Any, values: dict[str, Any], holds: bool, ours: float) -> None:
+    finding = decided(rule(made_up), **values)
+    assert finding.holds == holds
+    assert finding.ours == pytest.approx(ours)
+
+
+def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
+    finding = decided(leads(made_up), what="high", over="low", above="middle")
+    assert finding.evidence == "low 10.00 %, middle 15.00 %, high 30.00 %"
+    assert finding.runs == [
+        f"{name}{seed}" for name in ("low", "middle", "high") for seed in (0, 1)
+    ]
+    assert decided(near(made_up), what="high", to="low", points=1).evidence == (
+        "low 10.00 %, high 30.00 %"
+    )
+    assert decided(between(made_up), what="low").evidence == "low 10.00 %"
+    both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
+    noted = compared(True, both, None, "each of them")
+    assert noted == Finding(True, "a 20.00 %, b 50.00 %; each of them", ["x", "y", "z"], None)
+    assert in_points(0.0132) == "1.32 points"
+
+
+def test_the_spread_of_one_seed_is_unknown() -> None:
+    assert Sample("a", (0.1, 0.3), ("x", "y")).sd == pytest.approx(0.02**0.5)
+    assert math.isnan(Sample("a", (0.1,), ("x",)).sd)
+
+
+@pytest.mark.parametrize("rule", [leads, near, between, descends])
+def test_rules_take_their_values_and_those_of_the_quantity_alone(rule: Any) -> None:
+    signature = inspect.signature(rule(made_up))
+    values = {"what": "a", "over": "b", "to": "b", "points": 1}
+    taken = {key: value for key, value in values.items() if key in signature.parameters}
+    signature.bind(None, **taken, shift=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shfit'"):
+        signature.bind(None, **taken, shfit=1)
+    with pytest.raises(TypeError, match="missing a required argument: 'what'"):
+        signature.bind(None, shift=1)
+
+
+def test_a_value_that_the_quantity_needs_is_asked_for() -> None:
+    def of_data(runs: RunSet, what: str, *, dataset: str, **where: str) -> Sample:
+        return Sample(f"{what}, {dataset}, {where}", (0.5,), ("a",))
+
+    rule = between(of_data)
+    with pytest.raises(TypeError, match="missing a required argument: 'dataset'"):
+        inspect.signature(rule).bind(None, what="a", low=10)
+    values = {"what": "a", "dataset": "mnist", "anything": "more"}
+    inspect.signature(rule).bind(None, **values)
+    assert "a, mnist, {'anything': 'more'}" in decided(rule, **values).evidence
+
+
+def test_a_quantity_without_values_is_refused() -> None:
+    def none(runs: RunSet, what: str) -> Sample:
+        return Sample(what, (), ())
+
+    with pytest.raises(FedreproError, match=r"tricks\.yaml: scales\.lite: FL has no run, which a"):
+        decided(between(none), what="FL")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> RunSet:
+    recorded = RunSet("tricks", "lite", tmp_path)
+    for run in recorded.members(["niid"]):
+        accuracy = 0.5 + 0.1 * run.seed
+        metrics = {"evaluated_rounds": [18], "accuracy": [accuracy]}
+        records.write(content(run, metrics=metrics, final={"accuracy": accuracy}), tmp_path)
+    return recorded
+
+
+def test_the_final_metric_of_a_group(runs: RunSet) -> None:
+    accuracy: Quantity = final("accuracy")
+    sample = accuracy(runs, "niid")
+    assert (sample.name, sample.values) == ("FL - NIID(5)", (0.5, 0.6, 0.7))
+    assert sample.mean == pytest.approx(0.6)
+    assert sample.runs == tuple(run.id for run in runs.members(["niid"]))
+    with pytest.raises(FedreproError, match=r"no group of runs 'nid' \(did you mean 'niid'\?"):
+        accuracy(runs, "nid")
+    with pytest.raises(FedreproError, match=r"scales\.lite: ResNet-9 \(cadis\) has no run"):
+        accuracy(RunSet("precision", "lite"), "resnet9")

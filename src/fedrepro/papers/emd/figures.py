@@ -124,7 +124,6 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
     groups = groups_of(runs, "fig2")
     floor = divergences(runs, runs.labelled(groups, training="iid"), "sgd_other_shuffle")
     table = pd.concat([divergences(runs, groups), floor.assign(title=NOISE_FLOOR)])
-    table["dataset"] = table["dataset"].map(titles(runs))
     table["x"] = table["dataset"] + " " + table["layer"]
     return summarise(
         table.rename(columns={"title": "series"}), "value", [*_KEYS, "dataset", "layer"]
@@ -155,10 +154,8 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
 def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
     """Return figure 4: divergence of each layer against EMD, over the distributions."""
     table = divergences(runs, groups_of(runs, figure))
-    table["dataset"] = table["dataset"].map(titles(runs))
-    return summarise(
-        table.rename(columns={"layer": "series", "emd": "x"}), "value", [*_KEYS, "dataset"]
-    )
+    table = table.rename(columns={"layer": "series", "emd": "x"})
+    return summarise(table, "value", [*_KEYS, "dataset"])
 
 
 def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
@@ -179,9 +176,8 @@ def accuracy_by_emd(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``table2`` and ``table2_sd``, the published values that the curves show.
     """
-    table = reported(runs, groups_of(runs, "fig5a")).rename(columns={"emd": "x"})
-    table["series"] = table["dataset"].map(titles(runs))
-    cells = summarise(table, "accuracy", _KEYS)
+    table = reported(runs, groups_of(runs, "fig5a"))
+    cells = summarise(table.rename(columns={"dataset": "series", "emd": "x"}), "accuracy", _KEYS)
     keys = [cell_key(*key) for key in zip(cells["series"], cells["x"], strict=True)]
     means, sds = published(runs.paper, "table2"), published(runs.paper, "table2", "sd")
     cells["table2"] = [means.get(key, np.nan) for key in keys]
@@ -219,7 +215,6 @@ def variation(runs: RunSet) -> pd.DataFrame:
     table = pd.concat([accuracy.assign(series="accuracy", layer=""), divergence])
     level = min(table["emd"].unique(), key=lambda emd: abs(emd - _BOXED_EMD))
     table = table[table["emd"] == level].reset_index()
-    table["dataset"] = table["dataset"].map(titles(runs))
     table["x"] = (table["dataset"] + " " + table["layer"]).str.rstrip()
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
     return summarise(table, "value", [*_KEYS, "dataset", "layer"]).assign(emd=level)

@@ -59,11 +59,12 @@ def reported(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
         groups: names of groups of runs.
 
     Returns:
-        One row a run: ``group``, ``title``, labels, grid coordinates, ``seed``, ``run``,
-        ``accuracy`` (mean of the evaluations in the last ten rounds), ``final`` (after the last
-        round) and ``best`` (the highest).
+        One row a run: ``group``, ``title``, labels (``dataset`` as it is printed), grid
+        coordinates, ``seed``, ``run``, ``accuracy`` (mean of the evaluations in the last ten
+        rounds), ``final`` (after the last round) and ``best`` (the highest).
     """
     curves = runs.curves(groups, "accuracy")
+    curves["dataset"] = curves["dataset"].map(titles(runs))
     keys = [name for name in curves.columns if name not in ("round", "value")]
     curves["last"] = curves.groupby("run")["round"].transform("max")
     late = curves[curves["round"] > curves["last"] - LAST_ROUNDS]
@@ -81,7 +82,8 @@ def divergences(runs: RunSet, groups: Sequence[str], what: str = "fedavg") -> pd
         what: ``fedavg``, or ``sgd_other_shuffle`` for the noise floor.
 
     Returns:
-        ``group``, ``title``, labels, grid coordinates, ``seed``, ``run``, ``layer`` and ``value``.
+        ``group``, ``title``, labels (``dataset`` as it is printed), grid coordinates, ``seed``,
+        ``run``, ``layer`` and ``value``.
     """
     parts = []
     for dataset, layers in LAYERS.items():
@@ -89,6 +91,7 @@ def divergences(runs: RunSet, groups: Sequence[str], what: str = "fedavg") -> pd
             metrics = {f"weight_divergence.{what}.{layer}": layer for layer in layers}
             finals = runs.final(here, list(metrics)).rename(columns=metrics)
             names = [name for name in finals.columns if name not in layers]
+            finals["dataset"] = titles(runs)[dataset]
             parts.append(finals.melt(names, var_name="layer"))
     return pd.concat(parts, ignore_index=True)
 
@@ -123,23 +126,21 @@ def table1(runs: RunSet) -> pd.DataFrame:
     for name in ("accuracy", "final", "best"):
         lost[name] = lost[f"{name}_sgd"] - lost[name]
     lost["run"] = _pairs(lost["run"], lost["run_sgd"])
-    cells = lost.assign(row=lost["title"], column=lost["dataset"].map(titles(runs)))
-    return _cells(cells).assign(unit="points")
+    return _cells(lost, row="title", column="dataset").assign(unit="points")
 
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table 2: mean and standard deviation over the distributions, by EMD."""
     table = reported(runs, groups_of(runs, "table2"))
-    row, column = table["dataset"].map(titles(runs)), table["emd"].map("{:g}".format)
-    return _cells(table.assign(row=row, column=column))
+    table["emd"] = table["emd"].map("{:g}".format)
+    return _cells(table, row="dataset", column="emd")
 
 
 def table3(runs: RunSet) -> pd.DataFrame:
     """Build Table 3 (the text's Table A.2), of the trainings that are recorded."""
     groups = groups_of(runs, "table3")
     recorded = [name for name in groups if not runs.missing([name])]
-    table = reported(runs, recorded or groups)
-    return _cells(table.assign(row=table["title"], column=table["dataset"].map(titles(runs))))
+    return _cells(reported(runs, recorded or groups), row="title", column="dataset")
 
 
 def sweep_text(runs: RunSet) -> pd.DataFrame:
@@ -149,8 +150,7 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
     mean, seed by seed. The largest relative standard deviation is one value: the largest sd / mean
     of all EMDs ("maximum variation" in the text; Table 2 shows that it is relative).
     """
-    table = reported(runs, groups_of(runs, "sweep_text"))
-    table["row"] = table["dataset"].map(titles(runs))
+    table = reported(runs, groups_of(runs, "sweep_text")).rename(columns={"dataset": "row"})
     levels = summarise(table, "accuracy", ["row", "emd"])
     lowest = levels.sort_values("mean").groupby("row").head(1)[["row", "emd"]]
     uniform = table[table["emd"] == table["emd"].min()]
@@ -199,8 +199,9 @@ def bound(runs: RunSet) -> pd.DataFrame:
     return cells.assign(unit="number")
 
 
-def _cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Summarise ``accuracy`` by ``row`` and ``column``; ``final`` and ``best`` as means."""
+def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
+    """Summarise ``accuracy`` by two columns of a table; ``final`` and ``best`` as means."""
+    table = table.rename(columns={row: "row", column: "column"})
     cells = summarise(table, "accuracy", ["row", "column"])
     means = table.groupby(["row", "column"], sort=False)[["final", "best"]].mean()
     return cells.join(means, on=["row", "column"]).assign(unit="fraction")

@@ -274,7 +274,7 @@ def _by_beta(runs: RunSet) -> tuple[pd.Series, str, list[str]]:
 
 
 def sharing_helps(runs: RunSet, *, beta: float, over: float, points: float, fall: float) -> Finding:
-    """A beta gains so many points over another; from no beta to the next is more lost."""
+    """A beta gains so many points over another; none loses more than ``fall`` to the one before."""
     means, evidence, used = _by_beta(runs)
     gain = shared(runs, beta).mean - shared(runs, over).mean
     steady = float(-means.diff().min()) <= fall / 100 + SLACK
@@ -320,8 +320,8 @@ def warm_up_gains(
     beta: float,
     alpha: float,
     over: float,
-    points: float = -100,
-    at_most: float = 100,
+    points: float = float("-inf"),
+    at_most: float = float("inf"),
 ) -> Finding:
     """From the warm-up model with a share of G, against another beta from scratch."""
     warm, scratch = shared(runs, beta, alpha), shared(runs, over)

@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedrepro.papers.emd.measurements import (
     BOUND,
+    DATASETS,
     SCRATCH,
     WARM,
     divergences,
@@ -230,7 +231,7 @@ def draw_variation(cells: pd.DataFrame) -> MplFigure:
     sizes = [len(accuracy), *divergence.size()]
     canvas = Canvas(1, len(sizes), height=3.4, gridspec_kw={"width_ratios": sizes})
     first, *others = canvas
-    _boxes(first, accuracy, [name.partition(",")[0] for name in accuracy["dataset"]])
+    _boxes(first, accuracy, list(DATASETS.values()))
     first.set_title("accuracy", fontsize=8)
     first.set_ylabel("distance from the mean (%)")
     for axis, (dataset, points) in zip(others, divergence, strict=True):

@@ -23,6 +23,7 @@ from fedrepro.papers.emd.measurements import (
     DATASETS,
     SCRATCH,
     WARM,
+    described,
     divergences,
     groups_of,
     reported,
@@ -86,7 +87,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     curves["x"] = curves["round"] - curves["run"].map(before)
     curves["dataset"] = curves["dataset"].map(titles(runs))
     curves = curves[curves["x"] >= 0].rename(columns={"title": "series"})
-    return summarise(curves, "value", [*_KEYS, "dataset"])
+    return described(curves, "value", _KEYS, "dataset")
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
@@ -126,9 +127,8 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
     floor = divergences(runs, runs.labelled(groups, training="iid"), "sgd_other_shuffle")
     table = pd.concat([divergences(runs, groups), floor.assign(title=NOISE_FLOOR)])
     table["x"] = table["dataset"] + " " + table["layer"]
-    return summarise(
-        table.rename(columns={"title": "series"}), "value", [*_KEYS, "dataset", "layer"]
-    )
+    table = table.rename(columns={"title": "series"})
+    return described(table, "value", _KEYS, "dataset", "layer")
 
 
 def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
@@ -156,7 +156,7 @@ def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
     """Return figure 4: divergence of each layer against EMD, over the distributions."""
     table = divergences(runs, groups_of(runs, figure))
     table = table.rename(columns={"layer": "series", "emd": "x"})
-    return summarise(table, "value", [*_KEYS, "dataset"])
+    return described(table, "value", _KEYS, "dataset")
 
 
 def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
@@ -218,7 +218,7 @@ def variation(runs: RunSet) -> pd.DataFrame:
     table = table[table["emd"] == level].reset_index()
     table["x"] = (table["dataset"] + " " + table["layer"]).str.rstrip()
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
-    return summarise(table, "value", [*_KEYS, "dataset", "layer"]).assign(emd=level)
+    return described(table, "value", _KEYS, "dataset", "layer", "emd")
 
 
 def draw_variation(cells: pd.DataFrame) -> MplFigure:
@@ -273,14 +273,13 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
         record = runs.record(run)
         place, kept = plane(np.array(record.final["inner_products"]))
         models = [f"client {k}" for k in range(len(record.partition.counts))] + ["FedAvg", "SGD"]
-        rounds = range(1, 1 + (len(place) - 1) // len(models))
-        part = pd.DataFrame(
-            [(0, "start"), *((m, model) for m in rounds for model in models)],
-            columns=["x", "model"],
-        )
-        part.insert(0, "series", f"EMD {run.coordinates['emd']:g}: " + part["model"])
-        part[["mean", "up"]] = place
-        parts.append(part.assign(kept=kept, emd=run.coordinates["emd"], runs=run.id))
+        rounds = (len(place) - 1) // len(models)
+        emd = run.coordinates["emd"]
+        part = pd.DataFrame(place, columns=["mean", "up"]).assign(kept=kept, emd=emd, runs=run.id)
+        part["model"] = ["start", *models * rounds]
+        part.insert(0, "x", [0, *np.repeat(range(1, rounds + 1), len(models))])
+        part.insert(0, "series", f"EMD {emd:g}: " + part["model"])
+        parts.append(part)
     dataset = titles(runs)[runs.plan.runs[BOUND].labels["dataset"]]
     return pd.concat(parts, ignore_index=True).assign(dataset=dataset)
 
@@ -366,8 +365,8 @@ def sharing_partition(runs: RunSet) -> pd.DataFrame:
     table = table[(table["held"] == "shared") | (table["mean"] > 0)]
     names = {"own": "own, class {}", "shared": "class {} of G"}
     keys = zip(table["held"], table["label"], strict=True)
-    table.insert(0, "series", [names[held].format(label) for held, label in keys])
-    return table.assign(
+    table["series"] = [names[held].format(label) for held, label in keys]
+    return table[["series", "x", "mean", "held", "label"]].assign(
         what=f"{shared_label(cut.beta)}, alpha = {100 * cut.alpha:g} %",
         emd=float(np.mean(found.emd)),
         runs=run.id,
@@ -459,7 +458,7 @@ def bound_by_synchronisation(runs: RunSet) -> pd.DataFrame:
         ["emd", "x", "rounding", "seed", "run"], ["distance", "bound"], var_name="side"
     ).sort_values("emd", kind="stable")
     table["series"] = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
-    cells = summarise(table, "value", [*_KEYS, "emd", "side"])
+    cells = described(table, "value", _KEYS, "emd", "side")
     return cells.assign(rounding=summarise(table, "rounding", _KEYS)["mean"])
 
 

@@ -109,6 +109,12 @@ def synchronisations(runs: RunSet) -> pd.DataFrame:
     return table.astype(dict.fromkeys(found, float))
 
 
+def described(table: pd.DataFrame, value: str, keys: Sequence[str], *others: str) -> pd.DataFrame:
+    """Summarise by keys and by other columns, which go with the keys and stand last."""
+    cells = summarise(table, value, [*keys, *others])
+    return cells[[*cells.columns.drop([*others]), *others]]
+
+
 def shared_label(beta: float) -> str:
     """Return the name of a set G by its size: ``G = 10 % of D``."""
     return f"G = {100 * beta:g} % of D"
@@ -167,7 +173,7 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
         seed=0, column=LARGEST_VARIATION, unit="fraction"
     )
     both = pd.concat([reduction, variation.sort_index()], ignore_index=True)
-    return summarise(both, "value", ["row", "column", "unit"])
+    return described(both, "value", ["row", "column"], "unit")
 
 
 def warm_up(runs: RunSet) -> pd.DataFrame:
@@ -180,9 +186,8 @@ def warm_up(runs: RunSet) -> pd.DataFrame:
     table = runs.final([WARM], list(metrics)).rename(columns=metrics)
     table = table.drop_duplicates(["beta", "seed"]).assign(row=table["beta"].map(shared_label))
     cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
-    return summarise(
-        cells.assign(unit=cells["column"].map(units)), "value", ["row", "column", "unit"]
-    )
+    cells["unit"] = cells["column"].map(units)
+    return described(cells, "value", ["row", "column"], "unit")
 
 
 def bound(runs: RunSet) -> pd.DataFrame:

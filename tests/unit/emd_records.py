@@ -18,7 +18,7 @@ from fedrepro.runs.runset import RunSet
 Place = str
 """A group of runs, or one and a grid point: ``mnist_sweep/1.44``, ``sharing_warm/0.1/0.5``."""
 
-EMD = {"iid_large": 0.0, "two_class_large": 1.6, "one_class_large": 1.8}
+EMD = {"iid": 0.0, "two_class": 1.6, "one_class": 1.8}
 SLOPE = {"mnist": 0.05, "cifar10": 0.08, "kws": 0.06}
 """Made-up divergence per unit of EMD of the outer layers; others have a third of it."""
 FLOOR = 0.001
@@ -37,7 +37,8 @@ def place_of(run: PlannedRun) -> Place:
 
 def claimed(run: PlannedRun) -> float:
     """Return the accuracy that the paper reports for a run, or one as it claims."""
-    dataset, _, training = run.group.partition("_")
+    labels = GROUPS[run.group].labels
+    row = DATASETS[labels["dataset"]]
     if run.group == "sharing_scratch":
         beta = float(run.coordinates["beta"])
         known = {0: ALONE, 0.1: 0.7412, 0.25: 0.7872}
@@ -48,12 +49,12 @@ def claimed(run: PlannedRun) -> float:
         return best - 0.01 * (1 - alpha)
     if run.group == "bound":
         return 0.5
-    if training == "sweep":
-        return published("emd", "table2")[DATASETS[dataset], f"{run.coordinates['emd']:g}"]
-    return published("emd", "table3")[TITLES[run.group], DATASETS[dataset]]
+    if labels["training"] == "sweep":
+        return published("emd", "table2")[row, f"{run.coordinates['emd']:g}"]
+    return published("emd", "table3")[GROUPS[run.group].title, row]
 
 
-TITLES = {group: run.title for group, run in RunSet("emd", "paper").plan.runs.items()}
+GROUPS = RunSet("emd", "paper").plan.runs
 
 
 def rise(dataset: str, layer: str) -> float:
@@ -85,7 +86,6 @@ class World:
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
         """Return the content of a run's record."""
-        dataset = run.group.partition("_")[0]
         level = self.accuracy.get(place_of(run), claimed(run)) + self.jitter * JITTER[run.seed]
         algorithm = run.spec.algorithm
         before = getattr(algorithm, "pretrain_epochs", 0)
@@ -99,7 +99,7 @@ class World:
             metrics["accuracy"][0] = level + self.start
         final: dict[str, Any] = {"accuracy": level + 0.0001}
         if getattr(algorithm, "sgd_reference", False):
-            final["weight_divergence"] = self._divergence(run, dataset)
+            final["weight_divergence"] = self._divergence(run)
         if getattr(algorithm, "warm_up", None):
             final["warm_up"] = {"epochs": 40 + run.seed, "accuracy": 0.61}
         if run.group == "bound":
@@ -113,9 +113,10 @@ class World:
             made["partition"] |= {"counts": counts.tolist(), "emd": [*[emd] * 9, emd + self.odd]}
         return made
 
-    def _divergence(self, run: PlannedRun, dataset: str) -> dict[str, dict[str, float]]:
-        training = run.group.partition("_")[2]
-        emd = float(run.coordinates.get("emd", (EMD | self.emd).get(training, 0.0)))
+    def _divergence(self, run: PlannedRun) -> dict[str, dict[str, float]]:
+        labels = GROUPS[run.group].labels
+        dataset = labels["dataset"]
+        emd = float(run.coordinates.get("emd", EMD.get(labels["training"], 0.0)))
         emd = self.emd.get(run.group, emd)
         shift = 1e-5 * run.seed
         layers = LAYERS[dataset]

@@ -2,6 +2,8 @@
 
 The paper does not say which accuracy of a training it prints. Here it is the mean over the
 evaluations in the last ten rounds; the accuracy of the last round and the best one stand beside it.
+
+Groups of runs are chosen by their labels in the plan: ``dataset``, ``training`` and ``batches``.
 """
 
 from __future__ import annotations
@@ -17,31 +19,10 @@ LAST_ROUNDS = 10
 """How many rounds at the end of a run are reported."""
 
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "kws": "KWS"}
-"""Prefix of the names of groups of runs -> how tables and figures call the data set."""
+"""Data sets by label, and how the paper's tables call them."""
 
 KWS_PACKED = "KWS, 20 x 11 features"
 """How the packed features are called, which are coarser than those of the paper."""
-
-SGD, IID = "sgd_large", "iid_large"
-TWO_CLASS, ONE_CLASS, ONE_CLASS_E5 = "two_class_large", "one_class_large", "one_class_large_e5"
-PRETRAINED = "pretrained_large"
-SGD_SMALL, IID_SMALL = "sgd_small", "iid_small"
-TWO_CLASS_SMALL, ONE_CLASS_SMALL = "two_class_small", "one_class_small"
-SWEEP = "sweep"
-SCRATCH, WARM = "sharing_scratch", "sharing_warm"
-BOUND = "bound"
-
-LARGE = (SGD, IID, TWO_CLASS, ONE_CLASS, ONE_CLASS_E5, PRETRAINED)
-SMALL = (SGD_SMALL, IID_SMALL, TWO_CLASS_SMALL, ONE_CLASS_SMALL)
-"""Trainings by the second part of their groups' names, in the order of Table 3."""
-TABLE_1 = {
-    ONE_CLASS: SGD,
-    ONE_CLASS_E5: SGD,
-    TWO_CLASS: SGD,
-    ONE_CLASS_SMALL: SGD_SMALL,
-    TWO_CLASS_SMALL: SGD_SMALL,
-}
-"""Trainings in the order of Table 1, and the SGD each is held against."""
 
 LAYERS = {
     "mnist": ("conv1", "conv2", "fc1", "fc2"),
@@ -50,15 +31,15 @@ LAYERS = {
 }
 """Layers of the networks, input to output; a layer's divergence is that of its weights alone."""
 
-ROUNDING = 1e-5
-"""Distances below this share of the weights' norm are those of single-precision arithmetic."""
+SCRATCH, WARM, BOUND = "sharing_scratch", "sharing_warm", "bound"
+"""Groups of runs: with data sharing (section 4), and for Proposition 3.1."""
 
 LARGEST_REDUCTION, LARGEST_VARIATION = "largest reduction", "largest relative sd"
 
 
-def group(dataset: str, training: str) -> str:
-    """Return the plan's name of a data set's training: ``mnist_sgd_large``."""
-    return f"{dataset}_{training}"
+def groups_of(runs: RunSet, artefact: str) -> list[str]:
+    """Return the groups of runs that a table or figure is made from, in the plan's order."""
+    return runs.plan.artefact(artefact).runs
 
 
 def titles(runs: RunSet) -> dict[str, str]:
@@ -66,21 +47,8 @@ def titles(runs: RunSet) -> dict[str, str]:
 
     Published values of KWS are for other features, so they are not shown beside these.
     """
-    used = runs.members([group("kws", SWEEP)])[0].spec.dataset.name
+    used = runs.members(runs.labelled(dataset="kws"))[0].spec.dataset.name
     return DATASETS | ({"kws": KWS_PACKED} if used == "kws_mfcc20" else {})
-
-
-def _titles(runs: RunSet, table: pd.DataFrame) -> pd.Series:
-    return table["group"].str.partition("_")[0].map(titles(runs))
-
-
-def _groups(trainings: Sequence[str]) -> list[str]:
-    return [group(dataset, training) for training in trainings for dataset in DATASETS]
-
-
-def recorded(runs: RunSet, groups: Sequence[str]) -> list[str]:
-    """Return those of the groups whose runs are all recorded; all groups where none is."""
-    return [name for name in groups if not runs.missing([name])] or list(groups)
 
 
 def reported(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
@@ -91,11 +59,12 @@ def reported(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
         groups: names of groups of runs.
 
     Returns:
-        One row a run: ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``accuracy``
-        (mean of the evaluations in the last ten rounds), ``final`` (after the last round) and
-        ``best`` (the highest).
+        One row a run: ``group``, ``title``, labels (``dataset`` as it is printed), grid
+        coordinates, ``seed``, ``run``, ``accuracy`` (mean of the evaluations in the last ten
+        rounds), ``final`` (after the last round) and ``best`` (the highest).
     """
     curves = runs.curves(groups, "accuracy")
+    curves["dataset"] = curves["dataset"].map(titles(runs))
     keys = [name for name in curves.columns if name not in ("round", "value")]
     curves["last"] = curves.groupby("run")["round"].transform("max")
     late = curves[curves["round"] > curves["last"] - LAST_ROUNDS]
@@ -104,99 +73,46 @@ def reported(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
     return table.reset_index()
 
 
-def divergences(
-    runs: RunSet, groups: Sequence[str], layers: Sequence[str], what: str = "fedavg"
-) -> pd.DataFrame:
+def divergences(runs: RunSet, groups: Sequence[str], what: str = "fedavg") -> pd.DataFrame:
     """Return the weight divergence from SGD after the first round (eq. 1), one row a run and layer.
 
     Args:
         runs: the records.
         groups: groups of runs that record it.
-        layers: layers (weights only), ``<layer>+bias`` or ``model``.
         what: ``fedavg``, or ``sgd_other_shuffle`` for the noise floor.
 
     Returns:
-        ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``layer`` and ``value``.
+        ``group``, ``title``, labels (``dataset`` as it is printed), grid coordinates, ``seed``,
+        ``run``, ``layer`` and ``value``.
     """
-    metrics = {f"weight_divergence.{what}.{layer}": layer for layer in layers}
-    finals = runs.final(groups, list(metrics)).rename(columns=metrics)
-    names = [name for name in finals.columns if name not in layers]
-    return finals.melt(id_vars=names, var_name="layer", value_name="value")
-
-
-def emd_label(emd: float) -> str:
-    """Return an EMD as tables and published values name it: ``1.764``."""
-    return f"{emd:g}"
-
-
-def table1(runs: RunSet) -> pd.DataFrame:
-    """Build Table 1: the accuracy lost against SGD of the same batches, seed by seed."""
-    table = reported(runs, _groups([*TABLE_1, SGD, SGD_SMALL]))
-    table = table.set_index(["group", "seed"])
     parts = []
-    for training, reference in TABLE_1.items():
-        for dataset, title in titles(runs).items():
-            ours = table.loc[group(dataset, training)]
-            sgd = table.loc[group(dataset, reference)].reindex(ours.index)
-            parts.append(
-                pd.DataFrame(
-                    {name: sgd[name] - ours[name] for name in ("accuracy", "final", "best")}
-                ).assign(
-                    row=ours["title"],
-                    column=title,
-                    run=_pairs(ours["run"], sgd["run"]),
-                )
-            )
-    lost = pd.concat(parts).reset_index().dropna(subset=["accuracy"])
-    return _cells(lost).assign(unit="points")
+    for dataset, layers in LAYERS.items():
+        if here := runs.labelled(groups, dataset=dataset):
+            metrics = {f"weight_divergence.{what}.{layer}": layer for layer in layers}
+            finals = runs.final(here, list(metrics)).rename(columns=metrics)
+            names = [name for name in finals.columns if name not in layers]
+            finals["dataset"] = titles(runs)[dataset]
+            parts.append(finals.melt(names, var_name="layer"))
+    return pd.concat(parts, ignore_index=True)
 
 
-def table2(runs: RunSet) -> pd.DataFrame:
-    """Build Table 2: mean and standard deviation over the distributions, by EMD."""
-    table = reported(runs, _groups([SWEEP]))
-    return _cells(table.assign(row=_titles(runs, table), column=table["emd"].map(emd_label)))
+def synchronisations(runs: RunSet) -> pd.DataFrame:
+    """Return what the runs for Proposition 3.1 find, in units of the weights.
 
-
-def table3(runs: RunSet) -> pd.DataFrame:
-    """Build Table 3 (the text's Table A.2), of the trainings that are recorded."""
-    groups = _groups([*LARGE, *SMALL])
-    table = reported(runs, recorded(runs, groups))
-    table["place"] = table["group"].map(groups.index)
-    table = table.sort_values("place", kind="stable")
-    return _cells(table.assign(row=table["title"], column=_titles(runs, table)))
-
-
-def sweep_text(runs: RunSet) -> pd.DataFrame:
-    """Build the two numbers that section 3.2.3 quotes of each row of Table 2.
-
-    The largest reduction is the accuracy at EMD 0 less that at the EMD with the lowest mean, seed
-    by seed. The largest relative standard deviation is one value: the largest sd / mean of all
-    EMDs ("maximum variation" in the text; Table 2 shows that it is relative).
+    Returns:
+        One row a run and synchronisation: ``emd``, ``seed``, ``run``, ``m`` (from 1), ``distance``
+        of FedAvg from SGD, ``bound`` on it (eq. 2) and ``norm`` of SGD's weights.
     """
-    both = [
-        part
-        for dataset, title in titles(runs).items()
-        for part in _sweep_text(reported(runs, [group(dataset, SWEEP)]), title)
-    ]
-    cells = summarise(pd.concat(both, ignore_index=True), "value", ["row", "column"])
-    reduction = cells["column"] == LARGEST_REDUCTION
-    return cells.assign(unit=reduction.map({True: "points", False: "fraction"}))
+    found = ["distance", "bound", "norm"]
+    table = runs.final([BOUND], found).explode(found, ignore_index=True)
+    table["m"] = table.groupby(["run", "seed"]).cumcount() + 1
+    return table.astype(dict.fromkeys(found, float))
 
 
-def _sweep_text(table: pd.DataFrame, title: str) -> list[pd.DataFrame]:
-    levels = summarise(table, "accuracy", ["emd"])
-    lowest = table[table["emd"] == levels["emd"].iloc[int(levels["mean"].argmin())]]
-    uniform = table[table["emd"] == table["emd"].min()].set_index("seed")[["accuracy", "run"]]
-    pairs = lowest.join(uniform.add_suffix("_uniform"), on="seed", how="inner")
-    reduction = pairs.assign(
-        value=pairs["accuracy_uniform"] - pairs["accuracy"],
-        run=_pairs(pairs["run"], pairs["run_uniform"]),
-        column=LARGEST_REDUCTION,
-    )
-    levels["value"] = levels["sd"] / levels["mean"]
-    variation = levels.nlargest(1, "value").rename(columns={"runs": "run"})
-    variation = variation.assign(seed=0, column=LARGEST_VARIATION)
-    return [reduction.assign(row=title), variation.assign(row=title)]
+def described(table: pd.DataFrame, value: str, keys: Sequence[str], *others: str) -> pd.DataFrame:
+    """Summarise by keys and by other columns, which go with the keys and stand last."""
+    cells = summarise(table, value, [*keys, *others])
+    return cells[[*cells.columns.drop([*others]), *others]]
 
 
 def shared_label(beta: float) -> str:
@@ -204,18 +120,74 @@ def shared_label(beta: float) -> str:
     return f"G = {100 * beta:g} % of D"
 
 
+def table1(runs: RunSet) -> pd.DataFrame:
+    """Build Table 1: the accuracy lost against SGD of the same batches, seed by seed."""
+    groups = groups_of(runs, "table1")
+    table = reported(runs, groups)
+    table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
+    central = table["training"] == "sgd"
+    lost = table[~central].merge(
+        table[central], on=["dataset", "batches", "seed"], suffixes=("", "_sgd")
+    )
+    for name in ("accuracy", "final", "best"):
+        lost[name] = lost[f"{name}_sgd"] - lost[name]
+    lost["run"] = _pairs(lost["run"], lost["run_sgd"])
+    return _cells(lost, row="title", column="dataset").assign(unit="points")
+
+
+def table2(runs: RunSet) -> pd.DataFrame:
+    """Build Table 2: mean and standard deviation over the distributions, by EMD."""
+    table = reported(runs, groups_of(runs, "table2"))
+    table["emd"] = table["emd"].map("{:g}".format)
+    return _cells(table, row="dataset", column="emd")
+
+
+def table3(runs: RunSet) -> pd.DataFrame:
+    """Build Table 3 (the text's Table A.2), of the trainings that are recorded."""
+    groups = groups_of(runs, "table3")
+    recorded = [name for name in groups if not runs.missing([name])]
+    return _cells(reported(runs, recorded or groups), row="title", column="dataset")
+
+
+def sweep_text(runs: RunSet) -> pd.DataFrame:
+    """Build the two numbers that section 3.2.3 quotes of each row of Table 2.
+
+    The largest reduction is the accuracy at the lowest EMD less that at the EMD with the lowest
+    mean, seed by seed. The largest relative standard deviation is one value: the largest sd / mean
+    of all EMDs ("maximum variation" in the text; Table 2 shows that it is relative).
+    """
+    table = reported(runs, groups_of(runs, "sweep_text")).rename(columns={"dataset": "row"})
+    levels = summarise(table, "accuracy", ["row", "emd"])
+    lowest = levels.sort_values("mean").groupby("row").head(1)[["row", "emd"]]
+    uniform = table[table["emd"] == table["emd"].min()]
+    pairs = table.merge(lowest).merge(uniform, on=["row", "seed"], suffixes=("", "_uniform"))
+    reduction = pairs.assign(
+        value=pairs["accuracy_uniform"] - pairs["accuracy"],
+        run=_pairs(pairs["run"], pairs["run_uniform"]),
+        column=LARGEST_REDUCTION,
+        unit="points",
+    )
+    levels["value"] = levels["sd"] / levels["mean"]
+    variation = levels.sort_values("value", ascending=False).groupby("row").head(1)
+    variation = variation.rename(columns={"runs": "run"}).assign(
+        seed=0, column=LARGEST_VARIATION, unit="fraction"
+    )
+    both = pd.concat([reduction, variation.sort_index()], ignore_index=True)
+    return described(both, "value", ["row", "column"], "unit")
+
+
 def warm_up(runs: RunSet) -> pd.DataFrame:
     """Build our table of the warm-up models: epochs on G, and the test accuracy reached.
 
     Runs that differ in alpha alone share their warm-up model; it is shown once.
     """
-    table = runs.final([WARM], ["warm_up.epochs", "warm_up.accuracy"])
+    units = {"epochs": "count", "accuracy": "fraction"}
+    metrics = {f"warm_up.{name}": name for name in units}
+    table = runs.final([WARM], list(metrics)).rename(columns=metrics)
     table = table.drop_duplicates(["beta", "seed"]).assign(row=table["beta"].map(shared_label))
-    parts = [
-        summarise(table.assign(column=name), f"warm_up.{name}", ["row", "column"]).assign(unit=unit)
-        for name, unit in (("epochs", "count"), ("accuracy", "fraction"))
-    ]
-    return pd.concat(parts, ignore_index=True)
+    cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
+    cells["unit"] = cells["column"].map(units)
+    return described(cells, "value", ["row", "column"], "unit")
 
 
 def bound(runs: RunSet) -> pd.DataFrame:
@@ -223,27 +195,18 @@ def bound(runs: RunSet) -> pd.DataFrame:
 
     One row an EMD and side, one column a synchronisation, in units of the weights.
     """
-    parts = []
-    for run in runs.members([BOUND]):
-        final = runs.record(run).final
-        for side in ("distance", "bound"):
-            rows = {
-                "row": f"EMD {emd_label(float(run.coordinates['emd']))}, {_SIDES[side]}",
-                "column": [f"m = {m}" for m in range(1, len(final[side]) + 1)],
-                "value": final[side],
-                "seed": run.seed,
-                "run": run.id,
-            }
-            parts.append(pd.DataFrame(rows))
-    cells = summarise(pd.concat(parts, ignore_index=True), "value", ["row", "column"])
+    table = synchronisations(runs).rename(columns={"distance": "measured"})
+    table = table.melt(["emd", "m", "seed", "run"], ["measured", "bound"], var_name="side")
+    table = table.sort_values("emd", kind="stable")
+    row = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
+    column = "m = " + table["m"].astype(str)
+    cells = summarise(table.assign(row=row, column=column), "value", ["row", "column"])
     return cells.assign(unit="number")
 
 
-_SIDES = {"distance": "measured", "bound": "bound"}
-
-
-def _cells(table: pd.DataFrame) -> pd.DataFrame:
-    """Summarise ``accuracy`` by ``row`` and ``column``; ``final`` and ``best`` as means."""
+def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
+    """Summarise ``accuracy`` by two columns of a table; ``final`` and ``best`` as means."""
+    table = table.rename(columns={row: "row", column: "column"})
     cells = summarise(table, "accuracy", ["row", "column"])
     means = table.groupby(["row", "column"], sort=False)[["final", "best"]].mean()
     return cells.join(means, on=["row", "column"]).assign(unit="fraction")
@@ -251,7 +214,7 @@ def _cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:
     """Return the ids of two runs each, for a value that both make."""
-    return pd.Series(list(zip(ones, others, strict=True)), index=ones.index)
+    return pd.Series(list(zip(ones, others, strict=True)), ones.index)
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -300,7 +300,7 @@ def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
 
 def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
     adam = {"name": "adam", "lr": 0.01}
-    runs = [planned(seed=seed, rounds=12, optimizer=adam) for seed in (1, 2)]
+    runs = [planned(seed=seed, rounds=60, optimizer=adam) for seed in (1, 2)]
     specs = [run.spec for run in runs]
 
     def drive(backend, folder, deadline=float("inf")):

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from fedrepro.fl.partition.data_sharing import DataSharing
 from fedrepro.papers.emd.measurements import (
     BOUND,
     DATASETS,
@@ -335,7 +336,7 @@ def realised_emd(runs: RunSet, *, alone: float, to: float) -> Finding:
     worst, members = 0.0, runs.members([SCRATCH, WARM])
     for run in members:
         cut = run.spec.partition
-        assert cut.scheme == "data_sharing"
+        assert isinstance(cut, DataSharing)
         formula = alone / (1 + cut.clients * cut.alpha * cut.beta)
         emd = np.array(runs.record(run).partition.emd)
         worst = max(worst, float(np.abs(emd - formula).max()))

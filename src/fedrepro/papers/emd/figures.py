@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from fedrepro.fl.partition.data_sharing import DataSharing
 from fedrepro.papers.emd.measurements import (
     BOUND,
     DATASETS,
@@ -343,7 +344,7 @@ def sharing_partition(runs: RunSet) -> pd.DataFrame:
     members = runs.members([WARM])
     run = min(members, key=lambda run: abs(float(run.coordinates["alpha"]) - 0.5))
     cut, found = run.spec.partition, runs.record(run).partition
-    assert cut.scheme == "data_sharing"
+    assert isinstance(cut, DataSharing)
     counts = np.array(found.counts)
     shared = round(cut.alpha * cut.beta * cut.per_class)
     own = np.where(counts == counts.max(axis=1, keepdims=True), counts - shared, 0)

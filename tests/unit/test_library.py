@@ -1,0 +1,98 @@
+"""``import fedrepro``: load, partition, train, look."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedrepro as fr
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.spec import run_id
+
+RNG = np.random.default_rng(0)
+LABELS = np.arange(120) % 4
+IMAGES = (RNG.integers(0, 60, (120, 8, 8)) + 45 * LABELS[:, None, None]).astype(np.uint8)
+OPTIONS = {"model": "liu1", "rounds": 2, "lr": 0.05, "device": "cpu", "workers": 1}
+
+
+@pytest.fixture
+def data() -> fr.Dataset:
+    return fr.Dataset.from_arrays(IMAGES, LABELS, IMAGES[:40], LABELS[:40])
+
+
+def test_the_package_imports_nothing_until_it_is_used() -> None:
+    program = (
+        "import sys, fedrepro; print(fedrepro.__version__, 'train' in dir(fedrepro), "
+        "[name for name in ('torch', 'pandas', 'numpy', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{fr.__version__} True []\n", "")
+    with pytest.raises(AttributeError, match="no attribute 'tarin'"):
+        _ = fr.tarin  # type: ignore[attr-defined]
+
+
+def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:
+    parts = fr.partition("dirichlet", data, clients=3, alpha=1.0, seed=1, smallest=5)
+    algorithm = fr.algorithm("fedprox", mu=0.1)
+    result = fr.train(data, parts, algorithm, seeds=2, folder=tmp_path, **OPTIONS)
+    assert [record.spec["seed"] for record in result.records] == [0, 1]
+    assert {record.partition.sha256 for record in result.records} == {parts.partition.sha256}
+    assert list(result.frame.columns[:3]) == ["seed", "run", "round"]
+    assert len(result.frame) == 4
+    assert result.frame["accuracy"].between(0, 1).all()
+    assert result.final["round"].tolist() == [2, 2]
+    stamps = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.json")}
+    assert len(stamps) == 2
+    again = fr.train(data, parts, algorithm, seeds=[1, 0, 2], folder=tmp_path, **OPTIONS)
+    assert all(file.stat().st_mtime_ns == stamp for file, stamp in stamps.items())
+    assert again.records[1] == result.records[0]
+    figure = result.plot()
+    assert len(figure.axes[0].lines) == 1 + 2
+    assert "<table" in result._repr_html_()
+    with pytest.raises(FedreproError, match=r"no metric 'acuracy'; there are accuracy"):
+        result.plot("acuracy")
+
+
+def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:
+    halves = [np.arange(60), np.arange(60, 120)]
+    parts = fr.partition(halves, data)
+    assert [len(client) for client in parts.clients] == [60, 60]
+    assert parts.counts.shape == (2, 4)
+    result = fr.train(data, halves, "fedavg", seeds=1, folder=tmp_path, **OPTIONS)
+    spec = result.records[0].typed_spec()
+    assert spec.partition == parts.scheme
+    assert run_id(spec) == result.records[0].run_id
+
+
+def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_path: Path) -> None:
+    parts = fr.partition("iid_plain", data, clients=3)
+    result = fr.train(data, parts, seeds=2, folder=tmp_path, **OPTIONS)
+    assert len({record.partition.sha256 for record in result.records}) == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda data: fr.load("minst"), "did you mean 'mnist'"),
+        (lambda data: fr.partition("dirichelt", data, clients=2), "did you mean 'dirichlet'"),
+        (lambda data: fr.partition("iid_plain", data, client=2), "client: unknown key; did you"),
+        (lambda data: fr.algorithm("fedprocks"), "did you mean 'fedprox'"),
+        (lambda data: fr.algorithm("fedprox", mu=-1), "mu: Input should be greater than"),
+        (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=0), "seeds: give at least one"),
+        (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: unknown key"),
+    ],
+)
+def test_a_wrong_value_is_named(data: fr.Dataset, call: object, text: str) -> None:
+    with pytest.raises(FedreproError, match=text):
+        call(data)  # type: ignore[operator]
+
+
+def test_a_partition_of_other_data_is_refused(data: fr.Dataset) -> None:
+    other = fr.Dataset.from_arrays(IMAGES[::-1], LABELS, IMAGES[:40], LABELS[:40])
+    with pytest.raises(FedreproError, match="of another data set"):
+        fr.train(data, fr.partition("iid_plain", other, clients=2))

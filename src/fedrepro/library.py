@@ -37,9 +37,6 @@ from fedrepro.runs.records import RunRecord
 if TYPE_CHECKING:
     import matplotlib.figure
 
-FOLDER = Path("fedrepro-runs")
-"""Where records lie unless the caller says otherwise, relative to the working directory."""
-
 
 def load(name: str, data_root: str | Path | None = None) -> Dataset:
     """Load a data set, downloading it if need be.
@@ -139,7 +136,7 @@ def train(
     optimizer: dict[str, Any] | None = None,
     device: str = "auto",
     workers: int | None = None,
-    folder: str | Path = FOLDER,
+    folder: str | Path = "fedrepro-runs",
     **spec: Any,
 ) -> Result:
     """Train one run a seed, all side by side, and return what they recorded.
@@ -160,7 +157,7 @@ def train(
         optimizer: as in a plan: ``{"name": "adam", "lr": 0.001}``.
         device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
         workers: processes on a CPU; None: as many as cores.
-        folder: where records and checkpoints lie.
+        folder: where records and checkpoints lie; relative to the working directory.
         spec: further fields of :class:`fedrepro.fl.spec.RunSpec`, such as ``evaluate_every``.
 
     Raises:

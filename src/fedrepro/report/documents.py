@@ -7,6 +7,7 @@ A block in a Markdown file begins with ``<!-- begin: NAME ARGUMENTS -->`` and en
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import re
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
+import fedrepro
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
@@ -234,7 +236,32 @@ def _table(paper: str, name: str, scale: Scale) -> str:
         return f"*{runs.plan.artefact(name).title}: {error}.*"
 
 
+def _api(name: str) -> str:
+    """Signature and docstring of a name that ``import fedrepro`` offers."""
+    thing = getattr(fedrepro, name, None)
+    if thing is None:
+        raise ValueError(f"fedrepro has no '{name}' {nearest(name, fedrepro.__all__)}")
+    if inspect.isclass(thing):
+        public = [key for key in vars(thing) if not key.startswith("_")]
+        members = {key: inspect.getattr_static(thing, key) for key in public}
+        listed = [
+            f"- `{key}`: {str(inspect.getdoc(member)).splitlines()[0]}"
+            for key, member in members.items()
+            if inspect.getdoc(member) and not isinstance(member, str | tuple)
+        ]
+        return "\n".join([f"```text\n{inspect.getdoc(thing)}\n```", "", *listed])
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    if len(signature) > _SIGNATURE_WIDTH:
+        inside, _, returned = signature[1:].rpartition(")")
+        parameters = re.split(r", (?=\*|\w+: |\*\*)", inside)
+        signature = "\n".join(["(", *(f"    {item}," for item in parameters), f"){returned}"])
+    return f"```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n```"
+
+
+_SIGNATURE_WIDTH = 80
+
 BLOCKS: dict[str, Callable[..., str]] = {
+    "api": _api,
     "scoreboard": _scoreboard,
     "cost": _cost_table,
     "runs": _runs,

@@ -16,6 +16,9 @@ REPOSITORY = Path(__file__).parents[2]
 PAPERS: list[str] = yaml.safe_load((REPOSITORY / "config/config.yaml").read_text())["papers"]
 """The papers that are switched on."""
 SMOKE = ("--config", "scale=smoke", "--")
+MADE = ["emd", "tricks"]
+"""Papers whose artefacts Snakemake makes at smoke scale; unit tests make those of all papers."""
+SMOKE_OF_MADE = ("--config", "scale=smoke", f"papers={','.join(MADE)}", "--")
 
 
 @dataclass
@@ -45,12 +48,12 @@ class Clone:
         others = {k: v for k, v in os.environ.items() if not k.startswith("FEDREPRO_")}
         return others | {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the copy."""
+    def run(self, *command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command in the copy, or in another folder with the copy's plans and code."""
         return subprocess.run(
             command,
-            cwd=self.root,
-            env=self.environment,
+            cwd=folder or self.root,
+            env=self.environment | {"FEDREPRO_ROOT": str(self.root)},
             capture_output=True,
             text=True,
             check=False,
@@ -59,8 +62,10 @@ class Clone:
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "snakemake", *arguments)
 
-    def fedrepro(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-m", "fedrepro.cli", *arguments)
+    def fedrepro(
+        self, *arguments: str, folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "fedrepro.cli", *arguments, folder=folder)
 
     def plan(self, *arguments: str) -> Plan:
         """Return what ``snakemake -n`` would do."""

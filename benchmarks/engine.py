@@ -46,6 +46,7 @@ from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.jobs import Ask, Backend, LaneError
 from fedrepro.fl.engine.resources import precision
 from fedrepro.fl.federation import Federation
+from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Lane, Predict, Request, Train, Trained
 from fedrepro.fl.spec import Adam, RunSpec
 
@@ -182,7 +183,7 @@ class Plain:
         self.start = {name: t.clone() for name, t in self.net.state_dict().items()}
         self.net.train()
         for layer in self.net.modules():
-            if isinstance(layer, models.layers.Dropout):
+            if isinstance(layer, layers.Dropout):
                 layer.p = 0.0  # its masks need the engine's keys; PyTorch's cost next to nothing
 
     def _optimizer(self) -> torch.optim.Optimizer:

@@ -43,7 +43,8 @@ def files(component: str) -> list[str]:
     else:
         kinds = {"partition": SCHEMES, "model": NETWORKS, "algorithm": ALGORITHMS}
         modules = [(kinds | {"loss": LOSS_TERMS})[kind].module(name)]
-    return [file for file in sources.files(modules) if not file.startswith(NOT_NUMBERS)]
+    found = [file for file in sources.files(modules) if file.endswith(".py")]
+    return [file for file in found if not file.startswith(NOT_NUMBERS)]
 
 
 def fingerprint(component: str) -> str:

@@ -209,9 +209,9 @@ OVERHEAD = "results/smoke/tables/cadis/overhead.md"
 def test_jobs_run_the_code_of_this_clone(clone: Clone) -> None:
     """Also in an environment with the package of another one, as a conda environment may be."""
     clone.edit(
-        "src/fedrepro/cli.py",
-        "    arguments = _parser().parse_args(argv)",
-        "    arguments = _parser().parse_args(argv)\n    print(__file__)",
+        "src/fedrepro/cli/__main__.py",
+        "import sys\n",
+        "import sys\n\nprint(__file__)\n",
     )
     program = (
         "import os, sys\n"
@@ -222,7 +222,7 @@ def test_jobs_run_the_code_of_this_clone(clone: Clone) -> None:
     done = clone.run(sys.executable, "-c", program)
     assert done.returncode == 0, done.stderr
     log = (clone.root / "logs/smoke/tables/cadis/overhead.log").read_text()
-    assert str(clone.root / "src/fedrepro/cli.py") in log
+    assert str(clone.root / "src/fedrepro/cli/__main__.py") in log
 
 
 def test_another_name_of_python_or_of_the_clone_makes_nothing_again(clone: Clone) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from fedrepro.papers.selective.measurements import (
+    NETWORKS,
     TESTS,
     Test,
     curve,
     groups_of,
     metric,
-    threshold_means,
+    over_percents,
     thresholds,
 )
 from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
@@ -86,23 +88,16 @@ def collapses(
 
 
 def rises_steeply(
-    runs: RunSet,
-    *,
-    what: Sequence[str],
-    first: int,
-    early: int,
-    last: int,
-    share: float,
-    **where: Any,
+    runs: RunSet, *, what: Sequence[str], first: int, by: int, last: int, share: float, **where: Any
 ) -> Finding:
-    """Decide whether by N = ``early`` every method has more than ``share`` percent of its gain."""
+    """Decide whether at N = ``by`` every method has more than ``share`` percent of its gain."""
     shares, used = {}, []
     for method in what:
-        by = _trained(runs, method, last=early, **where)[-1]
-        path = [accuracy(runs, method, n=n, **where) for n in (first, by, last)]
+        early = _trained(runs, method, last=by, **where)[-1]
+        path = [accuracy(runs, method, n=n, **where) for n in (first, early, last)]
         start, middle, end = (sample.mean for sample in path)
-        share_by = (middle - start) / (end - start) if end > start else 0.0
-        shares[f"{method} (N = {by}) {in_percent(share_by)}"] = share_by
+        part = (middle - start) / (end - start) if end > start else 0.0
+        shares[f"{method} (N = {early}) {in_percent(part)}"] = part
         used += [run for sample in path for run in sample.runs]
     least = min(shares.values())
     return Finding(least > share / 100, f"share of the gain: {', '.join(shares)}", used, least)
@@ -151,26 +146,19 @@ def falls(
 
 
 def meet(
-    runs: RunSet,
-    *,
-    what: str,
-    to: str,
-    points: float,
-    over: str = "",
-    least: float = 0,
-    most: float = 0,
-    **where: Any,
+    runs: RunSet, *, to: str, points: float, over: str = "", by: Sequence[float] = (), **where: Any
 ) -> Finding:
-    """Decide whether on both tests ``what`` is at most ``points`` from another method.
+    """Decide whether on both tests a method is at most ``points`` from another.
 
-    And from ``least`` to ``most`` points above ``over``, if that is given.
+    And by between two numbers of points above a third, if that is given.
     """
     parts = []
     for test in TESTS:
-        parts.append(near(accuracy)(runs, what=what, to=to, points=points, test=test, **where))
+        parts.append(near(accuracy)(runs, to=to, points=points, test=test, **where))
         if over:
-            bounds: dict[str, Any] = {"points": least, "at_most": most, "test": test}
-            parts.append(leads(accuracy)(runs, what=what, over=over, **bounds, **where))
+            least, most = by
+            bounds = {"points": least, "at_most": most}
+            parts.append(leads(accuracy)(runs, over=over, test=test, **bounds, **where))
     return _all(parts, None)
 
 
@@ -212,7 +200,10 @@ def rises_with_complexity(
     runs: RunSet, *, networks: Sequence[str], points: float, **where: Any
 ) -> Finding:
     """Decide whether the accuracy rises from network to network by more than ``points``."""
-    samples = [accuracy(runs, network=network, **where) for network in networks]
+    samples = [
+        replace(accuracy(runs, network=network, **where), name=NETWORKS[network])
+        for network in networks
+    ]
     gaps = [after.mean - before.mean for before, after in itertools.pairwise(samples)]
     return _finding(min(gaps) > points / 100, samples, min(gaps))
 
@@ -234,7 +225,7 @@ def _tuned(runs: RunSet, n: Sequence[int]) -> tuple[pd.DataFrame, float, list[st
     """Return the means over these N and the seeds by threshold, the best threshold, the runs."""
     every = thresholds(runs)
     every = every[every["percent"].isin(n)]
-    means = threshold_means(every).groupby("threshold")[["tuning", "noniid"]].mean()
+    means = over_percents(every).groupby("threshold")[["tuning", "noniid"]].mean()
     best = means.index[means["tuning"] >= means["tuning"].max() - SLACK].min()
     return means, float(best), [*every["run"]]
 

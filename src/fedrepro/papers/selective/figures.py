@@ -38,8 +38,7 @@ from fedrepro.papers.selective.measurements import (
     metric,
     of_networks,
     recorded,
-    threshold_means,
-    thresholds,
+    tuning,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum, federated_averaging
 from fedrepro.report.expected import load_expected, published
@@ -106,14 +105,14 @@ def _ours(
 
     Neighbours that are more than a step apart are joined by thin dots only.
     """
-    plain: dict[str, Any] = {"factor": factor, "seeds": False}
-    width = {"linewidth": 0.8} if ink.line == "--" else {}
+    style: dict[str, Any] = {"factor": factor, "seeds": False}
+    thin = style | {"linewidth": 0.8}
     apart = points["x"].diff() > step
-    if apart.any():
-        canvas.curve(axis, points, Ink(ink.colour, ":"), **plain, linewidth=0.8)
-        canvas.key(UNTRAINED, Ink("black", ":"), linewidth=0.8)
     for _, stretch in points.groupby(apart.cumsum()):
-        canvas.curve(axis, stretch, ink, label, **plain, **width)
+        canvas.curve(axis, stretch, ink, label, **(thin if ink.line == "--" else style))
+    if apart.any():
+        canvas.curve(axis, points, Ink(ink.colour, ":"), **thin)
+        canvas.key(UNTRAINED, Ink("black", ":"), linewidth=0.8)
     canvas.dots(axis, points, ink, factor=factor)
     canvas.key(EVERY_SEED, Ink("black", "", "."))
 
@@ -268,9 +267,10 @@ def draw_rounds(cells: pd.DataFrame) -> MplFigure:
         ours = shown[shown["n"] > 0]
         seeds = "one seed" if ours["n"].max() == 1 else f"mean of {ours['n'].max()} seeds"
         canvas.curve(axis, ours, Ink(colour), f"N = {percent:g}, ours, {seeds}")
-        for known in shown[shown["n"] == 0].itertuples():
-            label = f"N = {percent:g}, published, after {known.x} rounds"
-            canvas.level(axis, known.mean, label, Ink(colour, ":"))
+        known = shown[shown["n"] == 0]
+        for after, accuracy in zip(known["x"], known["mean"], strict=True):
+            label = f"N = {percent:g}, published, after {after} rounds"
+            canvas.level(axis, accuracy, label, Ink(colour, ":"))
     canvas.axis.set_ylim(0, 100)
     return _finished(canvas, 2)
 
@@ -283,7 +283,7 @@ def groups_per_n(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``curve`` (the reading) and ``model``.
     """
-    cells = measured(runs, of_networks(runs, list(SELECTIVE.values())), "groups")
+    cells = measured(runs, of_networks(runs, SELECTIVE.values()), "groups")
     cells = cells.rename(columns={"network": "model", "percent": "x"})
     return _points(cells, "curve", "model", series=cells["model"] + ", " + cells["curve"])
 
@@ -311,7 +311,7 @@ def complexity(runs: RunSet) -> pd.DataFrame:
     ``x`` is the number of the network. Further columns: ``curve``, ``test`` and ``network`` (its
     name, and how its training differs from the published one).
     """
-    cells = _on_both_tests(runs, of_networks(runs, list(FEDERATED.values())))
+    cells = _on_both_tests(runs, of_networks(runs, FEDERATED.values()))
     names = list(NETWORKS.values())
     labels = {
         NETWORKS[network]: "\n".join([NETWORKS[network], *_reduced(group, runs.scale)])
@@ -351,14 +351,8 @@ def draw_complexity(cells: pd.DataFrame) -> MplFigure:
 
 def threshold_tuning(runs: RunSet) -> pd.DataFrame:
     """Return the accuracy on the tuning images at every threshold, for each N and their mean."""
-    every = thresholds(runs)
-    each = summarise(
-        every.sort_values("percent", kind="stable"), "tuning", ["percent", "threshold"]
-    )
-    mean = summarise(threshold_means(every), "tuning", ["threshold"])
-    each = each.assign(series=each["percent"].map("N = {}".format))
-    cells = pd.concat([each, mean.assign(series="mean")], ignore_index=True)
-    return _points(cells, x=cells["threshold"])
+    cells = tuning(runs)
+    return _points(cells, series=cells["at"], x=cells["threshold"])
 
 
 PUBLISHED_THRESHOLD = 0.82

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 import pandas as pd
@@ -86,29 +85,27 @@ def groups_of(runs: RunSet, network: str, curves: Iterable[str]) -> list[str]:
 
 
 def recorded(runs: RunSet, network: str, curves: Iterable[str]) -> list[str]:
-    """Return the groups of :func:`groups_of` that have records of all runs.
+    """Return the groups of :func:`groups_of` that have records of all runs."""
+    groups = groups_of(runs, network, curves)
+    return _recorded(runs, [[group] for group in groups], f"the curves of {NETWORKS[network]}")
+
+
+def of_networks(runs: RunSet, curves: Collection[str]) -> list[str]:
+    """Return the curves' groups of the networks that have records of all runs of all of them."""
+    groups = [groups_of(runs, network, curves) for network in NETWORKS]
+    return _recorded(runs, groups, "the comparison of the networks")
+
+
+def _recorded(runs: RunSet, shown: list[list[str]], what: str) -> list[str]:
+    """Return the groups of those lists that have records of all runs.
 
     Raises:
         MissingRunsError: there is none.
     """
-    groups = groups_of(runs, network, curves)
-    found = [group for group in groups if not runs.missing([group])]
+    found = [group for groups in shown if not runs.missing(groups) for group in groups]
     if not found:
-        runs.require(groups, f"the curves of {NETWORKS[network]}")
+        runs.require([group for groups in shown for group in groups], what)
     return found
-
-
-def of_networks(runs: RunSet, curves: Sequence[str]) -> list[str]:
-    """Return the curves' groups of the networks that have records of all runs of all of them.
-
-    Raises:
-        MissingRunsError: there is no such network.
-    """
-    of_each = [groups_of(runs, network, curves) for network in NETWORKS]
-    found = [groups for groups in of_each if not runs.missing(groups)]
-    if not found:
-        runs.require(of_each[0], "the comparison of the networks")
-    return [group for groups in found for group in groups]
 
 
 def measured(runs: RunSet, groups: Iterable[str], measure: Measure) -> pd.DataFrame:
@@ -139,15 +136,15 @@ def _table(cells: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     return cells[kept + ["published"] * ("published" in cells)]
 
 
-def _sorted(parts: Iterable[pd.DataFrame], by: str = "row") -> pd.DataFrame:
-    return pd.concat(parts).sort_values(by, kind="stable", ignore_index=True)
+def _by_row(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(parts).sort_values("row", kind="stable", ignore_index=True)
 
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table II: the accuracy of centralised training, on the test and validation images."""
     groups = of_networks(runs, [CENTRALISED])
     test, validation = (measured(runs, groups, measure) for measure in ("iid", "validation"))
-    return _sorted(
+    return _by_row(
         [
             _table(test, row=test["network"], column="test accuracy"),
             _table(validation, row=validation["network"], column="validation accuracy"),
@@ -206,7 +203,7 @@ def validation(runs: RunSet, *, network: str) -> pd.DataFrame:
         " (IID-test run)": cells[twice],
         " (non-IID-test run)": cells[twice],
     }
-    return _sorted(
+    return _by_row(
         _table(part, row=part["curve"] + run, column=part["percent"].astype(str))
         for run, part in rows.items()
     )
@@ -249,11 +246,11 @@ def merge_points(runs: RunSet, group: str) -> pd.DataFrame:
 def merge(runs: RunSet) -> pd.DataFrame:
     """Show between which N selective averaging comes to unite nodes of different label groups."""
     parts = []
-    for group in of_networks(runs, list(SELECTIVE.values())):
+    for group in of_networks(runs, SELECTIVE.values()):
         labels, cells = runs.plan.runs[group].labels, merge_points(runs, group)
         column = f"{READINGS[labels['reading']]}: " + cells["column"]
         parts.append(_table(cells, row=NETWORKS[labels["network"]], column=column, unit="count"))
-    return _sorted(parts)
+    return _by_row(parts)
 
 
 def thresholds(runs: RunSet) -> pd.DataFrame:
@@ -266,7 +263,7 @@ def thresholds(runs: RunSet) -> pd.DataFrame:
     return runs.final(runs.labelled(variant="threshold tuned"), [*names]).rename(columns=names)
 
 
-def threshold_means(every: pd.DataFrame) -> pd.DataFrame:
+def over_percents(every: pd.DataFrame) -> pd.DataFrame:
     """Return the accuracies of every threshold and seed, means over N; the tuning goes by these.
 
     Columns: ``threshold``, ``seed``, ``run`` (ids), ``tuning`` and ``noniid``.
@@ -275,36 +272,44 @@ def threshold_means(every: pd.DataFrame) -> pd.DataFrame:
     return by_seed.agg({"run": tuple, "tuning": "mean", "noniid": "mean"})
 
 
+def tuning(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracy on the tuning images, for each N and their mean.
+
+    Columns: ``threshold``, ``at`` (N, or the mean) and those of
+    :func:`fedrepro.report.stats.summarise`.
+    """
+    every = thresholds(runs)
+    each = every.assign(at=every["percent"].map("N = {}".format)).sort_values(
+        "percent", kind="stable"
+    )
+    mean = over_percents(every).assign(at="mean")
+    return summarise(pd.concat([each, mean]), "tuning", ["at", "threshold"])
+
+
 def threshold(runs: RunSet) -> pd.DataFrame:
     """Show the tuning of the threshold: accuracy at each N, and the mean that decides."""
-    every = thresholds(runs)
-    means = threshold_means(every)
-    each = summarise(every, "tuning", ["threshold", "percent"])
-    parts = [
-        each.assign(column="tuning images, N = " + each["percent"].astype(str)),
-        summarise(means, "tuning", ["threshold"]).assign(column="tuning images, mean"),
-        summarise(means, "noniid", ["threshold"]).assign(column="non-IID test, mean"),
-    ]
-    cells = _sorted(parts, by="threshold")
-    return _table(cells, row=cells["threshold"].map("{:g}".format))
+    tuned, tested = tuning(runs), over_percents(thresholds(runs))
+    tested = summarise(tested.assign(at="non-IID test, mean"), "noniid", ["at", "threshold"])
+    cells = pd.concat([tuned.assign(at="tuning images, " + tuned["at"]), tested])
+    cells = cells.sort_values("threshold", kind="stable", ignore_index=True)
+    return _table(cells, row=cells["threshold"].map("{:g}".format), column=cells["at"])
 
 
 WEIGHT_BYTES = 4
 """Bytes of a weight that is sent: float32."""
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Rounds of communication, bytes that all nodes send and receive, epochs a node trains."""
+TRAFFIC = {
+    "rounds of communication": "count",
+    "models sent, MB": "MB",
+    "images and vectors sent, MB": "MB",
+    "epochs a node trains": "count",
+}
+"""What is counted of a run, and its unit."""
 
-    rounds: int
-    model_bytes: int
-    other_bytes: int
-    epochs: int
 
-
-def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> Traffic:
-    """Count what a run sends (section VI).
+def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> tuple[int, float, float, int]:
+    """Count what all nodes of a run send and receive (section VI), in the order of ``TRAFFIC``.
 
     A node uploads and downloads a model in every round, once for each group it is in; running
     statistics that stay with it are not sent. Before groups are formed, each node downloads the
@@ -320,13 +325,13 @@ def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> Traffic:
     epochs = spec.local_epochs * ALGORITHMS[spec.algorithm.name].rounds(spec)
     image = math.prod(info.shape)
     if spec.algorithm.name == "sgd":
-        return Traffic(1, 0, (info.train - partition.validation) * image, epochs)
+        return 1, 0, (info.train - partition.validation) * image / 1e6, epochs
     if spec.algorithm.name == "local":
-        return Traffic(0, 0, 0, epochs)
+        return 0, 0, 0, epochs
     sent = 2 * sum(len(group) for group in groups) * spec.rounds * _model_bytes(spec)
     vectors = spec.algorithm.name == "selective" and spec.algorithm.grouping == "similarity"
     other = partition.clients * (partition.validation * image + partition.validation // 8)
-    return Traffic(spec.rounds + vectors, sent, other if vectors else 0, epochs)
+    return spec.rounds + vectors, sent / 1e6, other * vectors / 1e6, epochs
 
 
 def _model_bytes(spec: RunSpec) -> int:
@@ -351,15 +356,11 @@ def communication(runs: RunSet) -> pd.DataFrame:
         run = next(run for run in runs.members([group]) if not run.coordinates.get("percent"))
         nodes = range(run.spec.partition.clients)
         sent = traffic(run.spec, runs.record(run).final.get("groups", [nodes]))
-        of_run = {"row": f"{NETWORKS[labels['network']]}: {curve(**labels)}", "run": run.id}
+        seed = {"seed": run.seed, "run": run.id}
+        name = f"{NETWORKS[labels['network']]}: {curve(**labels)}"
         rows += [
-            of_run | {"seed": run.seed, "column": column, "unit": unit, "value": float(value)}
-            for column, unit, value in (
-                ("rounds of communication", "count", sent.rounds),
-                ("models sent, MB", "MB", sent.model_bytes / 1e6),
-                ("images and vectors sent, MB", "MB", sent.other_bytes / 1e6),
-                ("epochs a node trains", "count", sent.epochs),
-            )
+            {"row": name, "column": column, "unit": unit, "value": value} | seed
+            for (column, unit), value in zip(TRAFFIC.items(), sent, strict=True)
         ]
     cells = summarise(pd.DataFrame(rows), "value", ["row", "column", "unit"])
     return _table(cells, unit=cells["unit"])

@@ -18,7 +18,6 @@ from fedrepro.papers.selective.measurements import (
     TESTS,
     Test,
     curve,
-    groups_of,
     metric,
     over_percents,
     thresholds,
@@ -35,8 +34,9 @@ def _group(
 
     Centralised and local training have no reading, and stand for both.
     """
-    names = curve(method=what, reading=reading, variant=variant), what
-    return groups_of(runs, network, names)[0]
+    groups = runs.labelled(network=network)
+    named = {curve(**runs.plan.runs[group].labels): group for group in groups}
+    return named.get(curve(method=what, reading=reading, variant=variant)) or named[what]
 
 
 def _trained(runs: RunSet, *methods: str, last: int = 100, **where: Any) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,26 +19,18 @@ from matplotlib.figure import Figure as MplFigure
 
 from fedrepro.fl.spec import RunSpec
 from fedrepro.papers.selective.measurements import (
-    AVERAGED,
     CENTRALISED,
+    CURVES,
     FEDERATED,
-    FIGURE_OF,
-    KEPT,
-    KEPT_OWN_INITIAL,
     LOCAL,
-    LOCAL_STATISTICS,
     NETWORKS,
-    OWN_INITIAL,
     READINGS,
-    RESET_AS_RUN,
     SELECTIVE,
     TESTS,
-    Test,
-    groups_of,
+    curve,
     measured,
     metric,
-    of_networks,
-    recorded,
+    shown,
     tuning,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum, federated_averaging
@@ -127,6 +120,7 @@ def _panel_a_test(xlabel: str = "") -> tuple[Canvas, dict[str, Axes]]:
     return canvas, panels
 
 
+_LOCAL_STATISTICS = curve(method="federated", reading="as_written", variant="local statistics")
 _METHODS = {"federated": "blue", "selective": "orange", "local": "green"}
 
 
@@ -135,29 +129,28 @@ def _shown(reading: str) -> dict[str, str]:
     return {"federated": FEDERATED[reading], "selective": SELECTIVE[reading], "local": LOCAL}
 
 
-def curves(runs: RunSet, *, network: str, test: Test) -> pd.DataFrame:
+def curves(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """Return a network's curves on one test: both readings, and centralised at x = 100.
 
     The published curves, at all their points, are further series, ``<method>, published``, with the
     published accuracy as ``mean``.
     """
-    groups = recorded(runs, network, [*AVERAGED, LOCAL, LOCAL_STATISTICS, CENTRALISED])
-    ours = measured(runs, groups, test)
-    known = [published_curve(network, method, test) for method in _METHODS]
+    ours = measured(runs, artefact, CURVES[artefact][1])
     ours = _points(ours, series=ours["curve"], x=ours["percent"])
+    known = [published_curve(artefact, method) for method in _METHODS]
     return pd.concat([ours, *known], ignore_index=True)
 
 
-def published_curve(network: str, method: str, test: Test) -> pd.DataFrame:
+def published_curve(artefact: str, method: str) -> pd.DataFrame:
     """Return a published curve; it is held against one or two readings of its method."""
-    place = FIGURE_OF[network, test], _shown("as_run")[method]
+    place = artefact, _shown("as_run")[method]
     every = load_expected("selective").series
     known = next(series for series in every if (series.artefact, series.series) == place)
     points = pd.DataFrame({"x": known.x, "mean": known.published, "n": 0, "values": "", "runs": ""})
     return points.assign(series=f"{method}, published")
 
 
-def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFigure:
+def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
     """Draw the readings side by side: all of the range above, the upper end of it below.
 
     Args:
@@ -172,7 +165,7 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFig
             ours, known = (_only(cells, series=s) for s in (name, f"{method}, published"))
             _ours(canvas, axis, ours, ink, method, step=STEPS[method])
             canvas.published(axis, known.assign(published=known["mean"]), ink, **_PUBLISHED)
-        variant = _only(cells, series=LOCAL_STATISTICS)
+        variant = _only(cells, series=_LOCAL_STATISTICS)
         if reading == "as_written" and len(variant):
             ink, label = Ink("sky", "--", "D"), "federated, local statistics"
             _ours(canvas, axis, variant, ink, label, step=STEPS["federated"])
@@ -188,28 +181,30 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFig
 
 
 _ALIASING = {
-    FEDERATED["as_written"]: (Ink("blue"), "true averaging, moments reset (as written)"),
-    OWN_INITIAL: (Ink("sky", "--", "D"), "true averaging, moments reset, own initial weights"),
-    KEPT: (Ink("green", "--", "D"), "true averaging, moments kept"),
-    KEPT_OWN_INITIAL: (
+    ("as_written", ""): (Ink("blue"), "true averaging, moments reset (as written)"),
+    ("as_written", "own initial weights"): (
+        Ink("sky", "--", "D"),
+        "true averaging, moments reset, own initial weights",
+    ),
+    ("as_written", "moments kept"): (Ink("green", "--", "D"), "true averaging, moments kept"),
+    ("as_written", "moments kept, own initial weights"): (
         Ink("purple", "--", "D"),
         "true averaging, moments kept, own initial weights",
     ),
-    FEDERATED["as_run"]: (Ink("red"), "shared storage, moments kept (as run)"),
-    RESET_AS_RUN: (Ink("orange", "--", "D"), "shared storage, moments reset"),
+    ("as_run", ""): (Ink("red"), "shared storage, moments kept (as run)"),
+    ("as_run", "moments reset"): (Ink("orange", "--", "D"), "shared storage, moments reset"),
 }
-"""Diamonds mark the few N of the variants."""
+"""By reading and variant; diamonds mark the few N of the variants."""
 
 SMALL_PERCENT = 20
 """Largest N of the figure on shared storage."""
 
 
-def _on_both_tests(runs: RunSet, groups: list[str]) -> pd.DataFrame:
-    """Return :func:`measured` on both tests, with the columns ``test`` and ``series``."""
-    cells = pd.concat(
-        [measured(runs, groups, test).assign(test=title) for test, title in TESTS.items()],
-        ignore_index=True,
-    )
+def _on_both_tests(runs: RunSet, artefact: str, last: int) -> pd.DataFrame:
+    """Return accuracies up to an N on both tests, with the columns ``test`` and ``series``."""
+    parts = [measured(runs, artefact, test).assign(test=title) for test, title in TESTS.items()]
+    cells = pd.concat(parts, ignore_index=True)
+    cells = cells[cells["percent"] <= last]
     return cells.assign(series=cells["curve"] + "; " + cells["test"])
 
 
@@ -218,15 +213,15 @@ def aliasing(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``curve`` (the series without its test) and ``test``.
     """
-    cells = _on_both_tests(runs, groups_of(runs, "m1", _ALIASING))
-    cells = cells[cells["percent"] <= SMALL_PERCENT]
+    cells = _on_both_tests(runs, "aliasing", SMALL_PERCENT)
     return _points(cells, "curve", "test", x=cells["percent"])
 
 
 def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test."""
     canvas, panels = _panel_a_test(xlabel=X_LABEL)
-    for name, (ink, label) in _ALIASING.items():
+    for (reading, variant), (ink, label) in _ALIASING.items():
+        name = curve(method="federated", reading=reading, variant=variant)
         for title, axis in panels.items():
             _ours(canvas, axis, _only(cells, curve=name, test=title), ink, label)
     canvas.axis.set(ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
@@ -246,7 +241,8 @@ def rounds(runs: RunSet) -> pd.DataFrame:
         values["series"] = values["percent"].map(f"N = {{}}; {title}".format)
         ours = summarise(values, "value", ["series", "round", "percent"])
         parts.append(ours.rename(columns={"round": "x"}).assign(test=title))
-        known = published_curve("m2", "federated", test).rename(columns={"x": "percent"})
+        figure = next(name for name, shows in CURVES.items() if shows == ("m2", test))
+        known = published_curve(figure, "federated").rename(columns={"x": "percent"})
         known = known.merge(values[["percent"]].drop_duplicates())
         known["series"] = known["percent"].map(f"N = {{:g}}; {title}, published".format)
         parts.append(known.assign(test=title, x=_spec(group, "paper").rounds))
@@ -263,11 +259,11 @@ def draw_rounds(cells: pd.DataFrame) -> MplFigure:
     canvas, panels = _panel_a_test(xlabel="round")
     colours = dict(zip(sorted(set(cells["percent"])), ("red", "blue"), strict=True))
     for (test, axis), (percent, colour) in itertools.product(panels.items(), colours.items()):
-        shown = _only(cells, test=test, percent=percent)
-        ours = shown[shown["n"] > 0]
+        points = _only(cells, test=test, percent=percent)
+        ours = points[points["n"] > 0]
         seeds = "one seed" if ours["n"].max() == 1 else f"mean of {ours['n'].max()} seeds"
         canvas.curve(axis, ours, Ink(colour), f"N = {percent:g}, ours, {seeds}")
-        known = shown[shown["n"] == 0]
+        known = points[points["n"] == 0]
         for after, accuracy in zip(known["x"], known["mean"], strict=True):
             label = f"N = {percent:g}, published, after {after} rounds"
             canvas.level(axis, accuracy, label, Ink(colour, ":"))
@@ -283,7 +279,7 @@ def groups_per_n(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``curve`` (the reading) and ``model``.
     """
-    cells = measured(runs, of_networks(runs, SELECTIVE.values()), "groups")
+    cells = measured(runs, "groups_per_n", "groups")
     cells = cells.rename(columns={"network": "model", "percent": "x"})
     return _points(cells, "curve", "model", series=cells["model"] + ", " + cells["curve"])
 
@@ -311,16 +307,14 @@ def complexity(runs: RunSet) -> pd.DataFrame:
     ``x`` is the number of the network. Further columns: ``curve``, ``test`` and ``network`` (its
     name, and how its training differs from the published one).
     """
-    cells = _on_both_tests(runs, of_networks(runs, FEDERATED.values()))
-    names = list(NETWORKS.values())
-    labels = {
-        NETWORKS[network]: "\n".join([NETWORKS[network], *_reduced(group, runs.scale)])
-        for network in NETWORKS
-        for group in groups_of(runs, network, [FEDERATED["as_run"]])
-    }
-    cells = cells[cells["percent"] == 0]
-    cells = cells.assign(x=cells["network"].map(names.index) + 1)
-    return _points(cells.replace({"network": labels}), "curve", "test", "network")
+    cells = _on_both_tests(runs, "complexity", 0)
+    titles = {}
+    for group in shown(runs, "complexity"):
+        name = NETWORKS[runs.plan.runs[group].labels["network"]]
+        titles[name] = "\n".join([name, *_reduced(group, runs.scale)])
+    number = cells["network"].map(list(NETWORKS.values()).index) + 1
+    cells = cells.assign(x=number, network=cells["network"].map(titles))
+    return _points(cells, "curve", "test", "network")
 
 
 def _reduced(group: str, scale: Scale) -> list[str]:
@@ -341,9 +335,9 @@ def draw_complexity(cells: pd.DataFrame) -> MplFigure:
     square: dict[str, Any] = _PUBLISHED | {"linestyle": "", "markersize": 5}
     colours = dict(zip(FEDERATED.values(), ("red", "blue"), strict=True))
     for (test, axis), (name, colour) in itertools.product(panels.items(), colours.items()):
-        shown = _only(cells, test=test, curve=name)
-        canvas.published(axis, shown, BLACK, **square)
-        _ours(canvas, axis, shown, Ink(colour, "", "o"), f"{name}, ours")
+        points = _only(cells, test=test, curve=name)
+        canvas.published(axis, points, BLACK, **square)
+        _ours(canvas, axis, points, Ink(colour, "", "o"), f"{name}, ours")
         axis.set_xticks(list(networks), list(networks.values()), fontsize=8)
     canvas.axis.set(ylim=(None, 102), xlim=(0.5, len(NETWORKS) + 0.5))
     return _finished(canvas)
@@ -438,16 +432,20 @@ def draw_theorem(cells: pd.DataFrame) -> MplFigure:
     return _finished(canvas, 4)
 
 
-def _curves(network: str, test: Test) -> Figure:
-    enlarged = (90, 99.5) if network == "m1" else (95, 100.1)
+def _curves(artefact: str, *enlarged: float) -> Figure:
     return Figure(
-        functools.partial(curves, network=network, test=test),
+        functools.partial(curves, artefact=artefact),
         functools.partial(draw_curves, enlarged=enlarged),
     )
 
 
 FIGURES: dict[str, Figure] = {
-    **{figure: _curves(network, test) for (network, test), figure in FIGURE_OF.items()},
+    "fig3": _curves("fig3", 90, 99.5),
+    "fig4": _curves("fig4", 95, 100.1),
+    "fig5": _curves("fig5", 95, 100.1),
+    "fig6": _curves("fig6", 90, 99.5),
+    "fig7": _curves("fig7", 95, 100.1),
+    "fig8": _curves("fig8", 95, 100.1),
     "complexity": Figure(complexity, draw_complexity),
     "aliasing": Figure(aliasing, draw_aliasing),
     "m2_rounds": Figure(rounds, draw_rounds),

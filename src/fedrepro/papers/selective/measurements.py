@@ -7,15 +7,15 @@ averaging; the IID test is all test images for every node, and the non-IID test 
 training images are (section III.A).
 
 The labels of a group of runs in the plan say which network it trains and what curve it is: method,
-reading, and a variant where it is none of the paper's. What compares networks or curves shows those
-that have records of all their runs.
+reading, and a variant where it is none of the paper's. An artefact shows the groups that the plan
+lists for it, as far as there are records of all their runs.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import pandas as pd
@@ -23,7 +23,7 @@ import pandas as pd
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import describe
 from fedrepro.fl.spec import RunSpec
-from fedrepro.report.expected import cell_key, published
+from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
 from fedrepro.runs.runset import RunSet
 
@@ -33,15 +33,15 @@ Measure = Test | Literal["validation", "groups"]
 NETWORKS = {"m1": "Model 1", "m2": "Model 2", "m3": "Model 3"}
 READINGS = {"as_run": "as run", "as_written": "as written"}
 TESTS: dict[Test, str] = {"iid": "IID test", "noniid": "non-IID test"}
-FIGURE_OF: dict[tuple[str, Test], str] = {
-    ("m1", "iid"): "fig3",
-    ("m2", "iid"): "fig4",
-    ("m3", "iid"): "fig5",
-    ("m1", "noniid"): "fig6",
-    ("m2", "noniid"): "fig7",
-    ("m3", "noniid"): "fig8",
+CURVES: dict[str, tuple[str, Test]] = {
+    "fig3": ("m1", "iid"),
+    "fig4": ("m2", "iid"),
+    "fig5": ("m3", "iid"),
+    "fig6": ("m1", "noniid"),
+    "fig7": ("m2", "noniid"),
+    "fig8": ("m3", "noniid"),
 }
-"""The paper's figure of accuracy over N, by network and test."""
+"""Network and test of the figures of accuracy over N."""
 
 
 def curve(*, method: str, reading: str = "", variant: str = "", **_: str) -> str:
@@ -52,14 +52,6 @@ def curve(*, method: str, reading: str = "", variant: str = "", **_: str) -> str
 CENTRALISED, LOCAL = "centralised", "local"
 FEDERATED = {reading: curve(method="federated", reading=reading) for reading in READINGS}
 SELECTIVE = {reading: curve(method="selective", reading=reading) for reading in READINGS}
-AVERAGED = (*FEDERATED.values(), *SELECTIVE.values())
-_federated = functools.partial(curve, method="federated")
-RESET_AS_RUN = _federated(reading="as_run", variant="moments reset")
-KEPT = _federated(reading="as_written", variant="moments kept")
-KEPT_OWN_INITIAL = _federated(reading="as_written", variant="moments kept, own initial weights")
-OWN_INITIAL = _federated(reading="as_written", variant="own initial weights")
-LOCAL_STATISTICS = _federated(reading="as_written", variant="local statistics")
-VARIANTS = (RESET_AS_RUN, KEPT, KEPT_OWN_INITIAL, OWN_INITIAL, LOCAL_STATISTICS)
 
 
 def metric(measure: Measure, *, method: str, reading: str = "", **_: str) -> str:
@@ -77,45 +69,27 @@ def metric(measure: Measure, *, method: str, reading: str = "", **_: str) -> str
     return f"accuracy_{measure}"
 
 
-def groups_of(runs: RunSet, network: str, curves: Iterable[str]) -> list[str]:
-    """Return the groups of a network's runs that are these curves, in the order of the curves."""
-    groups = runs.labelled(network=network)
-    named = {curve(**runs.plan.runs[group].labels): group for group in groups}
-    return [named[name] for name in curves if name in named]
-
-
-def recorded(runs: RunSet, network: str, curves: Iterable[str]) -> list[str]:
-    """Return the groups of :func:`groups_of` that have records of all runs."""
-    groups = groups_of(runs, network, curves)
-    return _recorded(runs, [[group] for group in groups], f"the curves of {NETWORKS[network]}")
-
-
-def of_networks(runs: RunSet, curves: Collection[str]) -> list[str]:
-    """Return the curves' groups of the networks that have records of all runs of all of them."""
-    groups = [groups_of(runs, network, curves) for network in NETWORKS]
-    return _recorded(runs, groups, "the comparison of the networks")
-
-
-def _recorded(runs: RunSet, shown: list[list[str]], what: str) -> list[str]:
-    """Return the groups of those lists that have records of all runs.
+def shown(runs: RunSet, artefact: str) -> list[str]:
+    """Return the groups of an artefact that have records of all runs.
 
     Raises:
         MissingRunsError: there is none.
     """
-    found = [group for groups in shown if not runs.missing(groups) for group in groups]
+    groups = runs.plan.artefact(artefact).runs
+    found = [group for group in groups if not runs.missing([group])]
     if not found:
-        runs.require([group for groups in shown for group in groups], what)
+        runs.require(groups, artefact)
     return found
 
 
-def measured(runs: RunSet, groups: Iterable[str], measure: Measure) -> pd.DataFrame:
-    """Return accuracies, or how many groups the nodes form, summarised over the seeds at every N.
+def measured(runs: RunSet, artefact: str, measure: Measure) -> pd.DataFrame:
+    """Return a measure of an artefact's groups, summarised over the seeds at every N.
 
     Columns: ``network`` (its title), ``method``, ``curve``, ``percent`` (N, 0..100) and those of
     :func:`fedrepro.report.stats.summarise`.
     """
     parts = []
-    for group in groups:
+    for group in shown(runs, artefact):
         labels = runs.plan.runs[group].labels
         name = metric(measure, **labels)
         finals = runs.final([group], [name])
@@ -142,8 +116,7 @@ def _by_row(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table II: the accuracy of centralised training, on the test and validation images."""
-    groups = of_networks(runs, [CENTRALISED])
-    test, validation = (measured(runs, groups, measure) for measure in ("iid", "validation"))
+    test, validation = (measured(runs, "table2", measure) for measure in ("iid", "validation"))
     return _by_row(
         [
             _table(test, row=test["network"], column="test accuracy"),
@@ -156,63 +129,50 @@ _QUOTED = {"m1": ["I.A and VII", "VII.A"], "m2": ["VII.A"], "m3": ["VII.A"]}
 """Where the text quotes a federated accuracy of a network for the IID test at N = 0."""
 
 
-def noniid_cost(runs: RunSet, *, network: str) -> pd.DataFrame:
+def noniid_cost(runs: RunSet, *, artefact: str, network: str) -> pd.DataFrame:
     """Show what each reading of "federated" gives at N = 0, beside centralised and local.
 
-    The accuracies that the text quotes as federated stand in rows of their own, beside ours as
-    written.
+    ``published`` is what the authors' result tables have; the accuracies that the text quotes as
+    federated stand in rows of their own, beside ours as written.
     """
-    written = FEDERATED["as_written"]
-    quoted = [f"{written} (quoted in {place})" for place in _QUOTED[network]]
-    order = [CENTRALISED, *FEDERATED.values(), *quoted, *VARIANTS, LOCAL]
-    groups = recorded(runs, network, order)
     parts = []
-    for test, title in TESTS.items():
-        cells = measured(runs, groups, test)
+    for figure, (model, test) in CURVES.items():
+        if model != network:
+            continue
+        cells = measured(runs, artefact, test)
         cells = cells[(cells["percent"] == 0) | (cells["curve"] == CENTRALISED)]
-        known = cells["curve"].map(_printed(network, test))
-        parts.append(_table(cells, row=cells["curve"], column=title, published=known))
+        printed = published("selective", figure).items()
+        known = {name: value for (name, percent), value in printed if percent == "0"}
         if test == "iid":
-            again = cells[cells["curve"] == written]
-            parts += [_table(again, row=row, column=title, published=math.nan) for row in quoted]
-    cells = pd.concat(parts).sort_values("row", key=lambda row: row.map(order.index), kind="stable")
-    return cells.reset_index(drop=True)
+            known[CENTRALISED] = published("selective", "table2")[NETWORKS[model], "test accuracy"]
+            written = cells[cells["curve"] == FEDERATED["as_written"]]
+            for place in _QUOTED[network]:
+                row = written["curve"] + f" (quoted in {place})"
+                parts.append(_table(written, row=row, column=TESTS[test]))
+        cells = cells.assign(published=cells["curve"].map(known))
+        parts.append(_table(cells, row=cells["curve"], column=TESTS[test]))
+    return _by_row(parts)
 
 
-def _printed(network: str, test: Test) -> dict[str, float]:
-    """Return what the authors' result tables have of curves at N = 0, in both readings."""
-    found = published("selective", FIGURE_OF[network, test])
-    values = {name: found[cell_key(name, 0)] for name in (*AVERAGED, LOCAL)}
-    if test == "iid":
-        central = published("selective", "table2")[NETWORKS[network], "test accuracy"]
-        values[CENTRALISED] = central
-    return values
-
-
-def validation(runs: RunSet, *, network: str) -> pd.DataFrame:
+def validation(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """Show the validation accuracies at the values of N for which they are published.
 
     The authors trained the federated network twice, once for each test; we train it once and hold
     it against both, so its values stand in two rows.
     """
-    cells = measured(runs, recorded(runs, network, AVERAGED), "validation")
+    cells = measured(runs, artefact, "validation")
     cells = cells[cells["percent"].isin([0, 2, 10, 50, 100])]
+    cells = cells.assign(column=cells["percent"].astype(str))
     twice = cells["method"] == "federated"
-    rows = {
-        "": cells[~twice],
-        " (IID-test run)": cells[twice],
-        " (non-IID-test run)": cells[twice],
-    }
-    return _by_row(
-        _table(part, row=part["curve"] + run, column=part["percent"].astype(str))
-        for run, part in rows.items()
-    )
+    parts = [_table(cells[~twice], row=cells["curve"])]
+    for title in ("IID", "non-IID"):
+        parts.append(_table(cells[twice], row=cells["curve"] + f" ({title}-test run)"))
+    return _by_row(parts)
 
 
-def groups(runs: RunSet, *, network: str) -> pd.DataFrame:
+def groups(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """Count the groups that selective averaging forms at every N, in both readings."""
-    cells = measured(runs, groups_of(runs, network, SELECTIVE.values()), "groups")
-    cells = cells.sort_values("percent", kind="stable")
+    cells = measured(runs, artefact, "groups").sort_values(["percent", "curve"])
     return _table(cells, row=cells["percent"].astype(str), column=cells["curve"], unit="count")
 
 
@@ -246,7 +206,7 @@ def merge_points(runs: RunSet, group: str) -> pd.DataFrame:
 def merge(runs: RunSet) -> pd.DataFrame:
     """Show between which N selective averaging comes to unite nodes of different label groups."""
     parts = []
-    for group in of_networks(runs, SELECTIVE.values()):
+    for group in shown(runs, "merge"):
         labels, cells = runs.plan.runs[group].labels, merge_points(runs, group)
         column = f"{READINGS[labels['reading']]}: " + cells["column"]
         parts.append(_table(cells, row=NETWORKS[labels["network"]], column=column, unit="count"))
@@ -279,9 +239,8 @@ def tuning(runs: RunSet) -> pd.DataFrame:
     :func:`fedrepro.report.stats.summarise`.
     """
     every = thresholds(runs)
-    each = every.assign(at=every["percent"].map("N = {}".format)).sort_values(
-        "percent", kind="stable"
-    )
+    each = every.sort_values("percent", kind="stable")
+    each = each.assign(at=each["percent"].map("N = {}".format))
     mean = over_percents(every).assign(at="mean")
     return summarise(pd.concat([each, mean]), "tuning", ["at", "threshold"])
 
@@ -351,7 +310,7 @@ def communication(runs: RunSet) -> pd.DataFrame:
     Counted from the record of the first seed; no other differs but by the groups it formed.
     """
     rows = []
-    for group in of_networks(runs, [CENTRALISED, LOCAL, *AVERAGED]):
+    for group in shown(runs, "communication"):
         labels = runs.plan.runs[group].labels
         run = next(run for run in runs.members([group]) if not run.coordinates.get("percent"))
         nodes = range(run.spec.partition.clients)
@@ -370,15 +329,15 @@ _of = functools.partial
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table2": table2,
-    "noniid_cost": _of(noniid_cost, network="m1"),
-    "m2_noniid_cost": _of(noniid_cost, network="m2"),
-    "m3_noniid_cost": _of(noniid_cost, network="m3"),
-    "validation": _of(validation, network="m1"),
-    "m2_validation": _of(validation, network="m2"),
-    "m3_validation": _of(validation, network="m3"),
-    "groups": _of(groups, network="m1"),
-    "m2_groups": _of(groups, network="m2"),
-    "m3_groups": _of(groups, network="m3"),
+    "noniid_cost": _of(noniid_cost, artefact="noniid_cost", network="m1"),
+    "m2_noniid_cost": _of(noniid_cost, artefact="m2_noniid_cost", network="m2"),
+    "m3_noniid_cost": _of(noniid_cost, artefact="m3_noniid_cost", network="m3"),
+    "validation": _of(validation, artefact="validation"),
+    "m2_validation": _of(validation, artefact="m2_validation"),
+    "m3_validation": _of(validation, artefact="m3_validation"),
+    "groups": _of(groups, artefact="groups"),
+    "m2_groups": _of(groups, artefact="m2_groups"),
+    "m3_groups": _of(groups, artefact="m3_groups"),
     "merge": merge,
     "threshold": threshold,
     "communication": communication,

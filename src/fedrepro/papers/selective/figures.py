@@ -291,8 +291,9 @@ def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
     for axis, (reading, title) in zip(canvas, _PANELS.items(), strict=True):
         for name, colour in _NETWORK_COLOURS.items():
             points = _only(cells, curve=SELECTIVE[reading], model=name)
+            canvas.key(name, Ink(colour))
             ink = Ink(colour, marker="o" if len(points) < FEW_POINTS else "")
-            _ours(canvas, axis, points, ink, name, step=STEPS["selective"], factor=1)
+            _ours(canvas, axis, points, ink, "", step=STEPS["selective"], factor=1)
             step_before = merged[name, f"{READINGS[reading]}: share at"] - 1
             axis.axvline(step_before, color=PALETTE[colour], linestyle="--", linewidth=1.0)
         axis.set(title=title, xlabel=X_LABEL)

@@ -9,7 +9,7 @@ from typing import Any
 from made_up import content
 
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.plan import PlannedRun, Scale, expand, load_plan, unique
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
@@ -25,6 +25,8 @@ ACCURACIES = (
     "accuracy_validation_all",
 )
 
+LABELS = {name: group.labels for name, group in load_plan("selective").runs.items()}
+
 THREE_GROUPS = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 ONE_GROUP = [list(range(9))]
 
@@ -36,11 +38,12 @@ def distinct(run: PlannedRun) -> dict[str, Any]:
         name: (position + 1) / 10 + percent / 1000 + run.seed / 1000
         for position, name in enumerate(ACCURACIES)
     }
-    model = {"m2": 0.02, "m3": 0.03}.get(run.group.partition("_")[0], 0.0)
+    labels = LABELS[run.group]
+    model = {"m1": 0.0, "m2": 0.02, "m3": 0.03}[labels["network"]]
     final = {name: value + model for name, value in final.items()}
-    if "selective" in run.group:
+    if labels["method"] == "selective":
         final["groups"] = THREE_GROUPS if percent == 0 else ONE_GROUP
-    if run.group == "selective_threshold":
+    if labels.get("variant") == "threshold tuned":
         final["accuracy_tuning"] = run.coordinates["threshold"] / 10 + percent / 1000
     return final
 

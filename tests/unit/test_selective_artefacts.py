@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 
@@ -17,17 +16,16 @@ from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 
 from fedrepro.cli import main
 from fedrepro.papers.selective.figures import FIGURES as FIGURES_OF_PAPER
-from fedrepro.papers.selective.figures import STEPS, _draw_ours
+from fedrepro.papers.selective.figures import STEPS, _ours, published_curve
 from fedrepro.papers.selective.measurements import (
-    MODELS,
-    SELECTIVE_AS_RUN,
-    TEST_TITLES,
+    CURVES,
+    TRAFFIC,
     merge_points,
     merges,
-    published_curve,
     traffic,
 )
 from fedrepro.report import artefacts, documents, style, verdicts
+from fedrepro.report.plots import Canvas, Ink
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -208,7 +206,7 @@ def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, ap
         if run.group == "selective_as_run":
             records.write(content(run, final=final(run)), tmp_path)
     runs = RunSet("selective", "smoke", tmp_path)
-    found = merge_points(runs, SELECTIVE_AS_RUN).set_index("column")
+    found = merge_points(runs, "selective_as_run").set_index("column")
     assert found["values"]["apart at"] == apart
     assert found["values"]["share at"] == share
     percent = {run.id: run.coordinates["percent"] for run in runs.members(["selective_as_run"])}
@@ -250,7 +248,8 @@ def test_communication(runs):
 def test_a_node_in_two_groups_sends_twice():
     spec = next(r.spec for r in expand("selective", "paper") if r.group == "selective_as_run")
     once, twice = traffic(spec, THREE_GROUPS), traffic(spec, [[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]])
-    assert twice.model_bytes * 9 == once.model_bytes * 10
+    models = list(TRAFFIC).index("models sent, MB")
+    assert twice[models] * 9 == pytest.approx(once[models] * 10)
 
 
 def test_curves_use_the_metrics_of_their_reading(runs):
@@ -319,27 +318,26 @@ def test_a_network_is_labelled_with_what_its_training_lacks(runs):
 
 
 def test_lines_are_solid_only_where_n_is_as_fine_as_published():
-    figure, axis = plt.subplots()
+    canvas = Canvas()
     points = pd.DataFrame({"x": [0, 2, 4, 10, 100], "mean": [0.1, 0.2, 0.3, 0.4, 0.5]})
-    _draw_ours(axis, points.assign(values=""), "red", step=2)
-    dotted, solid, _ = axis.lines
+    points = points.assign(values=[()] * 5, n=0)
+    _ours(canvas, canvas.axis, points, Ink("red"), "", step=2)
+    *solid, dotted = [line for line in canvas.axis.lines if line.get_linestyle() != "None"]
     assert dotted.get_linestyle() == ":"
     assert list(dotted.get_xdata()) == [0, 2, 4, 10, 100]
-    assert solid.get_linestyle() == "-"
-    assert list(solid.get_xdata()) == pytest.approx(
-        [0, 2, 4, math.nan, 10, math.nan, 100], nan_ok=True
-    )
-    axis.clear()
-    _draw_ours(axis, points[:3].assign(values=""), "red", step=2)
-    assert [line.get_linestyle() for line in axis.lines] == ["-", "None"]
-    plt.close(figure)
+    assert [line.get_linestyle() for line in solid] == ["-"] * 3
+    assert [list(line.get_xdata()) for line in solid] == [[0, 2, 4], [10], [100]]
+    canvas.axis.clear()
+    _ours(canvas, canvas.axis, points[:3], Ink("red"), "", step=2)
+    drawn = [line for line in canvas.axis.lines if line.get_linestyle() != "None"]
+    assert [line.get_linestyle() for line in drawn] == ["-"]
+    plt.close(canvas.figure)
 
 
 def test_steps_are_those_of_the_published_curves():
-    for model in MODELS:
-        for test in TEST_TITLES:
-            for method, step in STEPS.items():
-                assert np.diff(published_curve(model, method, test).x).min() == step
+    for figure in CURVES:
+        for method, step in STEPS.items():
+            assert np.diff(published_curve(figure, method)["x"]).min() == step
 
 
 @pytest.mark.parametrize(
@@ -366,19 +364,20 @@ def test_rounds_of_both_tests_end_beside_the_published_accuracies(runs):
     assert cell(frame, "N = 2; non-IID test", 1)["mean"] == pytest.approx(0.201)
     assert cell(frame, "N = 2; IID test, published", 83)["mean"] == 0.8208
     assert cell(frame, "N = 2; non-IID test, published", 83)["mean"] == 0.8609
-    axis = FIGURES_OF_PAPER["m2_rounds"].draw(frame).axes[0]
-    assert max(max(line.get_xdata()) for line in axis.lines) <= 2  # none of ours at round 83
-    labels = {line.get_label(): line for line in axis.lines}
-    assert "N = 0, ours, mean of 2 seeds" in labels
-    level = labels["N = 2, published, after 83 rounds"]
-    assert list(level.get_ydata()) == pytest.approx([82.08, 82.08])
+    figure = FIGURES_OF_PAPER["m2_rounds"].draw(frame)
+    lines = figure.axes[0].lines
+    assert max(max(line.get_xdata()) for line in lines) <= 2  # none of ours at round 83
+    legend = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"N = 0, ours, mean of 2 seeds", "N = 2, published, after 83 rounds"} <= legend
+    levels = [line.get_ydata() for line in lines if line.get_linestyle() == ":"]
+    assert [level[0] for level in levels] == pytest.approx([54.32, 82.08])
 
 
 def test_every_seed_is_drawn(runs):
     cells = artefacts.frame(runs, "fig3")
     figure = FIGURES_OF_PAPER["fig3"].draw(cells)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
-    assert [len(line.get_xdata()) for line in dots] == [6, 6, 6]  # 3 values of N, 2 seeds
+    assert [len(line.get_xdata()) for line in dots] == [2] * 9  # 3 curves, 3 values of N, 2 seeds
 
 
 def test_smoke_runs_are_shown_without_a_verdict(runs):

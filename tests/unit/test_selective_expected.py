@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from fedrepro.papers.selective.claims import CLAIMS
+from fedrepro.papers.selective.measurements import NETWORKS, READINGS
 from fedrepro.report.expected import load_expected
-from fedrepro.runs.plan import expand
+from fedrepro.runs.plan import expand, load_plan
 
 EXPECTED = load_expected("selective")
 SERIES = {series.id: series for series in EXPECTED.series}
@@ -126,8 +127,17 @@ def test_published_accuracies_are_fractions():
     assert all(0.28 < BY_ID[name].published < 1 for name in BY_ID.keys() - merges)
 
 
-def test_every_claim_is_decided_by_a_function_and_none_is_left_over():
-    assert {claim.id for claim in EXPECTED.claims} == set(CLAIMS)
+def test_every_claim_is_decided_by_a_rule_and_none_is_left_over():
+    assert {claim.rule for claim in EXPECTED.claims} == set(CLAIMS)
+
+
+def test_every_run_says_what_it_is():
+    curves = [tuple(group.labels.items()) for group in load_plan("selective").runs.values()]
+    assert len(set(curves)) == len(curves)
+    for labels in map(dict, curves):
+        assert labels["network"] in NETWORKS
+        assert ("reading" in labels) == (labels["method"] in ("federated", "selective"))
+        assert labels.get("reading", "as_run") in READINGS
 
 
 def test_published_points_are_in_the_grid():

@@ -9,162 +9,54 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
-from matplotlib.lines import Line2D
 
 from fedrepro.fl.spec import RunSpec
 from fedrepro.papers.selective.measurements import (
-    AS_RUN_EVERY_ROUND,
-    AS_RUN_RESET,
     CENTRALISED,
+    CURVES,
     FEDERATED,
-    FEDERATED_AS_RUN,
-    FEDERATED_AS_WRITTEN,
-    KEPT_MOMENTS,
     LOCAL,
-    LOCAL_STATISTICS,
-    MODEL_1,
-    MODEL_2,
-    MODEL_3,
-    MODELS,
-    OWN_INITIAL,
-    OWN_INITIAL_RESET,
+    NETWORKS,
+    READINGS,
     SELECTIVE,
-    SELECTIVE_AS_RUN,
-    SELECTIVE_AS_WRITTEN,
-    TEST_TITLES,
-    Curve,
-    Model,
-    Test,
-    by_percent,
-    group_counts,
-    models_with,
-    published_curve,
-    recorded,
-    threshold_means,
-    thresholds,
+    TESTS,
+    curve,
+    measured,
+    metric,
+    shown,
+    tuning,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum, federated_averaging
+from fedrepro.report.expected import load_expected, published
 from fedrepro.report.figure import Figure
+from fedrepro.report.plots import BLACK, EVERY_SEED, Canvas, Ink
 from fedrepro.report.stats import summarise
-from fedrepro.report.style import PALETTE, WIDTH
+from fedrepro.report.style import PALETTE
 from fedrepro.runs.plan import Scale, expand
 from fedrepro.runs.runset import RunSet
 
 X_LABEL = "N: percentage balanced"
 Y_LABEL = "accuracy (%)"
-
-_METHOD_COLOURS = {
-    "federated": PALETTE["blue"],
-    "selective": PALETTE["orange"],
-    "local": PALETTE["green"],
-}
-_PANELS = {
-    "as run (nodes share storage)": (FEDERATED_AS_RUN, SELECTIVE_AS_RUN, LOCAL),
-    "as written (true averaging)": (FEDERATED_AS_WRITTEN, SELECTIVE_AS_WRITTEN, LOCAL),
-}
-_LINE: dict[str, Any] = {"linestyle": "-"}
-_POINTS: dict[str, Any] = {"linestyle": "--", "linewidth": 0.8, "marker": "D", "markersize": 3}
-_ALIASING = {
-    FEDERATED_AS_WRITTEN: ("blue", _LINE, "true averaging, moments reset (as written)"),
-    OWN_INITIAL_RESET: ("sky", _POINTS, "true averaging, moments reset, own initial weights"),
-    KEPT_MOMENTS: ("green", _POINTS, "true averaging, moments kept"),
-    OWN_INITIAL: ("purple", _POINTS, "true averaging, moments kept, own initial weights"),
-    FEDERATED_AS_RUN: ("red", _LINE, "shared storage, moments kept (as run)"),
-    AS_RUN_RESET: ("orange", _POINTS, "shared storage, moments reset"),
-}
-"""Colour, how the mean is drawn, and legend; diamonds mark the few N of the variants."""
-
-SMALL_PERCENT = 20
-"""Largest N of the figure on shared storage."""
-
-STEPS = {"federated": 2, "selective": 2, "local": 5}
-"""Steps of N in the published curves; ours are solid lines only where they are as fine."""
-
-
-def _points(summary: pd.DataFrame, series: str) -> pd.DataFrame:
-    points = summary.rename(columns={"percent": "x"})
-    points.insert(0, "series", series)
-    return points
-
-
-def curves(runs: RunSet, *, model: Model, test: Test) -> pd.DataFrame:
-    """Return a network's curves on one test: both readings, and centralised at x = 100.
-
-    The published curves, at all their points, are further series, ``<method>, published``, with the
-    published accuracy as ``mean``.
-    """
-    statistics = [curve for curve in model.variants if curve is LOCAL_STATISTICS]
-    shown = recorded(runs, model, [*FEDERATED, *SELECTIVE, LOCAL, *statistics, CENTRALISED])
-    return pd.concat(
-        [
-            *(
-                _points(by_percent(runs, model(curve), curve.metric(test)), curve.name)
-                for curve in shown
-            ),
-            *(_published(model, method, test) for method in _METHOD_COLOURS),
-        ],
-        ignore_index=True,
-    )
-
-
-def _published(model: Model, method: str, test: Test) -> pd.DataFrame:
-    series = published_curve(model, method, test)
-    return pd.DataFrame(
-        {"series": f"{method}, published", "x": series.x, "mean": series.published, "n": 0}
-    ).assign(values="", runs="")
-
-
-def draw_curves(cells: pd.DataFrame, *, enlarged: tuple[float, float]) -> MplFigure:
-    """Draw the readings side by side: all of the range above, the upper end of it below.
-
-    Args:
-        cells: of :func:`curves`.
-        enlarged: the upper end of the range, in %.
-    """
-    figure, axes = plt.subplots(
-        2, 2, figsize=(WIDTH, 6.0), sharex=True, sharey="row", height_ratios=[3, 2]
-    )
-    few = (cells["series"] == FEDERATED_AS_WRITTEN.name).sum() < FEW_POINTS
-    variant = cells[cells["series"] == LOCAL_STATISTICS.name]
-    for column, (title, shown) in enumerate(_PANELS.items()):
-        for axis in axes[:, column]:
-            for curve in shown:
-                _draw_method(axis, cells, curve, **(_MARKED if few else {}))
-            for central in cells.loc[cells["series"] == CENTRALISED.name, "mean"]:
-                axis.axhline(100 * central, color=PALETTE["grey"], linestyle=":", linewidth=1.2)
-            if FEDERATED_AS_WRITTEN in shown and len(variant):
-                _draw_ours(axis, variant, PALETTE["sky"], step=STEPS["federated"], **_POINTS)
-        axes[0, column].set_title(title)
-        axes[1, column].set_xlabel(X_LABEL)
-    axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
-    axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
-    handles = [*_curve_legend(variant=bool(len(variant))), *_untrained_legend(figure)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return figure
-
+UNTRAINED = "ours, no N between trained"
 
 FEW_POINTS = 12
 """Curves with fewer values of N than this have their means marked."""
 
-_MARKED: dict[str, Any] = {"marker": "o", "markersize": 3.5}
+STEPS = {"federated": 2, "selective": 2, "local": 5}
+"""Steps of N in the published curves; ours are solid lines only where they are as fine."""
 
-
-def _draw_method(axis: Axes, cells: pd.DataFrame, curve: Curve, **mean: Any) -> None:
-    method = curve.name.split(",")[0]
-    colour = _METHOD_COLOURS[method]
-    ours = cells[cells["series"] == curve.name]
-    _draw_ours(axis, ours, colour, step=STEPS[method], **mean)
-    published = cells[cells["series"] == f"{method}, published"]
-    axis.plot(published["x"], 100 * published["mean"], color=colour, **_PUBLISHED)
-
-
+_PANELS = {
+    "as_run": "as run (nodes share storage)",
+    "as_written": "as written (true averaging)",
+}
+_SUMMARY = ["mean", "sd", "n", "low", "high", "values", "runs"]
 _PUBLISHED: dict[str, Any] = {
     "linestyle": (0, (2, 1.5)),
     "linewidth": 0.8,
@@ -173,69 +65,147 @@ _PUBLISHED: dict[str, Any] = {
     "markerfacecolor": "white",
     "markeredgewidth": 0.6,
 }
-"""How a published curve looks: thin, dashed, with white squares."""
 
 
-_UNTRAINED: dict[str, Any] = {
-    "linestyle": ":",
-    "linewidth": 0.8,
-    "label": "ours, no N between trained",
-}
-"""How points of ours are joined that are further apart than the published ones."""
+def _points(cells: pd.DataFrame, *others: str, **columns: Any) -> pd.DataFrame:
+    """Lay summarised cells out as a figure's frame wants them, with some other columns."""
+    return cells.assign(**columns)[["series", "x", *_SUMMARY, *others]]
 
 
-def _draw_ours(
+def _only(cells: pd.DataFrame, **values: object) -> pd.DataFrame:
+    """Return the rows that have these values in the columns of the same names."""
+    return cells[(cells[list(values)] == pd.Series(values)).all(axis=1)]
+
+
+def _finished(canvas: Canvas, columns: int = 3) -> MplFigure:
+    """Return the figure, with its legend."""
+    canvas.legend(columns)
+    figure: MplFigure = canvas.figure
+    return figure
+
+
+def _ours(
+    canvas: Canvas,
     axis: Axes,
     points: pd.DataFrame,
-    colour: str,
-    scale: float = 100,
+    ink: Ink,
+    label: str,
+    *,
     step: float = math.inf,
-    **mean: Any,
+    factor: float = 100,
 ) -> None:
-    """Draw our mean (as a line, unless told otherwise) and every seed as a dot.
+    """Draw our mean as a line, thin where it is dashed, and every seed as a dot.
 
     Neighbours that are more than a step apart are joined by thin dots only.
     """
-    x, y = list(points["x"]), list(scale * points["mean"])
-    apart = [i + 1 for i, (a, b) in enumerate(itertools.pairwise(x)) if b - a > step]
-    if apart:
-        axis.plot(x, y, color=colour, **_UNTRAINED)
-    axis.plot(*np.insert(np.array([x, y], float), apart, math.nan, axis=1), color=colour, **mean)
-    x, y = _seeds(points)
-    axis.plot(x, [scale * v for v in y], ".", color=colour, markersize=2.5, alpha=0.6)
+    style: dict[str, Any] = {"factor": factor, "seeds": False}
+    thin = style | {"linewidth": 0.8}
+    apart = points["x"].diff() > step
+    for _, stretch in points.groupby(apart.cumsum()):
+        canvas.curve(axis, stretch, ink, label, **(thin if ink.line == "--" else style))
+    if apart.any():
+        canvas.curve(axis, points, Ink(ink.colour, ":"), **thin)
+        canvas.key(UNTRAINED, Ink("black", ":"), linewidth=0.8)
+    canvas.dots(axis, points, ink, factor=factor)
+    canvas.key(EVERY_SEED, Ink("black", "", "."))
 
 
-def _seeds(points: pd.DataFrame) -> tuple[list[float], list[float]]:
-    """Return x and value of every seed."""
-    pairs = [
-        (float(x), float(value))
-        for x, values in zip(points["x"], points["values"], strict=True)
-        for value in values
-    ]
-    return [x for x, _ in pairs], [value for _, value in pairs]
+def _panel_a_test(xlabel: str = "") -> tuple[Canvas, dict[str, Axes]]:
+    """Return a canvas of accuracies, and its panels by the title of the test."""
+    canvas = Canvas(1, 2, height=3.4, sharex=True, sharey=True)
+    panels = dict(zip(TESTS.values(), canvas, strict=True))
+    for title, axis in panels.items():
+        axis.set(title=title, xlabel=xlabel)
+    canvas.axis.set_ylabel(Y_LABEL)
+    return canvas, panels
 
 
-def _curve_legend(*, variant: bool) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=colour, label=method) for method, colour in _METHOD_COLOURS.items()
-    ]
-    if variant:
-        label = "federated, local statistics"
-        handles.append(Line2D([], [], color=PALETTE["sky"], label=label, **_POINTS))
-    black = "black"
-    return [
-        *handles,
-        Line2D([], [], color=PALETTE["grey"], linestyle=":", label="centralised (ours)"),
-        Line2D([], [], color=black, label="ours, mean"),
-        Line2D([], [], color=black, linestyle="", marker=".", label="ours, every seed"),
-        Line2D([], [], color=black, label="published", **_PUBLISHED),
-    ]
+_LOCAL_STATISTICS = curve(method="federated", reading="as_written", variant="local statistics")
+_METHODS = {"federated": "blue", "selective": "orange", "local": "green"}
 
 
-def _untrained_legend(figure: MplFigure) -> list[Line2D]:
-    """Return the legend's entry for the thin dots of :func:`_draw_ours`, if any are drawn."""
-    drawn = {label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]}
-    return [Line2D([], [], color="black", **_UNTRAINED)] if _UNTRAINED["label"] in drawn else []
+def _shown(reading: str) -> dict[str, str]:
+    """Return the curves that one reading calls federated and selective, and local."""
+    return {"federated": FEDERATED[reading], "selective": SELECTIVE[reading], "local": LOCAL}
+
+
+def curves(runs: RunSet, *, artefact: str) -> pd.DataFrame:
+    """Return a network's curves on one test: both readings, and centralised at x = 100.
+
+    The published curves, at all their points, are further series, ``<method>, published``, with the
+    published accuracy as ``mean``.
+    """
+    ours = measured(runs, artefact, CURVES[artefact][1])
+    ours = _points(ours, series=ours["curve"], x=ours["percent"])
+    known = [published_curve(artefact, method) for method in _METHODS]
+    return pd.concat([ours, *known], ignore_index=True)
+
+
+def published_curve(artefact: str, method: str) -> pd.DataFrame:
+    """Return a published curve; it is held against one or two readings of its method."""
+    place = artefact, _shown("as_run")[method]
+    every = load_expected("selective").series
+    known = next(series for series in every if (series.artefact, series.series) == place)
+    points = pd.DataFrame({"x": known.x, "mean": known.published, "n": 0, "values": "", "runs": ""})
+    return points.assign(series=f"{method}, published")
+
+
+def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
+    """Draw the readings side by side: all of the range above, the upper end of it below.
+
+    Args:
+        cells: of :func:`curves`.
+        enlarged: the upper end of the range, in %.
+    """
+    canvas = Canvas(2, 2, height=6.0, sharex=True, sharey="row", height_ratios=[3, 2])
+    few = (cells["series"] == FEDERATED["as_written"]).sum() < FEW_POINTS
+    for axis, reading in zip(canvas, itertools.cycle(READINGS), strict=False):
+        for method, name in _shown(reading).items():
+            ink = Ink(_METHODS[method], marker="o" if few else "")
+            ours, known = (_only(cells, series=s) for s in (name, f"{method}, published"))
+            _ours(canvas, axis, ours, ink, method, step=STEPS[method])
+            canvas.published(axis, known.assign(published=known["mean"]), ink, **_PUBLISHED)
+        variant = _only(cells, series=_LOCAL_STATISTICS)
+        if reading == "as_written" and len(variant):
+            ink, label = Ink("sky", "--", "D"), "federated, local statistics"
+            _ours(canvas, axis, variant, ink, label, step=STEPS["federated"])
+        for central in _only(cells, series=CENTRALISED)["mean"]:
+            canvas.level(axis, central, "centralised (ours)", Ink("grey", ":"))
+    canvas.key("ours, mean", BLACK)
+    for column, title in enumerate(_PANELS.values()):
+        canvas.axes[0, column].set_title(title)
+        canvas.axes[1, column].set_xlabel(X_LABEL)
+    canvas.axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
+    canvas.axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
+    return _finished(canvas, 4)
+
+
+_ALIASING = {
+    ("as_written", ""): (Ink("blue"), "true averaging, moments reset (as written)"),
+    ("as_written", "own initial weights"): (
+        Ink("sky", "--", "D"),
+        "true averaging, moments reset, own initial weights",
+    ),
+    ("as_written", "moments kept"): (Ink("green", "--", "D"), "true averaging, moments kept"),
+    ("as_written", "moments kept, own initial weights"): (
+        Ink("purple", "--", "D"),
+        "true averaging, moments kept, own initial weights",
+    ),
+    ("as_run", ""): (Ink("red"), "shared storage, moments kept (as run)"),
+    ("as_run", "moments reset"): (Ink("orange", "--", "D"), "shared storage, moments reset"),
+}
+"""By reading and variant; diamonds mark the few N of the variants."""
+
+SMALL_PERCENT = 20
+"""Largest N of the figure on shared storage."""
+
+
+def _on_both_tests(runs: RunSet, artefact: str, last: int) -> pd.DataFrame:
+    """Return accuracies up to an N on both tests, with the columns ``test`` and ``series``."""
+    parts = [measured(runs, artefact, test).assign(test=title) for test, title in TESTS.items()]
+    cells = pd.concat(parts, ignore_index=True)
+    cells = cells[cells["percent"] <= last]
+    return cells.assign(series=cells["curve"] + "; " + cells["test"])
 
 
 def aliasing(runs: RunSet) -> pd.DataFrame:
@@ -243,31 +213,19 @@ def aliasing(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``curve`` (the series without its test) and ``test``.
     """
-    parts = []
-    for curve in _ALIASING:
-        for test, title in TEST_TITLES.items():
-            summary = by_percent(runs, curve, curve.metric(test))
-            points = _points(summary[summary["percent"] <= SMALL_PERCENT], f"{curve.name}; {title}")
-            parts.append(points.assign(curve=curve.name, test=title))
-    return pd.concat(parts, ignore_index=True)
+    cells = _on_both_tests(runs, "aliasing", SMALL_PERCENT)
+    return _points(cells, "curve", "test", x=cells["percent"])
 
 
 def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
-    for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
-        for curve, (colour, mean, _) in _ALIASING.items():
-            shown = (cells["curve"] == curve.name) & (cells["test"] == title)
-            _draw_ours(axis, cells[shown], PALETTE[colour], **mean)
-        axis.set(title=title, xlabel=X_LABEL)
-    axes[0].set(ylabel=Y_LABEL, ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
-    handles = [
-        Line2D([], [], color=PALETTE[colour], label=label, **mean)
-        for colour, mean, label in _ALIASING.values()
-    ]
-    dots = Line2D([], [], color="black", linestyle="", marker=".", label="every seed")
-    figure.legend(handles=[*handles, dots], loc="outside lower center", ncols=2)
-    return figure
+    canvas, panels = _panel_a_test(xlabel=X_LABEL)
+    for (reading, variant), (ink, label) in _ALIASING.items():
+        name = curve(method="federated", reading=reading, variant=variant)
+        for title, axis in panels.items():
+            _ours(canvas, axis, _only(cells, curve=name, test=title), ink, label)
+    canvas.axis.set(ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
+    return _finished(canvas, 2)
 
 
 def rounds(runs: RunSet) -> pd.DataFrame:
@@ -276,51 +234,44 @@ def rounds(runs: RunSet) -> pd.DataFrame:
     The published accuracies stand at the round that they are published for, as series
     ``..., published``. Further columns: ``percent`` (N) and ``test``.
     """
-    curve = MODEL_2(AS_RUN_EVERY_ROUND)
-    last = _spec(curve, "paper").rounds
+    (group,) = runs.labelled(variant="every round")
     parts = []
-    for test, title in TEST_TITLES.items():
-        values = runs.curves([curve.group], curve.metric(test)).rename(columns={"round": "x"})
-        values["series"] = [f"N = {percent}; {title}" for percent in values["percent"]]
-        parts.append(summarise(values, "value", ["series", "x", "percent"]).assign(test=title))
-        known = _published(MODEL_2, "federated", test).rename(columns={"x": "percent"})
-        known = known[known["percent"].isin(values["percent"])].assign(test=title, x=last)
-        known["series"] = [f"N = {percent:g}; {title}, published" for percent in known["percent"]]
-        parts.append(known)
-    return pd.concat(parts, ignore_index=True)
+    for test, title in TESTS.items():
+        values = runs.curves([group], metric(test, **runs.plan.runs[group].labels))
+        values["series"] = values["percent"].map(f"N = {{}}; {title}".format)
+        ours = summarise(values, "value", ["series", "round", "percent"])
+        parts.append(ours.rename(columns={"round": "x"}).assign(test=title))
+        figure = next(name for name, shows in CURVES.items() if shows == ("m2", test))
+        known = published_curve(figure, "federated").rename(columns={"x": "percent"})
+        known = known.merge(values[["percent"]].drop_duplicates())
+        known["series"] = known["percent"].map(f"N = {{:g}}; {title}, published".format)
+        parts.append(known.assign(test=title, x=_spec(group, "paper").rounds))
+    return _points(pd.concat(parts, ignore_index=True), "percent", "test")
 
 
-def _spec(curve: Curve, scale: Scale) -> RunSpec:
-    """Return the first run of a curve's group at a scale."""
-    return next(run.spec for run in expand("selective", scale) if run.group == curve.group)
+def _spec(group: str, scale: Scale) -> RunSpec:
+    """Return the first run of a group at a scale."""
+    return next(run.spec for run in expand("selective", scale) if run.group == group)
 
 
 def draw_rounds(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test, a line an N; dotted across, the published accuracies."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    canvas, panels = _panel_a_test(xlabel="round")
     colours = dict(zip(sorted(set(cells["percent"])), ("red", "blue"), strict=True))
-    for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
-        for percent, colour in colours.items():
-            shown = cells[(cells["percent"] == percent) & (cells["test"] == title)]
-            ours, known = shown[shown["n"] > 0], shown[shown["n"] == 0]
-            seeds = "one seed" if ours["n"].max() == 1 else f"mean of {ours['n'].max()} seeds"
-            label = f"N = {percent:g}, ours, {seeds}"
-            axis.plot(ours["x"], 100 * ours["mean"], color=PALETTE[colour], label=label)
-            for accuracy, after in zip(known["mean"], known["x"], strict=True):
-                label = f"N = {percent:g}, published, after {after} rounds"
-                axis.axhline(100 * accuracy, color=PALETTE[colour], linestyle=":", label=label)
-        axis.set(title=title, xlabel="round")
-    axes[0].set(ylabel=Y_LABEL, ylim=(0, 100))
-    handles = axes[0].get_legend_handles_labels()[0]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    return figure
+    for (test, axis), (percent, colour) in itertools.product(panels.items(), colours.items()):
+        points = _only(cells, test=test, percent=percent)
+        ours = points[points["n"] > 0]
+        seeds = "one seed" if ours["n"].max() == 1 else f"mean of {ours['n'].max()} seeds"
+        canvas.curve(axis, ours, Ink(colour), f"N = {percent:g}, ours, {seeds}")
+        known = points[points["n"] == 0]
+        for after, accuracy in zip(known["x"], known["mean"], strict=True):
+            label = f"N = {percent:g}, published, after {after} rounds"
+            canvas.level(axis, accuracy, label, Ink(colour, ":"))
+    canvas.axis.set_ylim(0, 100)
+    return _finished(canvas, 2)
 
 
-_MODEL_COLOURS = {
-    MODEL_1.name: PALETTE["blue"],
-    MODEL_2.name: PALETTE["orange"],
-    MODEL_3.name: PALETTE["green"],
-}
+_NETWORK_COLOURS = dict(zip(NETWORKS.values(), ("blue", "orange", "green"), strict=True))
 
 
 def groups_per_n(runs: RunSet) -> pd.DataFrame:
@@ -328,34 +279,27 @@ def groups_per_n(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``curve`` (the reading) and ``model``.
     """
-    parts = []
-    for model in models_with(runs, SELECTIVE):
-        for curve in SELECTIVE:
-            points = _points(group_counts(runs, model(curve)), f"{model.name}, {curve.name}")
-            parts.append(points.assign(curve=curve.name, model=model.name))
-    return pd.concat(parts, ignore_index=True)
+    cells = measured(runs, "groups_per_n", "groups")
+    cells = cells.rename(columns={"network": "model", "percent": "x"})
+    return _points(cells, "curve", "model", series=cells["model"] + ", " + cells["curve"])
 
 
 def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a reading; a dashed line where the published groups merge."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
-    for axis, title, curve in zip(axes, _PANELS, SELECTIVE, strict=True):
-        for model in MODELS:
-            colour = _MODEL_COLOURS[model.name]
-            points = cells[(cells["curve"] == curve.name) & (cells["model"] == model.name)]
-            marked = _MARKED if len(points) < FEW_POINTS else {}
-            _draw_ours(axis, points, colour, scale=1, step=STEPS["selective"], **marked)
-            axis.axvline(model.merged - 1, color=colour, linestyle="--", linewidth=1.0)
+    canvas = Canvas(1, 2, height=3.4, sharex=True, sharey=True)
+    merged = published("selective", "merge")
+    for axis, (reading, title) in zip(canvas, _PANELS.items(), strict=True):
+        for name, colour in _NETWORK_COLOURS.items():
+            points = _only(cells, curve=SELECTIVE[reading], model=name)
+            canvas.key(name, Ink(colour))
+            ink = Ink(colour, marker="o" if len(points) < FEW_POINTS else "")
+            _ours(canvas, axis, points, ink, "", step=STEPS["selective"], factor=1)
+            step_before = merged[name, f"{READINGS[reading]}: share at"] - 1
+            axis.axvline(step_before, color=PALETTE[colour], linestyle="--", linewidth=1.0)
         axis.set(title=title, xlabel=X_LABEL)
-    axes[0].set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
-    handles = [
-        *(Line2D([], [], color=colour, label=name) for name, colour in _MODEL_COLOURS.items()),
-        Line2D([], [], color="black", linestyle="", marker=".", label="every seed"),
-        Line2D([], [], color="black", linestyle="--", label="published groups merge (Figs 6 to 8)"),
-        *_untrained_legend(figure),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas.key("published groups merge (Figs 6 to 8)", Ink("black", "--"))
+    canvas.axis.set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
+    return _finished(canvas)
 
 
 def complexity(runs: RunSet) -> pd.DataFrame:
@@ -364,21 +308,19 @@ def complexity(runs: RunSet) -> pd.DataFrame:
     ``x`` is the number of the network. Further columns: ``curve``, ``test`` and ``network`` (its
     name, and how its training differs from the published one).
     """
-    parts = []
-    for model in models_with(runs, FEDERATED):
-        network = "\n".join([model.name, *_reduced(model, runs.scale)])
-        for curve in FEDERATED:
-            for test, title in TEST_TITLES.items():
-                summary = by_percent(runs, model(curve), curve.metric(test))
-                points = summary[summary["percent"] == 0].assign(percent=MODELS.index(model) + 1)
-                points = _points(points, f"{curve.name}; {title}")
-                parts.append(points.assign(curve=curve.name, test=title, network=network))
-    return pd.concat(parts, ignore_index=True)
+    cells = _on_both_tests(runs, "complexity", 0)
+    titles = {}
+    for group in shown(runs, "complexity"):
+        name = NETWORKS[runs.plan.runs[group].labels["network"]]
+        titles[name] = "\n".join([name, *_reduced(group, runs.scale)])
+    number = cells["network"].map(list(NETWORKS.values()).index) + 1
+    cells = cells.assign(x=number, network=cells["network"].map(titles))
+    return _points(cells, "curve", "test", "network")
 
 
-def _reduced(model: Model, scale: Scale) -> list[str]:
-    """Say what of a network's federated training is less than published."""
-    ours, full = (_spec(model(FEDERATED_AS_RUN), name) for name in (scale, "paper"))
+def _reduced(group: str, scale: Scale) -> list[str]:
+    """Say what of a group's training is less than published."""
+    ours, full = _spec(group, scale), _spec(group, "paper")
     parts = []
     if ours.rounds != full.rounds:
         parts.append(f"{ours.rounds} of {full.rounds} rounds")
@@ -387,49 +329,25 @@ def _reduced(model: Model, scale: Scale) -> list[str]:
     return parts
 
 
-_READINGS = {FEDERATED_AS_RUN.name: "red", FEDERATED_AS_WRITTEN.name: "blue"}
-_POINT: dict[str, Any] = _MARKED | {"linestyle": ""}
-_PUBLISHED_POINT: dict[str, Any] = _PUBLISHED | {"linestyle": "", "markersize": 5}
-
-
 def draw_complexity(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a test, the published values with the reading they are held against."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.4), sharex=True, sharey=True)
+    canvas, panels = _panel_a_test()
     networks = dict(zip(cells["x"], cells["network"], strict=True))
-    for axis, title in zip(axes, TEST_TITLES.values(), strict=True):
-        for name, colour in _READINGS.items():
-            shown = cells[(cells["curve"] == name) & (cells["test"] == title)]
-            known = shown.dropna(subset="published")
-            axis.plot(known["x"], 100 * known["published"], color="black", **_PUBLISHED_POINT)
-            _draw_ours(axis, shown, PALETTE[colour], **_POINT)
-        axis.set_title(title)
+    square: dict[str, Any] = _PUBLISHED | {"linestyle": "", "markersize": 5}
+    colours = dict(zip(FEDERATED.values(), ("red", "blue"), strict=True))
+    for (test, axis), (name, colour) in itertools.product(panels.items(), colours.items()):
+        points = _only(cells, test=test, curve=name)
+        canvas.published(axis, points, BLACK, **square)
+        _ours(canvas, axis, points, Ink(colour, "", "o"), f"{name}, ours")
         axis.set_xticks(list(networks), list(networks.values()), fontsize=8)
-    axes[0].set(ylabel=Y_LABEL, ylim=(None, 102), xlim=(0.5, len(MODELS) + 0.5))
-    handles = [
-        Line2D([], [], color=PALETTE[colour], label=f"{name}, ours", **_POINT)
-        for name, colour in _READINGS.items()
-    ]
-    label = "published, whole training"
-    handles.append(Line2D([], [], color="black", label=label, **_PUBLISHED_POINT))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas.axis.set(ylim=(None, 102), xlim=(0.5, len(NETWORKS) + 0.5))
+    return _finished(canvas)
 
 
 def threshold_tuning(runs: RunSet) -> pd.DataFrame:
     """Return the accuracy on the tuning images at every threshold, for each N and their mean."""
-    every, means = thresholds(runs), threshold_means(runs)
-    parts = []
-    for percent in sorted(set(every["percent"])):
-        summary = summarise(every[every["percent"] == percent], "tuning", ["threshold"])
-        parts.append((f"N = {percent}", summary))
-    parts.append(("mean", summarise(means, "tuning", ["threshold"])))
-    return pd.concat(
-        [
-            _points(summary.rename(columns={"threshold": "percent"}), series)
-            for series, summary in parts
-        ],
-        ignore_index=True,
-    )
+    cells = tuning(runs)
+    return _points(cells, series=cells["at"], x=cells["threshold"])
 
 
 PUBLISHED_THRESHOLD = 0.82
@@ -437,19 +355,15 @@ PUBLISHED_THRESHOLD = 0.82
 
 def draw_threshold_tuning(cells: pd.DataFrame) -> MplFigure:
     """Draw a line an N, and the mean that decides; dotted, the threshold of the public code."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    series = list(dict.fromkeys(cells["series"]))
-    palette = [PALETTE[name] for name in ("blue", "orange", "green", "purple")]
-    colours = dict(zip(series, palette, strict=False)) | {"mean": "black"}
-    for name in series:
-        _draw_ours(axis, cells[cells["series"] == name], colours[name], **_MARKED)
-    axis.axvline(PUBLISHED_THRESHOLD, color=PALETTE["grey"], linestyle=":")
-    axis.set(xlabel="similarity threshold", ylabel=f"{Y_LABEL}, tuning images")
-    handles = [Line2D([], [], color=colours[name], label=name, **_MARKED) for name in series]
-    label = f"threshold of the public code, {PUBLISHED_THRESHOLD}"
-    handles.append(Line2D([], [], color=PALETTE["grey"], linestyle=":", label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas = Canvas(height=3.4)
+    *each, mean = cells["series"].unique()
+    colours = dict(zip(each, ("blue", "orange", "green", "purple"), strict=False))
+    for name, colour in (colours | {mean: "black"}).items():
+        _ours(canvas, canvas.axis, _only(cells, series=name), Ink(colour, marker="o"), name)
+    canvas.axis.axvline(PUBLISHED_THRESHOLD, color=PALETTE["grey"], linestyle=":")
+    canvas.key(f"threshold of the public code, {PUBLISHED_THRESHOLD}", Ink("grey", ":"))
+    canvas.axis.set(xlabel="similarity threshold", ylabel=f"{Y_LABEL}, tuning images")
+    return _finished(canvas)
 
 
 _FACTORS = {2.0: "blue", 5.0: "orange", 20.0: "green"}
@@ -466,88 +380,73 @@ def theorem(runs: RunSet) -> pd.DataFrame:
     in units of Gamma) and ``node`` (node N's loss in multiples of its minimum), by round; ``share``
     (node N's loss after the last round, by p_N). Further columns: ``panel``, ``factor``, ``gamma``.
     """
-    rows = []
+    parts = []
     for factor, share, gamma in itertools.product(_FACTORS, _SHARES, _GAMMAS):
         case = UnfairOptimum(factor, share, gamma)
         rng = np.random.default_rng(0)
         w = federated_averaging(case, _ROUNDS, local_steps=5, rng=rng, noise=0.5, repeats=50)
-        name = f"C = {factor:g}, Gamma = {gamma:g}"
-        common = {"factor": factor, "gamma": gamma}
         excess = (case.global_loss(w).mean(axis=1) - case.global_minimum) / gamma
         node = case.losses(w)[..., -1].mean(axis=1) / case.own_minimum
-        rows.append(
-            {"series": f"{name}: node N", "x": share, "mean": node[-1], "panel": "share"} | common
-        )
+        shown = {"share": pd.DataFrame({"series": "node N", "x": share, "mean": node[-1:]})}
         if share == _SHOWN_SHARE and gamma == 1.0:
-            for panel, values in (("global", excess), ("node", node)):
-                rows += [
-                    {"series": f"{name}: {panel}", "x": t, "mean": value, "panel": panel} | common
-                    for t, value in enumerate(values)
-                ]
-    return pd.DataFrame(rows)
+            for panel, mean in {"global": excess, "node": node}.items():
+                x = range(len(mean))
+                shown[panel] = pd.DataFrame({"series": panel, "x": x, "mean": mean})
+        for panel, points in shown.items():
+            series = f"C = {factor:g}, Gamma = {gamma:g}: " + points["series"]
+            parts.append(points.assign(series=series, panel=panel, factor=factor, gamma=gamma))
+    return pd.concat(parts, ignore_index=True)
 
 
 def draw_theorem(cells: pd.DataFrame) -> MplFigure:
     """Draw the global loss, node N's loss, and where that ends for other shares and Gamma."""
-    figure, axes = plt.subplots(1, 3, figsize=(WIDTH, 3.4))
-    for factor, name in _FACTORS.items():
-        colour = PALETTE[name]
-        of_factor = cells[cells["factor"] == factor]
-        for axis, panel in zip(axes, ("global", "node"), strict=False):
-            points = of_factor[(of_factor["panel"] == panel) & (of_factor["x"] > 0)]
-            axis.plot(points["x"], points["mean"], color=colour)
-        axes[1].axhline(factor, color=colour, linestyle=":")
-        shares = np.geomspace(min(_SHARES), 0.9)
-        limits = [UnfairOptimum(factor, share, 1.0).limit for share in shares]
-        axes[2].plot(shares, limits, color=colour, linewidth=0.8)
-        axes[2].axhline(factor, color=colour, linestyle=":")
+    canvas = Canvas(1, 3, height=3.4)
+    everywhere, node, at_end = canvas
+    plain: dict[str, Any] = {"factor": 1, "seeds": False}
+    hollow: dict[str, Any] = {"markersize": 5, "markerfacecolor": "none"}
+    cells = cells[cells["x"] > 0]
+    for factor, colour in _FACTORS.items():
+        for axis, panel in ((everywhere, "global"), (node, "node")):
+            points = _only(cells, factor=factor, panel=panel)
+            canvas.curve(axis, points, Ink(colour), f"C = {factor:g}", **plain)
+    for gamma, marker in _GAMMAS.items():
+        canvas.key(f"$\\Gamma$ = {gamma:g}", Ink("black", "", marker), **hollow)
+    canvas.key("C", Ink("black", ":"))
+    shares = np.geomspace(min(_SHARES), 0.9)
+    for factor, colour in _FACTORS.items():
         for gamma, marker in _GAMMAS.items():
-            points = of_factor[(of_factor["panel"] == "share") & (of_factor["gamma"] == gamma)]
-            axes[2].plot(
-                points["x"], points["mean"], marker, color=colour, markersize=5, mfc="none"
-            )
-    axes[0].set(xscale="log", yscale="log", xlabel="round", title="global loss (one for all C)")
-    axes[0].set_ylabel("above its minimum / $\\Gamma$")
-    axes[1].set(xscale="log", yscale="log", xlabel="round", title="loss of node N")
-    axes[1].set_ylabel("in multiples of its minimum")
-    axes[2].set(xscale="log", yscale="log", xlabel="share $p_N$", title="the same, at the end")
-    for axis in axes[1:]:
+            points = _only(cells, factor=factor, panel="share", gamma=gamma)
+            canvas.curve(at_end, points, Ink(colour, "", marker), **plain, **hollow)
+        limits = [UnfairOptimum(factor, share, 1.0).limit for share in shares]
+        at_end.plot(shares, limits, color=PALETTE[colour], linewidth=0.8)
+        for axis in (node, at_end):
+            canvas.level(axis, factor, "C", Ink(colour, ":"), factor=1)
+    canvas.key("$C - p_N (C - 1)$", BLACK, linewidth=0.8)
+    for axis in canvas:
+        axis.set(xscale="log", yscale="log", xlabel="round")
+    everywhere.set(title="global loss (one for all C)", ylabel="above its minimum / $\\Gamma$")
+    node.set(title="loss of node N", ylabel="in multiples of its minimum")
+    at_end.set(title="the same, at the end", xlabel="share $p_N$")
+    for axis in (node, at_end):
         axis.set_yticks([1, *_FACTORS], ["1", *(f"{factor:g}" for factor in _FACTORS)])
         axis.minorticks_off()
-    handles = [
-        Line2D([], [], color=PALETTE[name], label=f"C = {factor:g}")
-        for factor, name in _FACTORS.items()
-    ]
-    handles += [
-        Line2D([], [], color="black", linestyle="", marker=marker, mfc="none")
-        for marker in _GAMMAS.values()
-    ]
-    labels = [str(handle.get_label()) for handle in handles[: len(_FACTORS)]]
-    labels += [f"$\\Gamma$ = {gamma:g}" for gamma in _GAMMAS]
-    handles += [
-        Line2D([], [], color="black", linestyle=":"),
-        Line2D([], [], color="black", linewidth=0.8),
-    ]
-    labels += ["C", "$C - p_N (C - 1)$"]
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    return figure
+    return _finished(canvas, 4)
 
 
-def _curves(model: Model, test: Test, *, lowest: float) -> Figure:
-    highest = 99.5 if model is MODEL_1 else 100.1
+def _curves(artefact: str, *enlarged: float) -> Figure:
     return Figure(
-        functools.partial(curves, model=model, test=test),
-        functools.partial(draw_curves, enlarged=(lowest, highest)),
+        functools.partial(curves, artefact=artefact),
+        functools.partial(draw_curves, enlarged=enlarged),
     )
 
 
 FIGURES: dict[str, Figure] = {
-    "fig3": _curves(MODEL_1, "iid", lowest=90),
-    "fig4": _curves(MODEL_2, "iid", lowest=95),
-    "fig5": _curves(MODEL_3, "iid", lowest=95),
-    "fig6": _curves(MODEL_1, "noniid", lowest=90),
-    "fig7": _curves(MODEL_2, "noniid", lowest=95),
-    "fig8": _curves(MODEL_3, "noniid", lowest=95),
+    "fig3": _curves("fig3", 90, 99.5),
+    "fig4": _curves("fig4", 95, 100.1),
+    "fig5": _curves("fig5", 95, 100.1),
+    "fig6": _curves("fig6", 90, 99.5),
+    "fig7": _curves("fig7", 95, 100.1),
+    "fig8": _curves("fig8", 95, 100.1),
     "complexity": Figure(complexity, draw_complexity),
     "aliasing": Figure(aliasing, draw_aliasing),
     "m2_rounds": Figure(rounds, draw_rounds),

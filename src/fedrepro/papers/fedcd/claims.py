@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.papers.fedcd.measurements import (
     BITS,
     CALM,
@@ -267,7 +268,7 @@ def bits_do_not_matter(runs: RunSet, *, groups: Sequence[str]) -> Finding:
     ends: dict[str, list[Log]] = {}
     for log in found:
         algorithm = log.run.spec.algorithm
-        assert algorithm.name == "fedcd"
+        assert isinstance(algorithm, Params)
         bits = algorithm.quantise_bits
         ends.setdefault("not quantised" if bits is None else f"{bits} bits", []).append(log)
     means = {name: _end(members) for name, members in ends.items()}

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.fl.partition.archetypes import Hypergeometric
 from fedrepro.papers.fedcd import logs as log_figures
 from fedrepro.papers.fedcd.curves import (
@@ -228,7 +229,7 @@ def bits_curves(runs: RunSet) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for log in logs(runs, BITS, HIER_FEDCD, FEDCD_FLOAT32, HIER_FEDAVG, FEDAVG_FLOAT32):
         algorithm = log.run.spec.algorithm
-        assert algorithm.name == "fedcd"
+        assert isinstance(algorithm, Params)
         name, bits = "FedCD" if algorithm.milestones else "FedAvg", algorithm.quantise_bits or 32
         rows += curve(
             log,

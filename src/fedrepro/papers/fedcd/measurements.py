@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedrepro.fl.algorithms.fedcd import SCORE_UNIT
+from fedrepro.fl.algorithms.fedcd import SCORE_UNIT, Params
 from fedrepro.fl.data import describe
 from fedrepro.fl.partition.archetypes import Hierarchical, Hypergeometric, archetype_of
 from fedrepro.fl.spec import RunSpec
@@ -430,7 +430,7 @@ def lives(runs: RunSet) -> pd.DataFrame:
 
 def milestones(spec: RunSpec) -> tuple[int, ...]:
     """Return the rounds after which a run clones."""
-    assert spec.algorithm.name == "fedcd"
+    assert isinstance(spec.algorithm, Params)
     return spec.algorithm.milestones
 
 
@@ -469,7 +469,7 @@ def model_bytes(dataset: str, name: str, width: float, bits: int | None) -> Mode
 
 def bytes_of(spec: RunSpec) -> ModelBytes:
     """Return the bytes of a run's model."""
-    assert spec.algorithm.name == "fedcd"
+    assert isinstance(spec.algorithm, Params)
     bits = spec.algorithm.quantise_bits
     return model_bytes(spec.dataset.name, spec.model.name, spec.model.width, bits)
 

@@ -21,7 +21,9 @@ from typing import Any, Literal
 import pandas as pd
 
 from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.algorithms.selective import Params
 from fedrepro.fl.data import describe
+from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
@@ -280,7 +282,7 @@ def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> tuple[int, float,
         groups: the groups that average; none where nothing is averaged.
     """
     info, partition = describe(spec.dataset.name), spec.partition
-    assert partition.scheme == "balanced_percent"
+    assert isinstance(partition, BalancedPercent)
     epochs = spec.local_epochs * ALGORITHMS[spec.algorithm.name].rounds(spec)
     image = math.prod(info.shape)
     if spec.algorithm.name == "sgd":
@@ -288,7 +290,8 @@ def traffic(spec: RunSpec, groups: Sequence[Sequence[int]]) -> tuple[int, float,
     if spec.algorithm.name == "local":
         return 0, 0, 0, epochs
     sent = 2 * sum(len(group) for group in groups) * spec.rounds * _model_bytes(spec)
-    vectors = spec.algorithm.name == "selective" and spec.algorithm.grouping == "similarity"
+    algorithm = spec.algorithm
+    vectors = isinstance(algorithm, Params) and algorithm.grouping == "similarity"
     other = partition.clients * (partition.validation * image + partition.validation // 8)
     return spec.rounds + vectors, sent / 1e6, other * vectors / 1e6, epochs
 

@@ -30,6 +30,7 @@ lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) ruff format --check .
 	$(RUN) codespell
 	$(RUN) mypy
+	$(RUN) lint-imports --no-cache
 	$(RUN) nbstripout --verify notebooks/*.ipynb
 	$(RUN) check-jsonschema --check-metaschema config/schemas/*.json
 	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format --force-filetype yaml CITATION.cff

@@ -47,10 +47,23 @@ def root() -> Path:
 
 def find_root() -> Path | None:
     """Return the root of the repository as :func:`root` does, or None where there is none."""
-    named = os.environ.get("FEDREPRO_ROOT")
+    place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
+    found = _FOUND.get(place)
+    if found is None or not os.path.isdir(found / MARKER):
+        found = _look(*place)
+        if found is not None:
+            _FOUND[place] = found
+    return found
+
+
+_FOUND: dict[tuple[str | None, str], Path] = {}
+"""Roots found before, by what they depend on: asked for thousands of times."""
+
+
+def _look(named: str | None, working_directory: str) -> Path | None:
     if named:
         return _first([Path(named)])
-    here = Path.cwd()
+    here = Path(working_directory)
     return _first([*Path(__file__).resolve().parents, here, *here.parents])
 
 

@@ -39,13 +39,12 @@ ENGINE_VERSION = 1
 """Raised when the numbers of all runs change."""
 
 
-def _names(known: Callable[[], Iterable[str]], what: str) -> Any:
+def _names(exists: Callable[[str], bool], known: Callable[[], Iterable[str]], what: str) -> Any:
     """Return the type of a name that is looked up, with the known names in the schema."""
 
     def check(name: str) -> str:
-        names = tuple(known())
-        if name not in names and not registry.IN_MEMORY.match(name):
-            raise ValueError(f"unknown {what} '{name}' {nearest(name, names)}")
+        if not exists(name):
+            raise ValueError(f"unknown {what} '{name}' {nearest(name, list(known()))}")
         return name
 
     return Annotated[str, AfterValidator(check), WithJsonSchema({"enum": sorted(known())})]
@@ -60,8 +59,8 @@ if TYPE_CHECKING:
     DatasetName: TypeAlias = str
     NetworkName: TypeAlias = str
 else:
-    DatasetName = _names(registry.names, "data set")
-    NetworkName = _names(lambda: NETWORKS, "network")
+    DatasetName = _names(registry.exists, registry.names, "data set")
+    NetworkName = _names(NETWORKS.__contains__, lambda: NETWORKS, "network")
 
 
 class DatasetSpec(Strict):

@@ -291,6 +291,11 @@ def in_memory(name: str) -> Dataset | None:
     return _MEMORY[name][1]
 
 
+def exists(name: str) -> bool:
+    """Return whether there is a data set of this name, or could be one in memory."""
+    return name in _files() or name in entry_points(GROUP) or bool(IN_MEMORY.match(name))
+
+
 def version(name: str) -> int:
     """Return the version of a data set; that of one in memory is in its name."""
     return 1 if IN_MEMORY.match(name) else describe(name).version
@@ -305,12 +310,13 @@ def describe(name: str) -> DatasetInfo:
     """
     if in_memory(name) is not None:
         return _MEMORY[name][0]
-    require_known(name, names(), "data set")
+    file = _files().get(name)
+    if file is not None:
+        return _read(file, file.stat().st_mtime_ns)
     plugin = source(name)
-    if plugin is not None:
-        return plugin.info
-    file = _files()[name]
-    return _read(file, file.stat().st_mtime_ns)
+    if plugin is None:
+        raise FedreproError(f"unknown data set '{name}' {nearest(name, names())}")
+    return plugin.info
 
 
 def source(name: str) -> Source | None:

@@ -11,7 +11,16 @@ from fedrepro.papers.cadis.claims import CLAIMS
 from fedrepro.papers.cadis.measurements import OVER_FEDAVG
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
+from fedrepro.report.finding import Finding
 from fedrepro.runs.runset import MissingRunsError, RunSet
+
+BY_ID = {claim.id: claim for claim in load_expected("cadis").claims}
+
+
+def decide(name: str, runs: RunSet) -> Finding:
+    """Decide a claim as its verdict is made."""
+    claim = BY_ID[name]
+    return CLAIMS[claim.rule](runs, **claim.values)
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -111,16 +120,16 @@ def claimed(request, name: str) -> RunSet:
 
 def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
     worlds = World(over_tau=-0.03), World(over_tau=0.03)
-    assert not CLAIMS["NG1"](Seeds(as_claimed, *worlds)).holds
-    assert CLAIMS["NG1"](Seeds(as_claimed, worlds[1], worlds[1])).holds
+    assert not decide("NG1", Seeds(as_claimed, *worlds)).holds
+    assert decide("NG1", Seeds(as_claimed, worlds[1], worlds[1])).holds
 
 
-def test_every_claim_has_a_function_and_every_function_a_claim():
-    assert {claim.id for claim in load_expected("cadis").claims} == set(CLAIMS)
+def test_every_claim_has_a_rule_and_every_rule_a_claim():
+    assert {claim.rule for claim in BY_ID.values()} == set(CLAIMS)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert {name for name in CLAIMS if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
+    assert {name for name in BY_ID if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
     claims = {claim.id: claim.scales for claim in load_expected("cadis").claims}
     assert {name for name, scales in claims.items() if scales == ("lite",)} == {*AGAINST_AT_LITE}
 
@@ -128,7 +137,7 @@ def test_every_claim_on_our_runs_is_tested_to_fail():
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_holds(request, name):
     as_claimed = claimed(request, name)
-    finding = CLAIMS[name](as_claimed)
+    finding = decide(name, as_claimed)
     assert finding.holds, finding.evidence
     assert finding.evidence
     assert finding.runs
@@ -140,23 +149,23 @@ def test_claim_holds(request, name):
 )
 def test_claim_fails(request, tmp_path, name, world):
     as_claimed = claimed(request, name)
-    used = set(CLAIMS[name](as_claimed).runs)
+    used = set(decide(name, as_claimed).runs)
     everything = as_claimed.members(as_claimed.plan.runs)
     groups = {run.group for run in everything if run.id in used}
     needed = [run.id for run in everything if run.group in groups]
-    finding = CLAIMS[name](write_all(tmp_path, as_claimed.scale, world, needed))
+    finding = decide(name, write_all(tmp_path, as_claimed.scale, world, needed))
     assert not finding.holds, finding.evidence
 
 
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_needs_its_records(tmp_path, name):
     with pytest.raises(MissingRunsError):
-        CLAIMS[name](RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
+        decide(name, RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
 
 
 @pytest.mark.parametrize(("name", "holds"), OF_THE_PAPER.items())
 def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
-    finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
+    finding = decide(name, RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
     assert finding.runs == []
 
@@ -182,7 +191,7 @@ def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, hold
         return numbers | cells
 
     monkeypatch.setattr(claims, "published", changed)
-    finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
+    finding = decide(name, RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
 
 
@@ -191,7 +200,7 @@ def test_claims_of_lite_are_decided_by_lite_runs(at_lite):
     claims = [claim for claim in load_expected("cadis").claims if "lite" in claim.scales]
     assert len(claims) > 30
     for claim in claims:
-        assert CLAIMS[claim.id](runs).evidence
+        assert decide(claim.id, runs).evidence
 
 
 def test_verdicts_on_runs_as_published(as_claimed, tmp_path):

@@ -13,11 +13,13 @@ from made_up import content
 
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
-from fedrepro.papers.cadis.measurements import AS_RUN, KINDS, SINGLESET, STAND_IN, place
+from fedrepro.papers.cadis.measurements import AS_RUN, KINDS, SINGLESET, place
 from fedrepro.report.expected import published
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
 from fedrepro.runs.runset import RunSet
+
+STAND_IN = "synthetic_pills_"
 
 SWING = {"FedAvg": 0.02, "CADIS": 0.01}
 """How far a method's accuracy falls at every other evaluation."""

@@ -286,7 +286,10 @@ def test_pill_has_no_runs_at_the_published_scale(paper):
     assert artefacts.frame(paper, "synthetic_pills").empty
 
 
-def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
+METHODS = ("CADIS", "FedFA, as run")
+
+
+def test_runs_on_pill_have_a_column_of_their_own(tmp_path, monkeypatch):
     """As whoever has the images adds them: groups `pill_*`, listed in the table's runs."""
     runs = write_all(tmp_path, "lite")
     real = {f"synthetic_pills_{name}": f"pill_{name}" for name in ("cadis", "fedfa_as_run")}
@@ -294,7 +297,13 @@ def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
     table = runs.plan.tables["pill"]
     groups = [real.get(group, group) for group in table.runs]
     tables = runs.plan.tables | {"pill": table.model_copy(update={"runs": groups})}
-    runs.plan = runs.plan.model_copy(update={"tables": tables})
+    labels = {name: {"method": title} for name, title in zip(real.values(), METHODS, strict=True)}
+    groups = {
+        new: runs.plan.runs[old].model_copy(update={"labels": labels[new]})
+        for old, new in real.items()
+    }
+    runs.plan = runs.plan.model_copy(update={"tables": tables, "runs": runs.plan.runs | groups})
+    monkeypatch.setattr(cadis_tables, "load_plan", lambda _: runs.plan)
     cells = TABLES["pill"](runs)
     assert set(cells.loc[cells["column"] == ON_PILL, "row"]) == {"CADIS", "FedFA, as run"}
     assert cell(cells, "CADIS", ON_PILL)["mean"] == 0.5

@@ -20,9 +20,10 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
+from fedrepro.fl.partition.index_file import IndexFile
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import summarise
-from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan import PlannedRun, load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -46,12 +47,6 @@ TARGETS = {"MNIST": (0.8, 0.9), "CIFAR-10": (0.48,), "CIFAR-100": (0.35,)}
 """Accuracies of Table II."""
 
 
-STAND_IN = "synthetic_pills_"
-"""Start of the groups of runs on synthetic pills, a stand-in for the private PILL images."""
-PILL = "pill_"
-"""Start of the groups that whoever has these images adds to the plan."""
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a run belongs.
@@ -69,24 +64,22 @@ class Place:
     clients: str
 
 
+def labels_of(run: PlannedRun) -> dict[str, str]:
+    """Return the labels of a run's group."""
+    return load_plan(run.paper).runs[run.group].labels
+
+
 def place(run: PlannedRun) -> Place | None:
     """Return where a run belongs; None if it is not one of Tables I to III."""
-    dataset, _, rest = run.group.partition("_")
-    kind, _, method = rest.partition("_")
-    method = method.removesuffix("_k")
-    plain = method.removesuffix("_as_run")
-    if dataset not in DATASETS or plain not in METHODS:
+    labels, partition = labels_of(run), run.spec.partition
+    if "dataset" not in labels:
         return None
-    if kind == "kinds":
-        kind = str(run.coordinates["lists"]).rpartition("_")[2]
-    if kind.upper() not in ("MC", *KINDS):
-        return None
+    kind = labels.get("kind") or (partition.kind if isinstance(partition, IndexFile) else "")
     participants = getattr(run.spec.algorithm, "participants", None)
-    partition = run.spec.partition
     return Place(
-        DATASETS[dataset],
-        kind.upper(),
-        METHODS[plain] + (AS_RUN if plain != method else ""),
+        labels["dataset"],
+        kind,
+        labels["method"],
         f"{participants}/{partition.clients}" if participants else "",
     )
 
@@ -380,22 +373,13 @@ def cluster_weight(runs: RunSet) -> pd.DataFrame:
     return _cells(pd.DataFrame(rows), "value")
 
 
-LAWS = {
-    "mnist_mc": "MC, the authors' list",
-    "mnist_law": "MC, the text's law",
-    "mnist_bc": "BC, the authors' list (40 %)",
-    "mnist_bc60": "BC, the text's 60 %",
-}
-
-
 def laws(runs: RunSet) -> pd.DataFrame:
     """Show FedAvg and CADIS on the authors' lists and on partitions by the text's law."""
     rows: list[dict[str, Any]] = []
     for run in recorded(runs, runs.plan.tables["laws"].runs):
-        prefix, _, method = run.group.rpartition("_")
-        accuracy = runs.record(run).metrics["accuracy"]
+        labels, accuracy = labels_of(run), runs.record(run).metrics["accuracy"]
         rows.append(
-            {"row": LAWS[prefix], "column": METHODS[method], "seed": run.seed, "run": run.id}
+            {"row": labels["law"], "column": labels["method"], "seed": run.seed, "run": run.id}
             | {"best": max(accuracy)}
         )
     return _cells(pd.DataFrame(rows), "best")
@@ -409,9 +393,7 @@ ON_PILL = "PILL, best accuracy (ours)"
 
 def stand_in_method(run: PlannedRun) -> str:
     """Return the title of a run's method on pills."""
-    method = run.group.removeprefix(STAND_IN).removeprefix(PILL)
-    plain = method.removesuffix("_as_run")
-    return METHODS[plain] + (AS_RUN if plain != method else "")
+    return labels_of(run)["method"]
 
 
 def stand_in_runs(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
@@ -436,7 +418,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     )
     rows = [
         {"row": stand_in_method(run), "seed": run.seed, "run": run.id}
-        | {"column": ON_STAND_IN if run.group.startswith(STAND_IN) else ON_PILL}
+        | {"column": ON_STAND_IN if "images" in labels_of(run) else ON_PILL}
         | {"best": max(runs.record(run).metrics["accuracy"])}
         for run in stand_in_runs(runs, runs.plan.tables["pill"].runs)
     ]

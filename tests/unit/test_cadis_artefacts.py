@@ -394,6 +394,7 @@ def test_fig2_marks_what_table1_has(lite):
 def test_fig2_takes_each_seeds_own_best():
     cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55]})
     cells["values"] = [(0.2, 0.8), (0.6, 0.5)]
+    cells["n"] = 2
     other = cells.assign(series=TRUE_CLUSTERS)
     figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]

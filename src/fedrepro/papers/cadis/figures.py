@@ -6,15 +6,11 @@ The paper prints its curves as images only, so nothing published is drawn beside
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as MplFigure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedrepro.fl.algorithms.clustering import true_clusters
@@ -37,23 +33,28 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report.figure import Figure
+from fedrepro.report.plots import ACCURACY, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE, WIDTH
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
-X_ROUND = "communication round"
-Y_ACCURACY = "test accuracy (%)"
 WINDOW = 10
 """Evaluations (of accuracies on the test images) or rounds of a moving average."""
+SWINGS = 40
+"""Rounds of the norm that are shown."""
 
-COLOURS = {
-    "FedAvg": "blue",
-    "FedProx": "sky",
-    "FedFA": "orange",
-    "FedDyn": "green",
-    "CADIS": "red",
+INKS = {
+    "FedAvg": Ink("blue"),
+    "FedProx": Ink("sky", "--"),
+    "FedFA": Ink("orange"),
+    "FedDyn": Ink("green"),
+    "CADIS": Ink("red"),
+    SINGLESET: Ink("grey", "--"),
+    "FedFA" + AS_RUN: Ink("orange", ":"),
+    "FedDyn" + AS_RUN: Ink("green", ":"),
 }
+"""A method's look in every figure; FedProx is dashed because it may lie on FedAvg."""
 
 
 def _curve(
@@ -74,23 +75,6 @@ def _summary(rows: Iterable[Mapping[str, object]], *more: str) -> pd.DataFrame:
     return summarise(pd.DataFrame(list(rows)), "value", ["series", "x", *more])
 
 
-def _line(
-    axis: Axes, points: pd.DataFrame, colour: str, *, factor: float = 1, style: str = "-"
-) -> None:
-    """Draw the mean as a line and every seed as a thin one; nothing where nothing is recorded."""
-    if points.empty:
-        return
-    seeds = [[factor * v for v in values] for values in points["values"]]
-    if len(seeds[0]) > 1:
-        axis.plot(points["x"], seeds, color=colour, linewidth=0.4, alpha=0.5)
-    axis.plot(points["x"], factor * points["mean"], color=colour, linestyle=style)
-
-
-def _round_axis(axis: Axes) -> None:
-    axis.set_xlabel(X_ROUND)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-
-
 TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
 
 
@@ -107,20 +91,17 @@ def case_study(runs: RunSet) -> pd.DataFrame:
 
 def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     """Draw both curves, with a dotted line at the mean of the seeds' best accuracies."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    colours = {"FedAvg": PALETTE["blue"], TRUE_CLUSTERS: PALETTE["red"]}
-    for series, colour in colours.items():
+    canvas = Canvas(height=3.4)
+    for series, ink in {"FedAvg": INKS["FedAvg"], TRUE_CLUSTERS: INKS["CADIS"]}.items():
         points = cells[cells["series"] == series]
-        _line(axis, points, colour, factor=100)
-        best = np.array(list(points["values"])).max(axis=0)
-        axis.axhline(100 * best.mean(), color=colour, linestyle=":", linewidth=0.8)
-    _round_axis(axis)
-    axis.set(ylabel=Y_ACCURACY, ylim=(0, 100))
-    handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    best_label = "best accuracy, as in Table I"
-    handles.append(Line2D([], [], color="black", linestyle=":", label=best_label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+        canvas.curve(canvas.axis, points, ink, series)
+        best = np.array(list(points["values"])).max(axis=0).mean()
+        canvas.level(canvas.axis, best, "", Ink(ink.colour, ":"))
+    canvas.key("our best accuracy, as in Table I", Ink("black", ":"))
+    canvas.accuracy_over_rounds()
+    canvas.axis.set_ylim(0, 100)
+    canvas.legend()
+    return canvas.figure
 
 
 SHOWN_CLASS = 8
@@ -161,27 +142,26 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
 def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a client: for each row a bar from its lowest to its highest change."""
     panels = list(dict.fromkeys(cells["series"]))
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0), sharex=True, sharey=True)
-    for axis, panel in zip(axes, panels, strict=True):
+    canvas = Canvas(1, len(panels), height=3.0, sharex=True, sharey=True)
+    for axis, panel in zip(canvas, panels, strict=True):
         points = cells[cells["series"] == panel]
-        for held, colour in ((True, PALETTE["red"]), (False, PALETTE["blue"])):
-            rows = points[points["held"] == held]
-            axis.vlines(rows["x"], rows["low"], rows["high"], color=colour, linewidth=3)
+        for held, colour, whose in (
+            (True, "red", "class of the client"),
+            (False, "blue", "other class"),
+        ):
+            rows, bar = points[points["held"] == held], Ink(colour)
+            axis.vlines(rows["x"], rows["low"], rows["high"], color=PALETTE[colour], linewidth=3)
             axis.plot(rows["x"], rows["mean"], "o", color="white", markersize=2)
+            canvas.key(f"lowest to highest, {whose}", bar, linewidth=3)
         axis.axhline(0, color="black", linewidth=0.6)
         axis.set_title(panel.replace(", ", "\n"), fontsize=8)
         axis.set_xticks(range(0, 10, 2))
         axis.tick_params(labelsize=6)
-    axes[len(panels) // 2].set_xlabel("row of the final layer (class)")
-    axes[0].set_ylabel("change of the row's weights\nin local training")
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linewidth=3, label=f"lowest to highest, {whose}")
-        for colour, whose in (("red", "class of the client"), ("blue", "other class"))
-    ]
-    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "mfc": "white", "mec": "grey"}
-    handles.append(Line2D([], [], label="mean of the row", **dot))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas.axes[0, len(panels) // 2].set_xlabel("row of the final layer (class)")
+    canvas.axis.set_ylabel("change of the row's weights\nin local training")
+    canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
+    canvas.legend()
+    return canvas.figure
 
 
 def class_distribution(runs: RunSet) -> pd.DataFrame:
@@ -222,10 +202,8 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     Its scale is logarithmic where the numbers span more than two decades.
     """
     panels = list(dict.fromkeys(cells["panel"]))
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(WIDTH, 0.6 + 1.25 * len(panels)), squeeze=False
-    )
-    for axis, panel in zip(axes[:, 0], panels, strict=True):
+    canvas = Canvas(len(panels), height=0.6 + 1.25 * len(panels))
+    for axis, panel in zip(canvas, panels, strict=True):
         counts = cells[cells["panel"] == panel].pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
         least, most = shown.min(), shown.max()
@@ -238,11 +216,11 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
-        bar = figure.colorbar(image, ax=axis, pad=0.01, format="%g")
+        bar = canvas.figure.colorbar(image, ax=axis, pad=0.01, format="%g")
         bar.set_label("examples", fontsize=7)
         bar.ax.tick_params(labelsize=6)
-    axes[-1, 0].set_xlabel("client")
-    return figure
+    canvas.axes[-1, 0].set_xlabel("client")
+    return canvas.figure
 
 
 _PANELS = {
@@ -252,10 +230,6 @@ _PANELS = {
     "spread": ("local_accuracy_sd", WINDOW, "its sd over participants (points)", "rounds"),
 }
 """Of each column: metric, values of the moving average, what is shown, what is averaged over."""
-
-
-_EIGHT: dict[str, Literal["-", "--"]] = {"FedAvg": "-", "FedProx": "--", "CADIS": "-"}
-"""Dashed where a curve may lie on the one before it."""
 
 
 def robustness(runs: RunSet) -> pd.DataFrame:
@@ -281,40 +255,31 @@ def _members(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
 def draw_robustness(cells: pd.DataFrame) -> MplFigure:
     """Draw a row a data set, a column a panel; its title says what a value is a mean of."""
     datasets = [name for name in reversed(DATASETS.values()) if name in set(cells["dataset"])]
-    figure, axes = plt.subplots(
-        len(datasets), 4, figsize=(WIDTH * 1.35, 0.8 + 2.3 * len(datasets)), squeeze=False
-    )
-    for dataset, line in zip(datasets, axes, strict=True):
+    canvas = Canvas(len(datasets), len(_PANELS), height=0.8 + 2.3 * len(datasets))
+    canvas.figure.set_figwidth(WIDTH * 1.35)
+    by_panel = dict(list(cells.groupby(["dataset", "method", "panel"])))
+    for dataset, line in zip(datasets, canvas.axes, strict=True):
         for (panel, (_, window, title, over)), axis in zip(_PANELS.items(), line, strict=True):
-            for method in _EIGHT:
-                shown = cells[
-                    (cells["dataset"] == dataset)
-                    & (cells["method"] == method)
-                    & (cells["panel"] == panel)
-                ]
-                style = _EIGHT[method]
-                _line(axis, shown, PALETTE[COLOURS[method]], factor=100, style=style)
+            shown = cells.iloc[:0]
+            for method in ("FedAvg", "FedProx", "CADIS"):
+                shown = by_panel.get((dataset, method, panel), cells.iloc[:0])
+                canvas.curve(axis, shown, INKS[method], method)
             if over:
                 whole = len(shown) <= window
                 title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
-            axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
-            _round_axis(axis)
-        line[0].set_ylabel(dataset)
-    handles = [
-        Line2D([], [], color=PALETTE[COLOURS[method]], linestyle=style, label=method)
-        for method, style in _EIGHT.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+            axis.set_title(title, fontsize=8)
+        canvas.over_rounds(dataset, line)
+    canvas.legend(4)
+    return canvas.figure
 
 
 _ERROR, _KNOWN = "error", "known"
-_NINE: dict[str, tuple[str, Literal["-", "--"]]] = {
-    "transitive, eps = 0.02": ("red", "-"),
-    "transitive, eps = 0.1": ("green", "-"),
-    "transitive, eps = 0.3": ("purple", "-"),
-    "standard": ("blue", "--"),
+_NINE = {
+    "transitive, eps = 0.02": Ink("red"),
+    "transitive, eps = 0.1": Ink("green"),
+    "transitive, eps = 0.3": Ink("purple"),
+    "standard": Ink("blue", "--"),
 }
 
 
@@ -357,31 +322,24 @@ def transitive(runs: RunSet) -> pd.DataFrame:
 
 def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     """Draw the error on the left, what is known on the right."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2))
+    canvas = Canvas(1, 2, height=3.2)
     titles = {_ERROR: "mean squared error of the similarities", _KNOWN: "share of pairs known (%)"}
-    for axis, (panel, title) in zip(axes, titles.items(), strict=True):
-        for series, (colour, style) in _NINE.items():
+    for axis, (panel, title) in zip(canvas, titles.items(), strict=True):
+        for series, ink in _NINE.items():
             points = cells[cells["series"] == f"{series}, {panel}"]
-            factor = 1 if panel == _ERROR else 100
-            _line(axis, points, PALETTE[colour], factor=factor, style=style)
+            canvas.curve(axis, points, ink, series, factor=1 if panel == _ERROR else 100)
         axis.set_title(title)
         axis.set_ylim(bottom=0)
-        _round_axis(axis)
-    met = cells[cells["series"] == "expected to have met"]
-    axes[1].plot(met["x"], 100 * met["mean"], color="black", linestyle=":", linewidth=0.8)
+    canvas.over_rounds("")
+    right, computed = canvas.axes[0, 1], Ink("black", ":")
+    met = cells[cells["series"] == "expected to have met"].assign(n=1)
+    canvas.curve(right, met, computed, "expected to have met (computed)", linewidth=0.8)
     seen = float(cells.loc[cells["series"] == "all clients seen", "x"].iloc[0])
     if seen <= met["x"].max():
-        axes[1].axvline(seen, color=PALETTE["grey"], linewidth=0.8)
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=series)
-        for series, (colour, style) in _NINE.items()
-    ]
-    handles += [
-        Line2D([], [], color="black", linestyle=":", label="expected to have met (computed)"),
-        Line2D([], [], color=PALETTE["grey"], label="all clients seen (expected)"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+        right.axvline(seen, color=PALETTE["grey"], linewidth=0.8)
+        canvas.key("all clients seen (expected)", Ink("grey"), linewidth=0.8)
+    canvas.legend()
+    return canvas.figure
 
 
 def sensitivity(runs: RunSet) -> pd.DataFrame:
@@ -402,25 +360,19 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     """Draw a line a weight of the distillation."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    for series, name in zip(cells["series"].unique(), ("blue", "orange", "red"), strict=False):
+    canvas = Canvas(height=3.4)
+    for series, colour in zip(cells["series"].unique(), ("blue", "orange", "red"), strict=False):
         points = cells[cells["series"] == series]
         label = str(series).replace("lambda", r"$\lambda$")
-        axis.plot(points["x"], 100 * points["mean"], "o-", color=PALETTE[name], label=label)
-    axis.set(xlabel=r"similarity threshold $\tau$", ylabel="best " + Y_ACCURACY)
-    axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
-    axis.set_xticks(sorted(cells["x"].unique()))
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+        canvas.curve(canvas.axis, points, Ink(colour, marker="o"), label)
+    canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
+    canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
+    canvas.axis.set_xticks(sorted(cells["x"].unique()))
+    canvas.legend()
+    return canvas.figure
 
 
-_AS_RUN: dict[str, tuple[str, Literal["-", ":"]]] = {
-    "FedAvg": ("blue", "-"),
-    "FedFA": ("orange", "-"),
-    "FedFA, as run": ("orange", ":"),
-    "FedDyn": ("green", "-"),
-    "FedDyn, as run": ("green", ":"),
-}
+_AS_RUN = ("FedAvg", "FedFA", "FedFA" + AS_RUN, "FedDyn", "FedDyn" + AS_RUN)
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
@@ -442,35 +394,24 @@ def as_run(runs: RunSet) -> pd.DataFrame:
 
 def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     """Draw the accuracies, and the norm of FedDyn's model over the first forty rounds."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.4))
-    for method, (colour, style) in _AS_RUN.items():
-        for axis, panel, factor in ((left, "accuracy", 100), (right, "norm", 1)):
-            points = cells[(cells["method"] == method) & (cells["panel"] == panel)]
-            if panel == "norm":
-                points = points[points["x"] <= SWINGS]
-            if len(points):
-                _line(axis, points, PALETTE[colour], factor=factor, style=style)
-    left.set(ylabel=Y_ACCURACY, ylim=(0, 100))
-    right.set(ylabel="norm of the global model")
+    canvas = Canvas(1, 2, height=3.4)
+    left, right = canvas
+    for method in _AS_RUN:
+        of_method = cells[cells["method"] == method]
+        canvas.curve(left, of_method[of_method["panel"] == "accuracy"], INKS[method], method)
+        norm = of_method[(of_method["panel"] == "norm") & (of_method["x"] <= SWINGS)]
+        canvas.curve(right, norm, INKS[method], factor=1)
+    canvas.accuracy_over_rounds([left])
+    canvas.over_rounds("", [right])
+    left.set_ylim(0, 100)
+    right.set_ylabel("norm of the global model")
     right.set_ylim(bottom=0)
-    for axis in (left, right):
-        _round_axis(axis)
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method)
-        for method, (colour, style) in _AS_RUN.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
-    return figure
+    canvas.legend()
+    return canvas.figure
 
 
 _LOOKS = 8
 """Made-up images of each class that the figure shows."""
-
-_STAND_IN: dict[str, tuple[str, Literal["-", "--", ":"]]] = {
-    SINGLESET: ("grey", "--"),
-    **{method: (colour, "-") for method, colour in COLOURS.items()},
-    "FedFA" + AS_RUN: ("orange", ":"),
-}
 
 
 def stand_in(runs: RunSet) -> pd.DataFrame:
@@ -489,7 +430,8 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
     made = load("synthetic_pills")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), width_ratios=(1, 2))
+    canvas = Canvas(1, 2, height=4.2, width_ratios=(1, 2))
+    left, right = canvas
     names = describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
@@ -501,22 +443,17 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=6)
     left.grid(visible=False)
     left.set_title("made-up images")
-    for method, (colour, style) in _STAND_IN.items():
+    notes = {SINGLESET: ": rounds of central training"}
+    for method, ink in INKS.items():
         points = cells[cells["series"] == method]
-        if len(points):
-            _line(right, points, PALETTE[colour], factor=100, style=style)
+        canvas.curve(right, points, ink, method + notes.get(method, ""))
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
+    canvas.over_rounds("", [right])
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    _round_axis(right)
-    notes = {SINGLESET: ": rounds of central training"}
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method + notes.get(method, ""))
-        for method, (colour, style) in _STAND_IN.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return figure
+    canvas.legend()
+    return canvas.figure
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -532,7 +469,8 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     """Draw every round of the server on the left, every pair of local trainings on the right."""
     about = measured()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=(2.2, 1))
+    canvas = Canvas(1, 2, height=3.6, width_ratios=(2.2, 1))
+    left, right = canvas
     networks = dict(zip(dict.fromkeys(cells["network"]), ("blue", "orange"), strict=True))
     methods = list(dict.fromkeys(cells["x"]))
     for number, (network, colour) in enumerate(networks.items()):
@@ -556,17 +494,12 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
     right.set_ylabel("local training of CADIS / FedAvg")
-    handles = [
-        Line2D([], [], marker="o", linestyle="", color=PALETTE[colour], label=network)
-        for network, colour in networks.items()
-    ]
-    handles.append(Line2D([], [], color="black", label="median"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    for network, colour in networks.items():
+        canvas.key(network, Ink(colour, "", "o"))
+    canvas.key("median", Ink("black"))
+    canvas.legend()
+    return canvas.figure
 
-
-SWINGS = 40
-"""Rounds of the norm that are shown."""
 
 FIGURES: dict[str, Figure] = {
     "fig2": Figure(case_study, draw_case_study),

@@ -31,7 +31,7 @@ from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs.session import code_version
+from fedrepro.runs.provenance import code_version
 
 NETWORKS = {
     "CNN, MNIST": ("synthetic", "mnist_cnn"),

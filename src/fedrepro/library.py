@@ -209,14 +209,10 @@ def _train(
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    session.train(
-        runs,
-        device=device,
-        workers=workers,
-        checkpoints=folder / ".checkpoints",
-        wait=True,
-        dataset=lambda _: data,
+    options = session.TrainOptions(
+        device=device, workers=workers, checkpoints=folder / ".checkpoints", wait=True
     )
+    session.train(runs, options, dataset=lambda _: data)
 
 
 @dataclass(frozen=True)

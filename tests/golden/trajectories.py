@@ -6,7 +6,8 @@ from typing import Any
 
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.driver import ActiveRun, RunFailure, drive, use_one_thread
+from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.driver import Listener, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.partition import SCHEMES
@@ -311,8 +312,7 @@ def run(name: str, backend: Backend | None = None) -> dict[str, Any]:
             [spec(name)],
             lambda s: data.load(s.dataset.name),
             backend or LoopBackend(),
-            on_done=keep,
-            on_failed=fail,
-            checkpoints=Path(folder),
+            Listener(done=keep, failed=fail),
+            Place(checkpoints=Path(folder)),
         )
     return {key: rounded(value) for key, value in result.items()}

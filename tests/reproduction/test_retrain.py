@@ -8,6 +8,7 @@ import torch
 from fedrepro.base.paths import root
 from fedrepro.runs import records, session
 from fedrepro.runs.plan import expand
+from fedrepro.runs.session import TrainOptions
 
 PACK = os.environ.get("FEDREPRO_DATA")
 RUNS = root() / records.FOLDER
@@ -28,7 +29,7 @@ def test_a_deleted_record_comes_back_with_the_same_metrics(group, tmp_path, monk
     run = cheapest(group)
     committed = records.read(run.id, RUNS)
     monkeypatch.chdir(tmp_path)
-    assert session.train([run], backend=committed.provenance.backend) == 1
+    assert session.train([run], TrainOptions(backend=committed.provenance.backend)) == 1
     again = records.read(run.id)
     assert again.partition == committed.partition
     assert again.provenance.dataset_sha256 == committed.provenance.dataset_sha256

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
@@ -55,6 +58,29 @@ def planned(**changes: Any) -> PlannedRun:
     changes = {"partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10}} | changes
     spec = make_spec(**changes)
     return PlannedRun("made_up", "group", {}, spec.seed, spec, run_id(spec))
+
+
+def drive_runs(
+    specs: Sequence[RunSpec],
+    backend: Backend,
+    folder: Path,
+    done: Callable[[ActiveRun], object],
+    failed: Callable[[str, RunFailure], object],
+    *,
+    on_progress: Callable[[Sequence[ActiveRun]], object] = lambda _: None,
+    in_flight: int | None = None,
+    deadline: float = math.inf,
+    **place: Any,
+) -> list[ActiveRun]:
+    """Train runs, their checkpoints in a folder; ``place`` is of :class:`Place`."""
+    return drive(
+        specs,
+        lambda spec: data.load(spec.dataset.name),
+        backend,
+        Listener(done, failed, on_progress),  # type: ignore[arg-type]
+        Place(folder, **place),
+        Limits(in_flight, deadline),
+    )
 
 
 def federation(spec: RunSpec, dataset: Dataset | None = None) -> Federation:

@@ -13,6 +13,7 @@ from small_runs import (
     answer,
     answers,
     direction,
+    drive_runs,
     federation,
     float_dataset,
     make_lanes,
@@ -368,13 +369,12 @@ def test_which_networks_are_stacked_densely(changes, objective, expected):
 def trained(backend, specs, folder, **options):
     """Train runs and return their final states by id."""
     done = {}
-    driver.drive(
+    drive_runs(
         specs,
-        lambda spec: data.load(spec.dataset.name),
         backend,
-        on_done=lambda run: done.setdefault(run.id, run),
-        on_failed=lambda run, failure: done.setdefault(run, failure),
-        checkpoints=folder,
+        folder,
+        lambda run: done.setdefault(run.id, run),
+        done.setdefault,
         **options,
     )
     return [done[run_id(spec)] for spec in specs]
@@ -496,7 +496,7 @@ def test_a_deadline_in_mid_request_ends_the_work(monkeypatch):
     spec = make_spec()
     backend = GraphsBackend()
     backend.submit(
-        0, driver.Ask(spec, data.load("synthetic"), request_for(federation(spec), Objective()))
+        0, jobs.Ask(spec, data.load("synthetic"), request_for(federation(spec), Objective()))
     )
     steps = []
     step = lane.Training.step
@@ -504,14 +504,14 @@ def test_a_deadline_in_mid_request_ends_the_work(monkeypatch):
         lane.Training, "step", lambda self, size: steps.append(size) or step(self, size)
     )
     monkeypatch.setattr(graphs, "check_time", lambda _: len(steps) < 5 or out_of_time())
-    with pytest.raises(driver.OutOfTime):
+    with pytest.raises(jobs.OutOfTime):
         backend.collect(0.0)
     assert len(steps) == 5
     backend.close()
 
 
 def out_of_time():
-    raise driver.OutOfTime
+    raise jobs.OutOfTime
 
 
 def test_the_time_of_requests_adds_up():
@@ -520,7 +520,7 @@ def test_the_time_of_requests_adds_up():
     fed = federation(spec)
     for ticket, sizes in enumerate(((20, 9), (40,))):
         request = Train(make_lanes(fed, sizes), ticket)
-        backend.submit(ticket, driver.Ask(spec, data.load("synthetic"), request))
+        backend.submit(ticket, jobs.Ask(spec, data.load("synthetic"), request))
     started = time.perf_counter()
     found = []
     while len(found) < 2:
@@ -619,7 +619,7 @@ def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
         spec = make_spec(model={"name": "mnist_cnn"}, rounds=rounds)
         backend._resources.add_dataset(data.load("synthetic"))
         backend._open = OpenRequests()
-        backend._open.add(0, driver.Ask(spec, data.load("synthetic"), request))
+        backend._open.add(0, jobs.Ask(spec, data.load("synthetic"), request))
         backend.device, backend.deterministic = torch.device(place), deterministic
         return backend._pays_to_compile(LaneJob(spec, request, lanes[0]))
 
@@ -784,7 +784,7 @@ def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
     sizes = [
         backend._slot_bytes(LaneJob(spec, request, request.lanes[0]))
         for spec, request in zip((small, large), requests, strict=True)
-        if backend.load(driver.Ask(spec, data.load("synthetic"), request))
+        if backend.load(jobs.Ask(spec, data.load("synthetic"), request))
     ]
     backend._limit = 2 * max(sizes)
     for spec, request in zip((small, large), requests, strict=True):
@@ -819,7 +819,7 @@ def test_a_memory_limit_bounds_the_slots_and_the_runs_in_flight(cnn_lanes):
     kept = resources()
     module = kept.network(spec).module
     one = memory.lane_bytes(module, (1, 28, 28), spec, Objective(), spec.batch)
-    ask = driver.Ask(spec, data.load("synthetic"), request)
+    ask = jobs.Ask(spec, data.load("synthetic"), request)
     for limit, slots in ((3 * one + 1, 3), (one // 2, 1)):
         backend = GraphsBackend(memory_limit=limit)
         assert backend.load(ask) == pytest.approx(7 * one / limit)

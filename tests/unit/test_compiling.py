@@ -70,7 +70,7 @@ def test_nothing_is_compiled_for_a_cpu():
 def test_the_choice_reaches_the_backend(monkeypatch):
     run, seen = small_runs.planned(), []
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(session, "train", lambda runs, **options: seen.append(options["compile"]))
+    monkeypatch.setattr(session, "train", lambda runs, options: seen.append(options.compile))
     cli.main(["train", "--pending"])
     cli.main(["train", "--pending", "--compile", "off"])
     assert seen == ["auto", "off"]

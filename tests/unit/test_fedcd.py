@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 from fake_federation import drive
-from small_runs import make_spec
+from small_runs import drive_runs, make_spec
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost, data
 from fedrepro.fl.algorithms import fedcd
-from fedrepro.fl.engine.driver import drive as drive_runs
 from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
@@ -479,15 +478,7 @@ def run(spec, folder, **options):
     def fail(_, error):
         raise error
 
-    drive_runs(
-        [spec],
-        lambda s: data.load(s.dataset.name),
-        LoopBackend(),
-        on_done=done.append,
-        on_failed=fail,
-        checkpoints=folder,
-        **options,
-    )
+    drive_runs([spec], LoopBackend(), folder, done.append, fail, **options)
     return done[0].progress
 
 

@@ -8,12 +8,10 @@ import pytest
 import torch
 from fake_federation import drive
 from pydantic import ValidationError
-from small_runs import answer, federation, make_spec
+from small_runs import answer, drive_runs, federation, make_spec
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl import data
 from fedrepro.fl.algorithms import fedavg, fedopt
-from fedrepro.fl.engine.driver import drive as drive_runs
 from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
@@ -340,12 +338,11 @@ def train(tmp_path, *, on_progress=lambda _: None, **params):
 
     drive_runs(
         [spec],
-        lambda spec: data.load(spec.dataset.name),
         LoopBackend(),
-        on_done=done.append,
-        on_failed=failed,
+        tmp_path,
+        done.append,
+        failed,
         on_progress=on_progress,
-        checkpoints=tmp_path,
         checkpoint_seconds=0,
     )
     return done[0]

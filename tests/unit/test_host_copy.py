@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from pretend import GPU, Pretended, PretendedBackend, PretendedGpu, fetched, pretended_gpu
-from small_runs import make_spec
+from small_runs import drive_runs, make_spec
 
 import fedrepro
-from fedrepro.fl import data
 from fedrepro.fl.algorithms import fedavg
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.device import DeviceFailed, described, has_failed
-from fedrepro.fl.engine.driver import drive, use_one_thread
+from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.host_copy import HostCopier, Transfer, on_device
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import run_id
@@ -111,13 +110,12 @@ def test_weights_go_to_the_device_and_other_tensors_stay():
 def train(specs, backend, folder, **options):
     """Train runs; return those that are done and the messages of those that failed, by id."""
     done, failures = {}, {}
-    drive(
+    drive_runs(
         specs,
-        lambda spec: data.load(spec.dataset.name),
         backend,
-        on_done=lambda run: done.setdefault(run.id, run),
-        on_failed=lambda run, failure: failures.setdefault(run, str(failure)),
-        checkpoints=folder,
+        folder,
+        lambda run: done.setdefault(run.id, run),
+        lambda run, failure: failures.setdefault(run, str(failure)),
         **options,
     )
     return done, failures
@@ -328,7 +326,8 @@ from small_runs import make_spec
 
 from fedrepro.fl import data
 from fedrepro.fl.engine.backends import backend
-from fedrepro.fl.engine.driver import drive
+from fedrepro.fl.engine.active import Place
+from fedrepro.fl.engine.driver import Listener, drive
 
 
 class Losing:
@@ -350,9 +349,8 @@ drive(
     [make_spec()],
     lambda spec: data.load(spec.dataset.name),
     Losing(backend("auto", "cuda")),
-    on_done=print,
-    on_failed=print,
-    checkpoints=Path(sys.argv[1]),
+    Listener(print, print),
+    Place(Path(sys.argv[1])),
 )
 """
 

@@ -15,6 +15,7 @@ import torch
 from small_runs import (
     answer,
     answers,
+    drive_runs,
     federation,
     float_dataset,
     make_lanes,
@@ -305,13 +306,12 @@ def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_pat
 
     def drive(backend, folder, deadline=float("inf")):
         done = {}
-        cut = driver.drive(
+        cut = drive_runs(
             specs,
-            lambda spec: data.load(spec.dataset.name),
             backend,
-            on_done=lambda run: done.setdefault(run.id, run),
-            on_failed=lambda _, failure: pytest.fail(str(failure)),
-            checkpoints=tmp_path / folder,
+            tmp_path / folder,
+            lambda run: done.setdefault(run.id, run),
+            lambda _, failure: pytest.fail(str(failure)),
             deadline=deadline,
         )
         return done, cut

@@ -9,7 +9,7 @@ from small_runs import planned
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedrepro.fl import cost, models
-from fedrepro.fl.engine.driver import Progress
+from fedrepro.fl.engine.active import Progress
 from fedrepro.fl.models import NETWORKS
 from fedrepro.runs.progress import Meter, Pace, arithmetic
 

@@ -176,23 +176,6 @@ def test_any_changed_character_is_noticed(file: Path, tmp_path: Path, change: st
     assert refused > len(places) / 2
 
 
-def test_numbers_are_verified_without_being_parsed(
-    tmp_path: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plan of a thousand runs has tens of megabytes of them, and the Snakefile waits."""
-    metrics = {"evaluated_rounds": [1.0], "accuracy": [round_ / 7 for round_ in range(5000)]}
-    file = write_record(RUN, tmp_path, metrics=metrics)
-    parsed: list[str] = []
-
-    def loads(text: str) -> Any:
-        parsed.append(text)
-        return json.JSONDecoder().decode(text)
-
-    monkeypatch.setattr(json, "loads", loads)
-    assert records.cost(RUN.id, tmp_path) == records.Cost(1.0, gpu=False)
-    assert sum(map(len, parsed)) < 2000 < len(file.read_text())
-
-
 def test_white_space_does_not_matter(file: Path, tmp_path: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()), indent=4))
     assert records.is_recorded(RUN.id, tmp_path)

@@ -15,6 +15,7 @@ import small_runs
 
 from fedrepro import cli
 from fedrepro.runs import records, session, side_by_side
+from fedrepro.runs.budget import share_done
 
 
 def python(program):
@@ -141,7 +142,7 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
     planned = two_gpus(2, 10**6)
 
     def both_at_work():
-        done = [session._share_done(run) for run in planned]
+        done = [share_done(run, session.CHECKPOINTS) for run in planned]
         return all(done)
 
     sender = sends(signal.SIGTERM, both_at_work)
@@ -161,7 +162,7 @@ def test_all_gpus_stop_at_the_same_time(two_gpus, capfd):
     started = time.monotonic()
     assert cli.main([*TRAIN, "--time-budget", "15"]) == 0
     assert time.monotonic() - started < 40
-    assert all(session._share_done(run) > 0 for run in planned)
+    assert all(share_done(run, session.CHECKPOINTS) > 0 for run in planned)
     error = capfd.readouterr().err
     assert error.count("1 of them have a checkpoint and will go on from it") == 2
 
@@ -221,12 +222,12 @@ def test_a_process_of_a_gpu_gets_all_options():
 
 def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
     seen = []
-    monkeypatch.setattr(session, "train", lambda _, **options: seen.append(options) or 0)
+    monkeypatch.setattr(session, "train", lambda _, options: seen.append(options) or 0)
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [])
     for deadline in (time.monotonic() + 50, time.monotonic() - 50):
         assert cli.main(["train", "--pending", f"--deadline={deadline}"]) == 0
-    assert 40 < seen[0]["time_budget"] <= 50
-    assert seen[1]["time_budget"] == 0.0
+    assert 40 < seen[0].time_budget <= 50
+    assert seen[1].time_budget == 0.0
 
 
 def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, monkeypatch, capsys):
@@ -234,7 +235,7 @@ def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, mon
     [run] = runs(1, 10**6)
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
     before = signal.getsignal(signal.SIGTERM)
-    sender = sends(signal.SIGTERM, lambda: session._share_done(run) > 0)
+    sender = sends(signal.SIGTERM, lambda: share_done(run, session.CHECKPOINTS) > 0)
     words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
     assert cli.main([*words, "--out", "all.tar"]) == 130
     sender.join()
@@ -269,6 +270,6 @@ def test_no_run_is_left_out_on_a_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     run = small_runs.planned(precision="tf32")
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(session, "train", lambda planned, **_: seen.append(planned) or 0)
+    monkeypatch.setattr(session, "train", lambda planned, _: seen.append(planned) or 0)
     assert cli.main(["train", "--pending", "--device", "cuda"]) == 0
     assert seen == [[run]]

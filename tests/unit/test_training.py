@@ -6,6 +6,8 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
+import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +18,12 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import RunSpec, run_id
-from fedrepro.runs import locks, records, session
+from fedrepro.runs import provenance, records, session
+from fedrepro.runs.budget import checkpoint_of
+from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.session import TrainOptions
 
 
 def planned(seed, lr=0.05):
@@ -72,7 +77,7 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
 
     monkeypatch.setattr(LoopBackend, "collect", collect)
     run = planned(0)
-    session.train([run], backend="loop")
+    session.train([run], TrainOptions(backend="loop"))
     assert records.cost(run.id) == records.Cost(4 * 0.5, gpu=False)
 
 
@@ -107,7 +112,7 @@ def clone(tmp_path, monkeypatch):
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     monkeypatch.setenv("FEDREPRO_ROOT", str(folder))
-    monkeypatch.setattr(session, "__file__", str(folder / "src/code.py"))
+    monkeypatch.setattr(provenance, "__file__", str(folder / "src/code.py"))
     return git
 
 
@@ -118,15 +123,15 @@ def clone(tmp_path, monkeypatch):
 def test_code_is_dirty_where_it_or_its_configuration_is_edited(clone, tmp_path, edited, dirty):
     if edited:
         (tmp_path / "clone" / edited).write_text("2")
-    assert session.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
+    assert provenance.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
 
 
 def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
     with monkeypatch.context() as installed:
-        installed.setattr(session, "__file__", str(tmp_path / "elsewhere/code.py"))
-        assert session.code_version.__wrapped__() == ("unknown", False)
+        installed.setattr(provenance, "__file__", str(tmp_path / "elsewhere/code.py"))
+        assert provenance.code_version.__wrapped__() == ("unknown", False)
     shutil.rmtree(tmp_path / "clone/.git")
-    assert session.code_version.__wrapped__() == ("unknown", False)
+    assert provenance.code_version.__wrapped__() == ("unknown", False)
 
 
 def test_a_diverging_run_fails_by_name_and_the_others_are_recorded():
@@ -167,7 +172,9 @@ def test_a_run_that_another_process_trains_is_waited_for(
             lock.close()
 
     monkeypatch.setattr(session.time, "sleep", sleep)
-    assert session.train([held, free], backend="loop", wait=True) == (1 if recorded else 2)
+    assert session.train([held, free], TrainOptions(backend="loop", wait=True)) == (
+        1 if recorded else 2
+    )
     assert looks == [True, True]
     assert (records.read(held.id).provenance.host == "made up") == recorded
     error = capsys.readouterr().err
@@ -183,7 +190,9 @@ def test_waiting_ends_with_the_time_budget(monkeypatch):
     monkeypatch.setattr(session.time, "sleep", lambda s: setattr(clock, "now", clock.now + s))
     with (session.CHECKPOINTS / f"{held.id}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert session.train([held], backend="loop", wait=True, time_budget=100.0) == 0
+        assert (
+            session.train([held], TrainOptions(backend="loop", wait=True, time_budget=100.0)) == 0
+        )
     assert 100 <= clock.now < 110
 
 
@@ -194,7 +203,7 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
     fcntl.flock(lock, fcntl.LOCK_EX)
     monkeypatch.setattr(session.time, "sleep", lambda _: lock.close())
     with pytest.raises(FedreproError) as caught:
-        session.train([bad, held], backend="loop", wait=True)
+        session.train([bad, held], TrainOptions(backend="loop", wait=True))
     assert str(caught.value).count(f"run {bad.id} failed") == 1
     assert records.is_recorded(held.id)
 
@@ -202,10 +211,10 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
 def test_ids_are_waited_for_and_count_once(monkeypatch):
     run, seen = planned(0), []
     monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
-    monkeypatch.setattr(session, "train", lambda runs, **options: seen.append((runs, options)))
+    monkeypatch.setattr(session, "train", lambda runs, options: seen.append((runs, options)))
     cli.main(["train", run.id, run.id])
     cli.main(["train", "--pending"])
-    assert [(runs, options["wait"]) for runs, options in seen] == [([run], True), ([run], False)]
+    assert [(runs, options.wait) for runs, options in seen] == [([run], True), ([run], False)]
 
 
 @pytest.mark.parametrize("fault", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
@@ -213,7 +222,7 @@ def test_a_file_system_without_locks_is_a_clear_error(monkeypatch, fault):
     def refuse(*_):
         raise OSError(fault, os.strerror(fault))
 
-    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(FedreproError, match=r"\.lock: this file system has no locks .*flock"):
         session.train([planned(0)])
 
@@ -228,7 +237,7 @@ def test_the_checkpoint_of_a_recorded_run_is_deleted():
     """It came from another machine, or a kill left it; the record is what counts."""
     run = planned(0)
     session.train([run])
-    left = session.checkpoint_of(run.id)
+    left = checkpoint_of(run.id, session.CHECKPOINTS)
     left.write_text("of earlier rounds")
     assert session.train([run]) == 0
     assert not left.exists()
@@ -242,18 +251,18 @@ def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
         record(_, run)
         records.path_of(runs[1].id).unlink(missing_ok=True)
 
-    record = session._Trainer.record
+    record = session._Training._record
     with monkeypatch.context() as patch:
-        patch.setitem(session._SECONDS_BETWEEN_REPORTS, "log", 0.0)
-        patch.setattr(session._Trainer, "record", delete)
-        assert session.train(runs, in_flight=1) == 2
+        patch.setattr(Log, "every", 0.0)
+        patch.setattr(session._Training, "_record", delete)
+        assert session.train(runs, TrainOptions(in_flight=1)) == 2
 
 
 def test_a_record_says_what_other_processes_did_of_the_run():
     run = planned(0)
     with ends_after(2, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        session.train([run], backend="loop")
-    session.train([run], backend="graphs")
+        session.train([run], TrainOptions(backend="loop"))
+    session.train([run], TrainOptions(backend="graphs"))
     provenance = records.read(run.id).provenance
     [earlier] = provenance.earlier
     assert (provenance.backend, earlier.backend, earlier.rounds) == ("graphs", "loop", 1)
@@ -276,9 +285,9 @@ def test_a_record_says_what_other_processes_did_of_the_run():
 )
 def test_a_processor_is_named_with_its_generation(monkeypatch, lines, expected):
     """Cloud machines have the same name for all of them."""
-    monkeypatch.setattr(session, "_lines", lambda _: lines)
-    monkeypatch.setattr(session.platform, "processor", lambda: "an architecture")
-    assert session._processor() == expected
+    monkeypatch.setattr(provenance, "_lines", lambda _: lines)
+    monkeypatch.setattr(provenance.platform, "processor", lambda: "an architecture")
+    assert provenance.processor() == expected
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
@@ -306,16 +315,40 @@ def test_a_lock_on_a_deleted_file_is_none(monkeypatch, claimed_anew):
                 flock(others[0], how)
         flock(lock, how)
 
-    monkeypatch.setattr(locks.fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", late)
     claims = Claims(session.CHECKPOINTS)
     if claimed_anew:
         assert not claims.take(run.id)
         others[0].close()
     else:
         assert claims.take(run.id)
-        assert os.path.samestat(os.fstat(claims._held[run.id].fileno()), file.stat())
+        assert not Claims(session.CHECKPOINTS).take(run.id)
         claims.release(run.id)
         assert not file.exists()
+
+
+def test_a_killed_process_leaves_no_claim(tmp_path):
+    program = """
+        import os, pathlib, signal, sys
+        from fedrepro.runs.locks import Claims
+        claims = Claims(pathlib.Path("locks"))
+        assert claims.take("a") and claims.take("b")
+        claims.release("b")
+        assert not pathlib.Path("locks/b.lock").exists()
+        print("held", flush=True)
+        sys.stdin.read()
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        ours = Claims(tmp_path / "locks")
+        assert not ours.take("a")
+        assert ours.take("b")
+        process.kill()
+        process.wait()
+    assert ours.take("a")
+    ours.release_all()
+    assert not list((tmp_path / "locks").iterdir())
 
 
 def test_a_full_disk_is_a_clear_error(monkeypatch):
@@ -330,5 +363,5 @@ def test_a_full_disk_is_a_clear_error(monkeypatch):
             session.train([run])
     assert list(records.FOLDER.glob("*")) == []
     monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained again"))
-    assert session.train([run], backend="loop") == 1
+    assert session.train([run], TrainOptions(backend="loop")) == 1
     assert len(records.read(run.id).metrics["train_loss"]) == 2

@@ -3,11 +3,10 @@
 import pytest
 import torch
 from pretend import GPU, Pretended, PretendedBackend, pretended_gpu
-from small_runs import make_spec
+from small_runs import drive_runs, make_spec
 
-from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.driver import drive, use_one_thread
+from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.host_copy import mapped
 from fedrepro.fl.engine.loop import LoopBackend
 
@@ -90,15 +89,7 @@ def train(spec, backend, folder, **options):
     def failed(_, failure):
         raise failure
 
-    drive(
-        [spec],
-        lambda spec: data.load(spec.dataset.name),
-        backend,
-        on_done=done.append,
-        on_failed=failed,
-        checkpoints=folder,
-        **options,
-    )
+    drive_runs([spec], backend, folder, done.append, failed, **options)
     return done[0]
 
 

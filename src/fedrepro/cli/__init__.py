@@ -134,13 +134,12 @@ def _devices(device: str) -> list[str]:
 
 
 def _train_here(arguments: argparse.Namespace, planned: Sequence[PlannedRun]) -> int:
-    from fedrepro.runs.session import train
+    from fedrepro.runs.session import TrainOptions, train
 
     time_budget = arguments.time_budget
     if arguments.deadline is not None:
         time_budget = max(arguments.deadline - time.monotonic(), 0.0)
-    trained = train(
-        planned,
+    options = TrainOptions(
         device=arguments.device,
         backend=arguments.backend,
         workers=arguments.workers,
@@ -153,6 +152,7 @@ def _train_here(arguments: argparse.Namespace, planned: Sequence[PlannedRun]) ->
         out=arguments.out,
         wait=bool(arguments.runs),
     )
+    trained = train(planned, options)
     print(f"{trained} of {len(planned)} runs trained")
     return 0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import warnings
 from pathlib import Path
-from typing import IO
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from fedrepro.base.errors import FedreproError
 
@@ -13,13 +13,15 @@ from fedrepro.base.errors import FedreproError
 class Claims:
     """The runs that this process holds; no other process trains them meanwhile.
 
+    A claim ends with the process, however that ends: the system frees its locks.
+
     Args:
         folder: of the lock files, shared by all processes that train the same runs.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[str, IO[str]] = {}
+        self._held: dict[str, BaseFileLock] = {}
 
     def take(self, run_id: str) -> bool:
         """Claim a run; return whether no other process holds it.
@@ -28,40 +30,52 @@ class Claims:
             FedreproError: there can be no lock here.
         """
         file = self._folder / f"{run_id}.lock"
-        while True:
-            try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                lock = file.open("w")
-            except OSError as error:
-                raise FedreproError(f"{file}: cannot be written ({error})") from error
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The process that held it deletes the file, perhaps between the two lines above:
-                # then the lock is on a file that no other process will find.
-                if os.path.samestat(os.fstat(lock.fileno()), file.stat()):
-                    self._held[run_id] = lock
-                    return True
-            except BlockingIOError:
-                lock.close()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        except OSError as error:
+            raise FedreproError(f"{file}: cannot be written ({error})") from error
+        lock = FileLock(file)
+        while not _acquire(lock, file):
+            if file.exists():
                 return False
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                lock.close()
-                raise FedreproError(
-                    f"{file}: this file system has no locks ({error.strerror}), which keep two "
-                    "processes from training one run; have it mounted with them (Lustre: flock), "
-                    "or work in a folder of another one"
-                ) from error
-            lock.close()
+            # The process that held it has deleted the file meanwhile: the run is free.
+        self._held[run_id] = lock
+        return True
 
     def release(self, run_id: str) -> None:
         """Give up a run."""
         lock = self._held.pop(run_id)
-        Path(lock.name).unlink(missing_ok=True)
-        lock.close()
+        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()
 
     def release_all(self) -> None:
         """Give up the runs still held, where an error ends the training."""
         for run_id in list(self._held):
             self.release(run_id)
+
+
+def _acquire(lock: BaseFileLock, file: Path) -> bool:
+    """Lock a file unless another process has; return whether it is locked now.
+
+    Raises:
+        FedreproError: the file system has no locks that end with the process.
+    """
+    try:
+        with warnings.catch_warnings(action="ignore"):  # that it makes do with a soft lock
+            lock.acquire(timeout=0)
+    except Timeout:
+        pass
+    except (OSError, NotImplementedError) as error:
+        raise _no_locks(file, getattr(error, "strerror", None) or str(error)) from error
+    if isinstance(lock, SoftFileLock):  # a mere file, which a process that is killed leaves behind
+        lock.release()
+        raise _no_locks(file, "only files that mark one")
+    return lock.is_locked
+
+
+def _no_locks(file: Path, reason: str) -> FedreproError:
+    return FedreproError(
+        f"{file}: this file system has no locks ({reason}), which keep two processes from training "
+        "one run; have it mounted with them (Lustre: flock), or work in a folder of another one"
+    )

@@ -12,7 +12,7 @@ from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.status import duration
 
 if TYPE_CHECKING:
-    from fedrepro.fl.engine.driver import ActiveRun
+    from fedrepro.fl.engine.active import ActiveRun
 
 
 class Meter:
@@ -68,12 +68,17 @@ class Meter:
         done, total = self._done(self._flop), sum(self._flop.values())
         speed = self._speed(self._flop, now)
         left = duration((total - done) / speed) if speed > 0 else "unknown time"
-        share = done / total if total else 1.0
         return (
             f"{written} of {len(self._passes)} runs done, {len(active)} in flight: round "
             f"{rounds}/{all_rounds}, {sum(run.lanes for run in active)} lanes, "
-            f"{self.speed(now)}, {100 * share:.1f} %, {left} left"
+            f"{self.speed(now)}, {100 * self.share:.1f} %, {left} left"
         )
+
+    @property
+    def share(self) -> float:
+        """Share of the arithmetic that is done, in [0, 1]."""
+        total = sum(self._flop.values())
+        return self._done(self._flop) / total if total else 1.0
 
     @property
     def progressed(self) -> bool:

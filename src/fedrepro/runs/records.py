@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -192,11 +191,8 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
     """Return a valid record's text and what the run took, or None if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
-        content = _without_numbers(text)
-        intact = content is not None
-        if content is None:
-            content = json.loads(text)
-            intact = content["checksum"] == checksum(content)
+        content = json.loads(text)
+        intact = content["checksum"] == checksum(content)
         derived = identity(content["spec"], content["versions"])
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
         provenance = content["provenance"]
@@ -219,29 +215,6 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
             "train the run again, or restore it with git"
         )
     return text, took
-
-
-_START = re.compile(r'\{\n "checksum": "([0-9a-f]{64})",')
-_BREAK = re.compile(r'\n *(?:("[^"\\]*":) |(?=\}))')
-"""A line break of :func:`_dump`: before a key, with the space behind it, or before a brace."""
-
-
-def _without_numbers(text: str) -> dict[str, Any] | None:
-    """Return a record's fields behind the numbers, from ``provenance`` on, if its checksum matches.
-
-    The checksum is over the canonical JSON of the content. That is the text of the file without the
-    line breaks of :func:`_dump`, so the numbers, nearly all of a long record, need not be parsed to
-    be verified. None if the text is laid out in another way, or the checksum does not match.
-    """
-    start = _START.match(text)
-    behind = text.find('\n "provenance": ')
-    if not start or behind < 0:
-        return None
-    canonical = "{" + "".join(filter(None, _BREAK.split(text[start.end() :].rstrip())))
-    if hashlib.sha256(canonical.encode()).hexdigest() != start[1]:
-        return None
-    fields: dict[str, Any] = json.loads("{" + text[behind:])
-    return fields
 
 
 def read(run_id: str, folder: Path = FOLDER) -> RunRecord:

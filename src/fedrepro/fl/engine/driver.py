@@ -10,279 +10,68 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
-from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine import device as devices
+from fedrepro.fl.engine.active import ActiveRun, Place
 from fedrepro.fl.engine.admission import Admission
-from fedrepro.fl.engine.device import CPU
-from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
-from fedrepro.fl.engine.jobs import Ask, Backend, LaneError, OutOfTime, unexpected
-from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
-from fedrepro.fl.spec import RunSpec, canonical_json, run_id
+from fedrepro.fl.engine.jobs import Answer, Backend, LaneError, OutOfTime, unexpected
+from fedrepro.fl.requests import Train
+from fedrepro.fl.spec import RunSpec, run_id
 
 MOST_IN_FLIGHT = 256
-
-
-@dataclass
-class Progress:
-    """What a checkpoint holds besides the algorithm's state.
-
-    Attributes:
-        round: rounds done.
-        seconds: time spent on the run so far.
-        metrics: per-round lists, and ``evaluated_rounds`` with the lists that go with it.
-        final: the last evaluation, lists included.
-    """
-
-    round: int = 0
-    seconds: float = 0.0
-    metrics: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    final: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Part:
-    """Rounds of a run that one or more processes did in the same way.
-
-    Attributes:
-        origin: what the caller of :func:`drive` says of the process: code, device, backend.
-        rounds: done in it.
-        seconds: spent on it.
-    """
-
-    origin: dict[str, Any]
-    rounds: int
-    seconds: float
 
 
 class RunFailure(FedreproError):
     """A run ended without a result; the message names the run, the round and the lane."""
 
 
-class ActiveRun:
-    """A run in flight.
-
-    Its weights are on the device that trains it. Checkpoints hold tensors of the CPU, so a run may
-    go on on another device than it began on.
+@dataclass(frozen=True)
+class Listener:
+    """What is called as runs get on.
 
     Attributes:
-        resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
-        earlier: what other processes did before, from the checkpoint.
+        done: with each run that ended; its checkpoint is deleted afterwards.
+        failed: with the id of each run that failed; the other runs go on.
+        progress: with the runs in flight, whenever answers have come in.
     """
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        dataset: Dataset,
-        checkpoints: Path,
-        checkpoint_seconds: float,
-        data_root: Path | None = None,
-        origin: dict[str, Any] | None = None,
-        device: torch.device = CPU,
-    ) -> None:
-        self.spec = spec
-        self.id = run_id(spec)
-        self.dataset = dataset
-        self.fed = Federation(spec, dataset, data_root, device)
-        self.algorithm = ALGORITHMS[spec.algorithm.name]
-        self.rounds = self.algorithm.rounds(spec)
-        self.state = self.algorithm.init(self.fed)
-        self.progress = Progress()
-        self.request: Request | None = None
-        self.earlier: list[Part] = []
-        self._origin = origin or {}
-        self._file = checkpoints / f"{self.id}.pt"
-        self._checkpoint_seconds = checkpoint_seconds
-        self._last_save = time.monotonic()
-        self._restore()
-        self.resumed_at = self.progress.round
-        self._copier = HostCopier()
-        self._boundaries = [self._snapshot()]
-        self._steps = self._run()
-        self._advance(None)
-
-    def _restore(self) -> None:
-        saved = checkpoint.load(self._file, self.id)
-        if saved is None:
-            return
-        try:
-            self.state = type(self.state)(**on_device(saved["state"], self.fed.device))
-            progress = Progress(**saved["progress"])
-            progress.metrics = defaultdict(list, progress.metrics)
-            self.earlier = [Part(**part) for part in saved["parts"]]
-            data = saved["data"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise FedreproError(
-                f"{self._file}: this checkpoint does not fit this version of the code; delete it "
-                "to start the run anew"
-            ) from error
-        if data != self._data:
-            raise FedreproError(
-                f"{self._file}: this checkpoint was made on other examples than those here "
-                f"(sha256 of data set and partition {_short(data)}, here {_short(self._data)}): "
-                "train on those, or delete it to start the run anew"
-            )
-        self.progress = progress
-
-    @property
-    def _data(self) -> list[str]:
-        return [self.dataset.sha256, self.fed.partition.sha256]
-
-    @property
-    def parts(self) -> list[Part]:
-        """What was done of the run, in order; what this process does comes last."""
-        return self._parts(self._boundaries[-1])
-
-    def _parts(self, boundary: HostCopy) -> list[Part]:
-        parts = list(self.earlier)
-        if parts and parts[-1].origin == self._origin:
-            parts.pop()
-        rounds = boundary.content["progress"]["round"] - sum(part.rounds for part in parts)
-        seconds = self.progress.seconds - sum(part.seconds for part in parts)
-        return [*parts, Part(self._origin, rounds, seconds)]
-
-    def _snapshot(self) -> HostCopy:
-        """Copy state and progress as they are between two rounds; tensors are never changed."""
-        progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
-        return self._copier.copy({"state": vars(self.state), "progress": progress})
-
-    def _round_done(self) -> None:
-        """Keep the newest snapshot and, until that is complete, the one before.
-
-        A whole round later that one is complete, so nothing is waited for.
-        """
-        before = [boundary for boundary in self._boundaries if boundary.arrives()]
-        newest = self._snapshot()
-        self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
-        if self.progress.round >= self.rounds:
-            return
-        if time.monotonic() - self._last_save >= self._checkpoint_seconds:
-            self.save()
-
-    def save(self) -> None:
-        """Write the checkpoint of the last finished round.
-
-        If the device has failed, it is that of the last round that it has copied in full; if there
-        is none, what was written before is left.
-        """
-        complete = (boundary for boundary in reversed(self._boundaries) if boundary.arrives())
-        boundary = next(complete, None)
-        if boundary is None:
-            return
-        progress = boundary.content["progress"] | {"seconds": self.progress.seconds}
-        parts = [vars(part) for part in self._parts(boundary) if part.rounds]
-        content = boundary.content | {"progress": progress, "data": self._data, "parts": parts}
-        checkpoint.save(self._file, self.id, content)
-        self._last_save = time.monotonic()
-
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether a process that takes up the run can go on from a checkpoint."""
-        return self._file.exists()
-
-    def forget_checkpoint(self) -> None:
-        """Delete the checkpoint of a run whose record is safe."""
-        self._file.unlink(missing_ok=True)
-
-    def _run(self) -> Steps:
-        progress = self.progress
-        while progress.round < self.rounds:
-            log = yield from self.algorithm.round(self.fed, self.state, progress.round)
-            _check_finite(log, progress.round)
-            for name, value in log.items():
-                progress.metrics[name].append(value)
-            progress.round += 1
-            last = progress.round == self.rounds
-            if last or progress.round % self.spec.evaluate_every == 0:
-                progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
-                _check_finite(progress.final, progress.round - 1)
-                progress.metrics["evaluated_rounds"].append(progress.round)
-                for name, value in progress.final.items():
-                    if not isinstance(value, list):
-                        progress.metrics[name].append(value)
-            self._round_done()
-        summary = self.algorithm.summary(self.fed, self.state)
-        _check_finite(summary, self.rounds - 1)
-        progress.final |= summary
-
-    def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
-        try:
-            self.request = self._steps.send(answer)
-        except StopIteration:
-            self.request = None
-
-    def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
-        """Take the answer to the open request and go on to the next one, or to the end."""
-        self.progress.seconds += seconds
-        self._advance(answer)
-
-    @property
-    def done(self) -> bool:
-        """Whether the run has no further request."""
-        return self.request is None
-
-    @property
-    def ask(self) -> Ask:
-        """The open request."""
-        assert self.request is not None
-        return Ask(self.spec, self.dataset, self.request)
-
-    @property
-    def lanes(self) -> int:
-        """Models that the open request trains; 1 while it is predicting."""
-        return len(self.request.lanes) if isinstance(self.request, Train) else 1
+    done: Callable[[ActiveRun], None]
+    failed: Callable[[str, RunFailure], None]
+    progress: Callable[[Sequence[ActiveRun]], None] = lambda _: None
 
 
-def _short(digests: list[str]) -> str:
-    return ", ".join(digest[:12] for digest in digests)
+@dataclass(frozen=True)
+class Limits:
+    """How many runs, and how long.
 
-
-def _check_finite(values: dict[str, Any], round: int) -> None:
-    """Refuse what no record can hold, while the run can still be named.
-
-    Args:
-        values: numbers by name, or lists and dicts of them.
-        round: round from 0 that they belong to.
-
-    Raises:
-        FedreproError: one of them is not finite.
+    Attributes:
+        in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
+            as many as memory holds while more make it faster.
+        deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
     """
-    for name, value in values.items():
-        try:
-            canonical_json(value)
-        except ValueError as error:
-            raise FedreproError(
-                f"round {round}: {name} is not a finite number; lower the step size "
-                "(optimizer.lr, algorithm.server_lr) or check the data and the partition"
-            ) from error
+
+    in_flight: int | None = None
+    deadline: float = math.inf
+
+
+NO_LIMITS = Limits()
 
 
 def drive(
     specs: Iterable[RunSpec],
     load: Callable[[RunSpec], Dataset],
     backend: Backend,
-    *,
-    on_done: Callable[[ActiveRun], None],
-    on_failed: Callable[[str, RunFailure], None],
-    on_progress: Callable[[Sequence[ActiveRun]], None] = lambda _: None,
-    in_flight: int | None = None,
-    checkpoints: Path = Path(".checkpoints"),
-    checkpoint_seconds: float = 30.0,
-    deadline: float = math.inf,
-    data_root: Path | None = None,
-    origin: dict[str, Any] | None = None,
+    listener: Listener,
+    place: Place,
+    limits: Limits = NO_LIMITS,
 ) -> list[ActiveRun]:
     """Train runs, several at once.
 
@@ -294,16 +83,9 @@ def drive(
         specs: the runs, in order; taken one by one, so a generator may skip some late.
         load: returns a run's data set.
         backend: answers the requests; left open.
-        on_done: called with each run that ended; its checkpoint is deleted afterwards.
-        on_failed: called with the id of each run that failed; the other runs go on.
-        on_progress: called whenever answers have come in.
-        in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
-            as many as memory holds while more make it faster.
-        checkpoints: folder of the checkpoints.
-        checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
-        deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
-        data_root: folder of packed data, for partitions that are read; None: the usual places.
-        origin: what is to be known of this process where another one goes on with a run.
+        listener: told of runs that end, fail and get on.
+        place: where checkpoints and packed data lie, and what is to be known of this process.
+        limits: on the runs in flight, and on the time.
 
     Returns:
         The runs that the deadline interrupted.
@@ -313,123 +95,173 @@ def drive(
         DeviceFailed: the device is lost; the checkpoints are those of the rounds that it has copied
             in full.
     """
-    queue = iter(specs)
-    active: dict[int, ActiveRun] = {}
-    loads: dict[int, float] = {}
-    unusable: dict[str, FedreproError] = {}
-    tickets = 0
-    exhausted = False
     device = devices.described(backend.device)  # asked while it can tell
-    admission = Admission() if backend.cores == 0 and in_flight is None else None
-
-    def fail(run: str, error: Exception) -> None:
-        if isinstance(error, checkpoint.NotSaved) or devices.has_failed(backend.device, error):
-            raise error
-        reason = error if isinstance(error, FedreproError | LaneError) else unexpected(error)
-        on_failed(run, RunFailure(f"run {run} failed: {reason}"))
-
-    def dataset_of(spec: RunSpec) -> Dataset:
-        name = spec.dataset.name
-        if name in unusable:  # not looked for, or downloaded, once more for every run
-            raise unusable[name]
-        try:
-            return load(spec)
-        except FedreproError as error:
-            unusable[name] = error
-            raise
-
-    def admit(ticket: int, run: ActiveRun) -> None:
-        active[ticket] = run
-        if admission is not None:
-            kind = cost.kind(run.spec), run.spec.precision, cost.lanes(run.spec)
-            admission.admitted(ticket, kind, run.progress.round)
-        submit(ticket, run)
-
-    def leave(ticket: int) -> None:
-        del active[ticket]
-        loads.pop(ticket, None)
-        if admission is not None:
-            admission.ended(ticket)
-
-    def submit(ticket: int, run: ActiveRun) -> None:
-        if run.done:
-            on_done(run)
-            run.forget_checkpoint()
-            leave(ticket)
-            return
-        if isinstance(run.request, Train):
-            loads[ticket] = backend.load(run.ask)
-        else:  # predictions are short: what the last training took, a full load before the first
-            loads.setdefault(ticket, 1.0)
-        backend.submit(ticket, run.ask)
-
-    def has_room() -> bool:
-        if in_flight is not None:
-            return len(active) < in_flight
-        if admission is not None and not admission.has_room(loads.values()):
-            return False
-        return sum(loads.values()) < 1 and len(active) < MOST_IN_FLIGHT
-
+    flight = _Flight(backend, listener, limits.in_flight)
+    opener = _Opener(specs, load, backend, place)
     try:
         while True:
-            while not exhausted and has_room():
-                spec = next(queue, None)
-                if spec is None:
-                    exhausted = True
-                    break
-                try:
-                    backend.check(spec)
-                    dataset = dataset_of(spec)
-                    run = ActiveRun(
-                        spec,
-                        dataset,
-                        checkpoints,
-                        checkpoint_seconds,
-                        data_root,
-                        origin,
-                        backend.device,
-                    )
-                except Exception as error:
-                    fail(run_id(spec), error)
-                    continue
-                tickets += 1
-                admit(tickets, run)
-            if not active:
+            _fill(flight, opener)
+            if not flight.runs:
                 return []
-            for answer in backend.collect(deadline):
-                run = active[answer.ticket]
-                work = 0.0 if admission is None else run.ask.passes * cost.flop(run.spec)
-                try:
-                    if isinstance(answer.result, LaneError):
-                        raise answer.result
-                    run.receive(answer.result, answer.seconds)
-                except Exception as error:
-                    fail(run.id, error)
-                    leave(answer.ticket)
-                    continue
-                if admission is not None:
-                    now = time.monotonic()
-                    admission.worked(answer.ticket, work, run.progress.round, now)
-                submit(answer.ticket, run)
-            on_progress(list(active.values()))
+            for answer in backend.collect(limits.deadline):
+                flight.take(answer)
+            listener.progress(list(flight.runs.values()))
     except OutOfTime:
-        problems = []
-        for run in active.values():
-            try:
-                run.save()
-            except checkpoint.NotSaved as error:
-                problems.append(error)
-        if problems:
-            raise problems[0] from None
-        return list(active.values())
+        interrupted = list(flight.runs.values())
+        _save_all(interrupted)
+        return interrupted
     except BaseException as error:
-        for run in active.values():
+        active = flight.runs.values()
+        for run in active:
             with contextlib.suppress(FedreproError):  # what ended the training is said, not this
                 run.save()
         if devices.has_failed(backend.device, error):
-            saved = sum(run.has_checkpoint for run in active.values())
+            saved = sum(run.has_checkpoint for run in active)
             raise devices.failure(device, error, saved, len(active)) from error
         raise
+
+
+def _fill(flight: _Flight, opener: _Opener) -> None:
+    """Take up runs while there are any and the backend has room."""
+    while flight.has_room() and (spec := opener.next()) is not None:
+        try:
+            run = opener.open(spec)
+        except Exception as error:
+            flight.fail(run_id(spec), error)
+        else:
+            flight.admit(run)
+
+
+def _save_all(runs: Sequence[ActiveRun]) -> None:
+    """Write all checkpoints that can be written.
+
+    Raises:
+        NotSaved: the first that cannot.
+    """
+    problems = []
+    for run in runs:
+        try:
+            run.save()
+        except checkpoint.NotSaved as error:
+            problems.append(error)
+    if problems:
+        raise problems[0] from None
+
+
+class _Opener:
+    """Makes runs in flight of specs, in order."""
+
+    def __init__(
+        self,
+        specs: Iterable[RunSpec],
+        load: Callable[[RunSpec], Dataset],
+        backend: Backend,
+        place: Place,
+    ) -> None:
+        self._queue = iter(specs)
+        self._exhausted = False
+        self._load = load
+        self._backend = backend
+        self._place = place
+        self._unusable: dict[str, FedreproError] = {}
+
+    def next(self) -> RunSpec | None:
+        """Return the next run; None, for good, once there is none."""
+        spec = None if self._exhausted else next(self._queue, None)
+        self._exhausted = spec is None
+        return spec
+
+    def open(self, spec: RunSpec) -> ActiveRun:
+        """Take up a run, from its checkpoint if there is one."""
+        self._backend.check(spec)
+        return ActiveRun(spec, self._dataset(spec), self._place, self._backend.device)
+
+    def _dataset(self, spec: RunSpec) -> Dataset:
+        name = spec.dataset.name
+        if name in self._unusable:  # not looked for, or downloaded, once more for every run
+            raise self._unusable[name]
+        try:
+            return self._load(spec)
+        except FedreproError as error:
+            self._unusable[name] = error
+            raise
+
+
+class _Flight:
+    """The runs in flight, by the tickets of their open requests.
+
+    Attributes:
+        runs: by ticket.
+    """
+
+    def __init__(self, backend: Backend, listener: Listener, most: int | None) -> None:
+        self.runs: dict[int, ActiveRun] = {}
+        self._backend = backend
+        self._listener = listener
+        self._most = most
+        self._loads: dict[int, float] = {}
+        self._tickets = 0
+        self._admission = Admission() if backend.cores == 0 and most is None else None
+
+    def has_room(self) -> bool:
+        """Return whether another run is to be taken up."""
+        if self._most is not None:
+            return len(self.runs) < self._most
+        if self._admission is not None and not self._admission.has_room(self._loads.values()):
+            return False
+        return sum(self._loads.values()) < 1 and len(self.runs) < MOST_IN_FLIGHT
+
+    def admit(self, run: ActiveRun) -> None:
+        """Let a run begin."""
+        self._tickets += 1
+        self.runs[self._tickets] = run
+        if self._admission is not None:
+            kind = cost.kind(run.spec), run.spec.precision, cost.lanes(run.spec)
+            self._admission.admitted(self._tickets, kind, run.progress.round)
+        self._submit(self._tickets, run)
+
+    def take(self, answer: Answer) -> None:
+        """Hand a run the answer to its request, and its next request to the backend."""
+        run, ticket = self.runs[answer.ticket], answer.ticket
+        work = 0.0 if self._admission is None else run.ask.passes * cost.flop(run.spec)
+        try:
+            if isinstance(answer.result, LaneError):
+                raise answer.result
+            run.receive(answer.result, answer.seconds)
+        except Exception as error:
+            self.fail(run.id, error)
+            self._leave(ticket)
+            return
+        if self._admission is not None:
+            self._admission.worked(ticket, work, run.progress.round, time.monotonic())
+        self._submit(ticket, run)
+
+    def fail(self, run: str, error: Exception) -> None:
+        """Say that a run failed; raise the error if no run is to blame for it."""
+        if isinstance(error, checkpoint.NotSaved) or devices.has_failed(
+            self._backend.device, error
+        ):
+            raise error
+        reason = error if isinstance(error, FedreproError | LaneError) else unexpected(error)
+        self._listener.failed(run, RunFailure(f"run {run} failed: {reason}"))
+
+    def _submit(self, ticket: int, run: ActiveRun) -> None:
+        if run.done:
+            self._listener.done(run)
+            run.forget_checkpoint()
+            self._leave(ticket)
+            return
+        if isinstance(run.request, Train):
+            self._loads[ticket] = self._backend.load(run.ask)
+        else:  # predictions are short: what the last training took, a full load before the first
+            self._loads.setdefault(ticket, 1.0)
+        self._backend.submit(ticket, run.ask)
+
+    def _leave(self, ticket: int) -> None:
+        del self.runs[ticket]
+        self._loads.pop(ticket, None)
+        if self._admission is not None:
+            self._admission.ended(ticket)
 
 
 def use_one_thread() -> None:

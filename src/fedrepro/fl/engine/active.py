@@ -1,0 +1,262 @@
+"""A run in flight: its state between requests, its progress, and its checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine.device import CPU
+from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
+from fedrepro.fl.engine.jobs import Ask
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
+from fedrepro.fl.spec import RunSpec, canonical_json, run_id
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run in flight finds and leaves what outlives the process.
+
+    Attributes:
+        checkpoints: folder of the checkpoints.
+        checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
+        data_root: folder of packed data, for partitions that are read; None: the usual places.
+        origin: what is to be known of this process where another one goes on with a run.
+    """
+
+    checkpoints: Path = Path(".checkpoints")
+    checkpoint_seconds: float = 30.0
+    data_root: Path | None = None
+    origin: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Progress:
+    """What a checkpoint holds besides the algorithm's state.
+
+    Attributes:
+        round: rounds done.
+        seconds: time spent on the run so far.
+        metrics: per-round lists, and ``evaluated_rounds`` with the lists that go with it.
+        final: the last evaluation, lists included.
+    """
+
+    round: int = 0
+    seconds: float = 0.0
+    metrics: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    final: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Part:
+    """Rounds of a run that one or more processes did in the same way.
+
+    Attributes:
+        origin: what :class:`Place` says of the process: code, device, backend.
+        rounds: done in it.
+        seconds: spent on it.
+    """
+
+    origin: dict[str, Any]
+    rounds: int
+    seconds: float
+
+
+class ActiveRun:
+    """A run in flight.
+
+    Its weights are on the device that trains it. Checkpoints hold tensors of the CPU, so a run may
+    go on on another device than it began on.
+
+    Attributes:
+        resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
+        earlier: what other processes did before, from the checkpoint.
+    """
+
+    def __init__(
+        self, spec: RunSpec, dataset: Dataset, place: Place, device: torch.device = CPU
+    ) -> None:
+        self.spec = spec
+        self.id = run_id(spec)
+        self.dataset = dataset
+        self.fed = Federation(spec, dataset, place.data_root, device)
+        self.algorithm = ALGORITHMS[spec.algorithm.name]
+        self.rounds = self.algorithm.rounds(spec)
+        self.state = self.algorithm.init(self.fed)
+        self.progress = Progress()
+        self.request: Request | None = None
+        self.earlier: list[Part] = []
+        self._origin = place.origin
+        self._file = place.checkpoints / f"{self.id}.pt"
+        self._checkpoint_seconds = place.checkpoint_seconds
+        self._last_save = time.monotonic()
+        self._restore()
+        self.resumed_at = self.progress.round
+        self._copier = HostCopier()
+        self._boundaries = [self._snapshot()]
+        self._steps = self._run()
+        self._advance(None)
+
+    def _restore(self) -> None:
+        saved = checkpoint.load(self._file, self.id)
+        if saved is None:
+            return
+        try:
+            self.state = type(self.state)(**on_device(saved["state"], self.fed.device))
+            progress = Progress(**saved["progress"])
+            progress.metrics = defaultdict(list, progress.metrics)
+            self.earlier = [Part(**part) for part in saved["parts"]]
+            data = saved["data"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise FedreproError(
+                f"{self._file}: this checkpoint does not fit this version of the code; delete it "
+                "to start the run anew"
+            ) from error
+        if data != self._data:
+            raise FedreproError(
+                f"{self._file}: this checkpoint was made on other examples than those here "
+                f"(sha256 of data set and partition {_short(data)}, here {_short(self._data)}): "
+                "train on those, or delete it to start the run anew"
+            )
+        self.progress = progress
+
+    @property
+    def _data(self) -> list[str]:
+        return [self.dataset.sha256, self.fed.partition.sha256]
+
+    @property
+    def parts(self) -> list[Part]:
+        """What was done of the run, in order; what this process does comes last."""
+        return self._parts(self._boundaries[-1])
+
+    def _parts(self, boundary: HostCopy) -> list[Part]:
+        parts = list(self.earlier)
+        if parts and parts[-1].origin == self._origin:
+            parts.pop()
+        rounds = boundary.content["progress"]["round"] - sum(part.rounds for part in parts)
+        seconds = self.progress.seconds - sum(part.seconds for part in parts)
+        return [*parts, Part(self._origin, rounds, seconds)]
+
+    def _snapshot(self) -> HostCopy:
+        """Copy state and progress as they are between two rounds; tensors are never changed."""
+        progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
+        return self._copier.copy({"state": vars(self.state), "progress": progress})
+
+    def _round_done(self) -> None:
+        """Keep the newest snapshot and, until that is complete, the one before.
+
+        A whole round later that one is complete, so nothing is waited for.
+        """
+        before = [boundary for boundary in self._boundaries if boundary.arrives()]
+        newest = self._snapshot()
+        self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
+        if self.progress.round >= self.rounds:
+            return
+        if time.monotonic() - self._last_save >= self._checkpoint_seconds:
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint of the last finished round.
+
+        If the device has failed, it is that of the last round that it has copied in full; if there
+        is none, what was written before is left.
+        """
+        complete = (boundary for boundary in reversed(self._boundaries) if boundary.arrives())
+        boundary = next(complete, None)
+        if boundary is None:
+            return
+        progress = boundary.content["progress"] | {"seconds": self.progress.seconds}
+        parts = [vars(part) for part in self._parts(boundary) if part.rounds]
+        content = boundary.content | {"progress": progress, "data": self._data, "parts": parts}
+        checkpoint.save(self._file, self.id, content)
+        self._last_save = time.monotonic()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a process that takes up the run can go on from a checkpoint."""
+        return self._file.exists()
+
+    def forget_checkpoint(self) -> None:
+        """Delete the checkpoint of a run whose record is safe."""
+        self._file.unlink(missing_ok=True)
+
+    def _run(self) -> Steps:
+        progress = self.progress
+        while progress.round < self.rounds:
+            log = yield from self.algorithm.round(self.fed, self.state, progress.round)
+            _check_finite(log, progress.round)
+            for name, value in log.items():
+                progress.metrics[name].append(value)
+            progress.round += 1
+            last = progress.round == self.rounds
+            if last or progress.round % self.spec.evaluate_every == 0:
+                progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
+                _check_finite(progress.final, progress.round - 1)
+                progress.metrics["evaluated_rounds"].append(progress.round)
+                for name, value in progress.final.items():
+                    if not isinstance(value, list):
+                        progress.metrics[name].append(value)
+            self._round_done()
+        summary = self.algorithm.summary(self.fed, self.state)
+        _check_finite(summary, self.rounds - 1)
+        progress.final |= summary
+
+    def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
+        try:
+            self.request = self._steps.send(answer)
+        except StopIteration:
+            self.request = None
+
+    def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
+        """Take the answer to the open request and go on to the next one, or to the end."""
+        self.progress.seconds += seconds
+        self._advance(answer)
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has no further request."""
+        return self.request is None
+
+    @property
+    def ask(self) -> Ask:
+        """The open request."""
+        assert self.request is not None
+        return Ask(self.spec, self.dataset, self.request)
+
+    @property
+    def lanes(self) -> int:
+        """Models that the open request trains; 1 while it is predicting."""
+        return len(self.request.lanes) if isinstance(self.request, Train) else 1
+
+
+def _short(digests: list[str]) -> str:
+    return ", ".join(digest[:12] for digest in digests)
+
+
+def _check_finite(values: dict[str, Any], round: int) -> None:
+    """Refuse what no record can hold, while the run can still be named.
+
+    Args:
+        values: numbers by name, or lists and dicts of them.
+        round: round from 0 that they belong to.
+
+    Raises:
+        FedreproError: one of them is not finite.
+    """
+    for name, value in values.items():
+        try:
+            canonical_json(value)
+        except ValueError as error:
+            raise FedreproError(
+                f"round {round}: {name} is not a finite number; lower the step size "
+                "(optimizer.lr, algorithm.server_lr) or check the data and the partition"
+            ) from error

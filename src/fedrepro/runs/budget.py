@@ -1,0 +1,122 @@
+"""The time that a training has: which runs fit in it, and what it leaves undone."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine.active import ActiveRun
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.progress import Pace
+from fedrepro.runs.status import duration
+
+_START_UP_SECONDS = 10.0
+_SAVING_SECONDS = 3.0
+
+
+class Budget:
+    """Chooses runs by the time there is.
+
+    Args:
+        deadline: end of the training by ``time.monotonic()``, infinite if there is none.
+        cores: of the backend; 0: it is a GPU, of which estimates from CPUs say nothing.
+        seconds: estimate by run, on one core.
+        checkpoints: folder of the checkpoints: what is done of a run counts.
+    """
+
+    def __init__(
+        self, deadline: float, cores: int, seconds: Mapping[str, float], checkpoints: Path
+    ) -> None:
+        self.deadline = deadline
+        self._cores = cores
+        self._seconds = seconds
+        self._checkpoints = checkpoints
+        self._pace = Pace()
+
+    @property
+    def last_answer(self) -> float:
+        """When to stop, so that checkpoints are written before the deadline."""
+        return self.deadline - _SAVING_SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() >= self.deadline
+
+    def watch(self, active: Sequence[ActiveRun]) -> None:
+        """Take note of how fast the runs in flight get on."""
+        self._pace.watch(active, time.monotonic())
+
+    def choose(self, left: Sequence[PlannedRun]) -> int:
+        """Return which run comes next: the first, or the one that the pace of a GPU tells."""
+        if self._cores or self.deadline == math.inf:
+            return 0
+        return self._pace.choose(left, self._share_done, self.last_answer - time.monotonic())
+
+    def fits(self, run: PlannedRun) -> bool:
+        """Return whether a round of the run can be expected to end in time."""
+        return self._round_seconds(run) <= self.last_answer - time.monotonic()
+
+    def too_short(self, budget: float, left: Sequence[PlannedRun]) -> FedreproError:
+        """Return the error for a training that could do nothing.
+
+        Args:
+            budget: in seconds.
+            left: the runs there are; at least one.
+        """
+        shortest = min(left, key=self._round_seconds)
+        needed = self._round_seconds(shortest) + _START_UP_SECONDS + _SAVING_SECONDS
+        hint = f"; the shortest possible is about {math.ceil(needed)} s (run {shortest.id})"
+        return FedreproError(
+            f"a time budget of {budget:g} s is too short to finish a round of any pending run"
+            + (hint if self._cores else "")
+        )
+
+    def time_is_up(self, left: Sequence[PlannedRun], interrupted: int) -> str:
+        """Return what to say of the runs that are left, some of them with a checkpoint."""
+        seconds = duration(sum(self._seconds.get(run.id, 0.0) for run in left))
+        estimate = f", about {seconds} on one core" if self._cores else ""
+        return (
+            f"time is up: {len(left)} runs left{estimate}; {interrupted} of them have a "
+            "checkpoint and will go on from it"
+        )
+
+    def _round_seconds(self, run: PlannedRun) -> float:
+        """Return an estimate from CPUs; 0, too little for any run, where a GPU trains."""
+        if not self._cores:
+            return 0.0
+        return self._seconds.get(run.id, 0.0) / _rounds(run) / self._cores
+
+    def _share_done(self, run: PlannedRun) -> float:
+        return share_done(run, self._checkpoints)
+
+
+def share_done(run: PlannedRun, checkpoints: Path) -> float:
+    """Return which share of a run's rounds its checkpoint holds; 0 where there is none to read."""
+    file = checkpoint_of(run.id, checkpoints)
+    try:
+        return _rounds_saved(run.id, file, file.stat().st_mtime_ns) / _rounds(run)
+    except (OSError, FedreproError, KeyError):
+        return 0.0  # a run whose checkpoint is damaged fails by name once it is taken up
+
+
+def checkpoint_of(run_id: str, checkpoints: Path) -> Path:
+    """Return the file of a run's checkpoint."""
+    return checkpoints / f"{run_id}.pt"
+
+
+def _rounds(run: PlannedRun) -> int:
+    return ALGORITHMS[run.spec.algorithm.name].rounds(run.spec)
+
+
+@functools.cache
+def _rounds_saved(run_id: str, file: Path, _written_at: int) -> int:
+    """Return how many rounds a checkpoint holds; read once, unless it is written anew."""
+    saved = checkpoint.load(file, run_id) or {}
+    return int(saved["progress"]["round"])

@@ -1,0 +1,81 @@
+"""What a training says: which runs it ends, which it leaves alone, how far and how fast it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedrepro.runs.display import display
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.progress import Meter
+
+if TYPE_CHECKING:
+    from fedrepro.fl.engine.active import ActiveRun
+
+
+class Messages:
+    """The lines of a training.
+
+    Args:
+        runs: to be trained, as far as is known before it begins.
+    """
+
+    def __init__(self, runs: Sequence[PlannedRun]) -> None:
+        self._display = display()
+        self._reported = time.monotonic()
+        self._meter = Meter(self._reported)
+        self._written = 0
+        for run in runs:
+            self._meter.expect(run)
+
+    def say(self, text: str) -> None:
+        """Say a line."""
+        self._display.say(text)
+
+    def claimed(self, run: PlannedRun) -> None:
+        """Count a run among those that are trained here."""
+        self._meter.expect(run)
+
+    def left_to_another(self, run_id: str, *, again: bool) -> None:
+        """Say that another process trains a run, unless that was said before."""
+        if not again:
+            self.say(f"{run_id} is being trained by another process; left to it")
+        self._meter.drop(run_id)
+
+    def waiting(self, runs: int) -> None:
+        """Say that nothing is left but runs that other processes train."""
+        self.say(f"waiting for {runs} runs that other processes train")
+
+    def recorded(self, run: ActiveRun, name: str) -> None:
+        """Say that a run ended and has its record, of that file name."""
+        self._written += 1
+        self._meter.finish(run)
+        accuracy = run.progress.final.get("accuracy", float("nan"))
+        self.say(
+            f"{name}: {run.rounds} rounds in {run.progress.seconds:.1f} s, "
+            f"accuracy {accuracy:.4f} ({self._written} done)"
+        )
+
+    def failed(self, run_id: str, failure: Exception) -> None:
+        """Say why a run failed."""
+        self._meter.drop(run_id)
+        self.say(str(failure))
+
+    def report(self, active: Sequence[ActiveRun]) -> None:
+        """Say once in a while how far the runs in flight are."""
+        now = time.monotonic()
+        self._meter.watch(active)
+        if now - self._reported >= self._display.every:
+            self._reported = now
+            line = self._meter.line(active, self._written, now)
+            self._display.show(line, self._meter.share)
+
+    def close(self) -> None:
+        """Take away the line that says how far the runs are."""
+        self._display.close()
+
+    def sum_up(self) -> None:
+        """Say how many runs were trained, and how fast."""
+        if self._meter.progressed:
+            self.say(f"trained {self._written} runs, {self._meter.speed(time.monotonic())}")

@@ -40,7 +40,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.engine.backends import BACKENDS, backend
+from fedrepro.fl.engine import BACKENDS
+from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.jobs import Ask, Backend, LaneError

@@ -23,6 +23,7 @@ from small_runs import (
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.engine import (
+    BACKENDS,
     backends,
     compiled,
     dense,
@@ -983,7 +984,7 @@ def test_devices_that_are_none(name, device, message):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-@pytest.mark.parametrize("name", backends.BACKENDS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_without_a_gpu_cuda_is_refused(name):
     with pytest.raises(FedreproError, match="--device cuda: PyTorch sees no GPU here"):
         backends.backend(name, "cuda")

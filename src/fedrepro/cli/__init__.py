@@ -15,6 +15,7 @@ from pathlib import Path
 from fedrepro import __version__
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root, root
+from fedrepro.fl.engine import BACKENDS, CHOICES
 from fedrepro.runs import records
 from fedrepro.runs.plan import (
     SCALES,
@@ -375,7 +376,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument(
         "--backend",
-        choices=["auto", "loop", "pool", "graphs"],
+        choices=BACKENDS,
         default="auto",
         help="how lanes are trained: one after another, over worker processes, or as CUDA graphs; "
         "default: auto, whatever is fastest",
@@ -388,7 +389,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument(
         "--compile",
-        choices=["auto", "on", "off"],
+        choices=CHOICES,
         default="auto",
         help="whether networks are compiled on a GPU, which takes a while and is faster then; "
         "default: auto, where that pays and there is a compiler",

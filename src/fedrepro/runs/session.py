@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import Dataset, load
+from fedrepro.fl.engine import Choice
 from fedrepro.fl.engine.active import ActiveRun, Place
 from fedrepro.fl.engine.backends import backend as make_backend
-from fedrepro.fl.engine.compiling import Choice
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
@@ -34,7 +34,7 @@ class TrainOptions:
 
     Attributes:
         device: a PyTorch device name.
-        backend: a key of :data:`fedrepro.fl.engine.backends.BACKENDS`.
+        backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
         workers: processes of the pool; None: as many cores as there are.
         compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
         deterministic: use only kernels of a GPU that give the same bits each time.

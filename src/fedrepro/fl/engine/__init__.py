@@ -1,1 +1,13 @@
 """Training: drives runs, answers their requests on a backend, checkpoints them."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Choice = Literal["auto", "on", "off"]
+"""Whether networks are compiled on a GPU."""
+CHOICES: tuple[Choice, ...] = get_args(Choice)
+
+BACKENDS = ("auto", "loop", "pool", "graphs")
+"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
+each worker. benchmarks/README.md has the measurements behind that."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine.compiling import Choice, check_choice
+from fedrepro.fl.engine import Choice
+from fedrepro.fl.engine.compiling import check_choice
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.engine.pool import PoolBackend
-
-BACKENDS = ("auto", "loop", "pool", "graphs")
-"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
-each worker. benchmarks/README.md has the measurements behind that."""
 
 
 def backend(

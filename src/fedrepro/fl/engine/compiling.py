@@ -7,12 +7,9 @@ import os
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import Literal
 
 from fedrepro.base.errors import FedreproError
-
-CHOICES = ("auto", "on", "off")
-Choice = Literal["auto", "on", "off"]
+from fedrepro.fl.engine import CHOICES
 
 
 def compiler_problem() -> str | None:

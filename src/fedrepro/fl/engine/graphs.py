@@ -29,10 +29,10 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
-from fedrepro.fl.engine import lane, memory
+from fedrepro.fl.engine import Choice, lane, memory
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiled import compiled_losses
-from fedrepro.fl.engine.compiling import Choice, compiler_problem
+from fedrepro.fl.engine.compiling import compiler_problem
 from fedrepro.fl.engine.device import has_failed
 from fedrepro.fl.engine.jobs import (
     Answer,

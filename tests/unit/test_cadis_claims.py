@@ -11,7 +11,15 @@ from fedrepro.papers.cadis.claims import CLAIMS
 from fedrepro.papers.cadis.measurements import OVER_FEDAVG
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
+from fedrepro.report.finding import Finding
 from fedrepro.runs.runset import MissingRunsError, RunSet
+
+CASES = {claim.id: claim for claim in load_expected("cadis").claims}
+
+
+def decide(name: str, runs: RunSet) -> Finding:
+    """Return what a claim's rule finds with the claim's values."""
+    return CLAIMS[CASES[name].rule](runs, **CASES[name].values)
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -36,7 +44,7 @@ AGAINST = {
     "NC1-uc": lower("MNIST UC CADIS", by=0.96),
     "NC2": lower("MNIST PA CADIS", by=0.9578),
     "NC3": lower("CIFAR-10 BC CADIS", by=0.27),
-    "ND1": World(accuracy={"mnist_mc_oracle": 0.93}),
+    "ND1": World(accuracy={"weights inverse to the true cluster sizes": 0.93}),
     "ND2-mnist": World(swing={"CADIS": 0.021}),
     "ND2-cifar10": World(swing={"CADIS": 0.021}),
     "ND3-mnist": World(swing={"CADIS": 0.04}),
@@ -51,7 +59,7 @@ AGAINST = {
     "NE5-mnist": World(wrong={"mnist_mc_cadis": 0.02}),
     "NE5-cifar10": World(wrong={"cifar10_mc_cadis": 0.02}),
     "NF1": World(error={"mnist_mc_cadis": 0.15}),
-    "NF2": World(accuracy={"mnist_mc_standard": 0.92}),
+    "NF2": World(accuracy={"CADIS without transitive learning": 0.92}),
     "NF3": World(known=0.9),
     "NG1": World(over_tau=0.0),
     "NR1-mnist": World(lost=None),
@@ -67,8 +75,8 @@ AGAINST = {
 }
 
 AGAINST_AT_LITE = {
-    "NS1": World(accuracy={"synthetic_pills_cadis": 0.4}),
-    "NS2": World(accuracy={"synthetic_pills_fedprox": 0.8}),
+    "NS1": World(accuracy={"synthetic pills CADIS": 0.4}),
+    "NS2": World(accuracy={"synthetic pills FedProx": 0.8}),
     "NS3": World(cluster_of=[*GROUPS[:9], 0]),
     "NS4": World(cluster_of=[*GROUPS[:9], 9]),
     "NS5": World(lost=None),
@@ -111,24 +119,24 @@ def claimed(request, name: str) -> RunSet:
 
 def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
     worlds = World(over_tau=-0.03), World(over_tau=0.03)
-    assert not CLAIMS["NG1"](Seeds(as_claimed, *worlds)).holds
-    assert CLAIMS["NG1"](Seeds(as_claimed, worlds[1], worlds[1])).holds
+    assert not decide("NG1", Seeds(as_claimed, *worlds)).holds
+    assert decide("NG1", Seeds(as_claimed, worlds[1], worlds[1])).holds
 
 
-def test_every_claim_has_a_function_and_every_function_a_claim():
-    assert {claim.id for claim in load_expected("cadis").claims} == set(CLAIMS)
+def test_every_claim_has_a_rule_and_every_rule_a_claim():
+    assert {claim.rule for claim in CASES.values()} == set(CLAIMS)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert {name for name in CLAIMS if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
-    claims = {claim.id: claim.scales for claim in load_expected("cadis").claims}
-    assert {name for name, scales in claims.items() if scales == ("lite",)} == {*AGAINST_AT_LITE}
+    assert {name for name in CASES if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
+    lite = {name for name, claim in CASES.items() if claim.scales == ("lite",)}
+    assert lite == {*AGAINST_AT_LITE}
 
 
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_holds(request, name):
     as_claimed = claimed(request, name)
-    finding = CLAIMS[name](as_claimed)
+    finding = decide(name, as_claimed)
     assert finding.holds, finding.evidence
     assert finding.evidence
     assert finding.runs
@@ -140,23 +148,23 @@ def test_claim_holds(request, name):
 )
 def test_claim_fails(request, tmp_path, name, world):
     as_claimed = claimed(request, name)
-    used = set(CLAIMS[name](as_claimed).runs)
+    used = set(decide(name, as_claimed).runs)
     everything = as_claimed.members(as_claimed.plan.runs)
     groups = {run.group for run in everything if run.id in used}
     needed = [run.id for run in everything if run.group in groups]
-    finding = CLAIMS[name](write_all(tmp_path, as_claimed.scale, world, needed))
+    finding = decide(name, write_all(tmp_path, as_claimed.scale, world, needed))
     assert not finding.holds, finding.evidence
 
 
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
 def test_claim_needs_its_records(tmp_path, name):
     with pytest.raises(MissingRunsError):
-        CLAIMS[name](RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
+        decide(name, RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
 
 
 @pytest.mark.parametrize(("name", "holds"), OF_THE_PAPER.items())
 def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
-    finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
+    finding = decide(name, RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
     assert finding.runs == []
 
@@ -177,21 +185,22 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
 def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, holds):
     def changed(paper, artefact):
         numbers = published(paper, artefact)
-        assert artefact == table
+        if artefact != table:
+            return numbers
         assert set(cells) <= set(numbers)
         return numbers | cells
 
     monkeypatch.setattr(claims, "published", changed)
-    finding = CLAIMS[name](RunSet("cadis", "lite", tmp_path))
+    finding = decide(name, RunSet("cadis", "lite", tmp_path))
     assert finding.holds is holds, finding.evidence
 
 
 def test_claims_of_lite_are_decided_by_lite_runs(at_lite):
     runs = at_lite
-    claims = [claim for claim in load_expected("cadis").claims if "lite" in claim.scales]
-    assert len(claims) > 30
-    for claim in claims:
-        assert CLAIMS[claim.id](runs).evidence
+    names = [name for name, claim in CASES.items() if "lite" in claim.scales]
+    assert len(names) > 30
+    for name in names:
+        assert decide(name, runs).evidence
 
 
 def test_verdicts_on_runs_as_published(as_claimed, tmp_path):

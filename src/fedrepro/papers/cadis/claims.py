@@ -1,673 +1,493 @@
-"""Nguyen et al. 2023: the claims, and what the authors' code does instead.
+"""Nguyen et al. 2023: rules of the claims, and of what the authors' code does instead.
 
-A claim is a function of our means over the seeds of the best accuracy of each run, unless it says
-otherwise. Numbers in the code are fractions, "points" in the texts percentage points. The last
-group of claims is decided from what is published alone and rests on no run.
+Their values stand in ``config/expected/cadis.yaml``; those that say where are labels of the plan,
+``dataset``, ``kind`` (of the partition) and ``what`` (the method), and ``clients``, how many take
+part in a round. The last group of rules is about published numbers alone.
 """
 
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from fedrepro.fl.algorithms.probe import THRESHOLDS
-from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
 from fedrepro.papers.cadis.measurements import (
-    AS_RUN,
     BASELINES,
-    KINDS,
     OVER_BEST,
     OVER_FEDAVG,
+    PRINTED_PILL,
     SINGLESET,
-    STAND_IN,
-    moving_average,
+    best,
+    kind_of,
+    participants,
     partition_facts,
-    recorded,
     results,
     rounds_to,
-    separations,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
-from fedrepro.report.expected import load_expected, published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
+from fedrepro.report.expected import published
+from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
+from fedrepro.report.rules import Rule, Sample, leads, listed, near
 from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
-
-WINDOW = 10
-"""Evaluations of the moving average of Fig. 8; the paper's number is lost."""
-
-FEDERATED = (*BASELINES, "CADIS")
 
 ROUNDED = 1e-6
 """Records hold six digits."""
 
 
-def _row(
-    runs: RunSet, dataset: str, kind: str, *methods: str
-) -> tuple[dict[str, float], list[str]]:
-    """Return the methods' mean best accuracy with the fewest clients a round, and the run ids."""
-    short = {"MNIST": "mnist", "CIFAR-10": "cifar10", "CIFAR-100": "cifar100"}[dataset]
-    middle = kind.lower() if kind == "MC" or dataset == "MNIST" else "kinds"
-    groups = [
-        f"{short}_{middle}_{method.removesuffix(AS_RUN).lower()}"
-        + ("_as_run" if method.endswith(AS_RUN) else "")
-        for method in methods
+def chosen(
+    runs: RunSet, what: str, *, dataset: str, kind: str = "", clients: int = 0
+) -> list[PlannedRun]:
+    """Return the runs of a method on a partition, with so many clients a round where it has any.
+
+    Raises:
+        MissingRunsError: some of them have no record.
+        FedreproError: the plan has none.
+    """
+    found = [
+        run
+        for run in runs.members(runs.labelled(dataset=dataset, method=what))
+        if kind_of(runs, run) == kind and participants(run) in (None, clients)
     ]
-    for group in groups:
-        runs.require([group], f"the claims on {dataset} {kind}")
-    found = results(runs, groups)
-    found = found[found["kind"] == kind]
-    means = found.groupby("method")["best"].mean()
-    return {method: float(means[method]) for method in methods}, list(found["run"])
+    if not found:
+        raise not_planned(runs, what, f"run on {dataset} {kind}")
+    runs.require({run.group for run in found}, f"the claims on {what}, {dataset} {kind}")
+    return found
 
 
-def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {in_percent(value)}" for name, value in values.items())
+def _sample(runs: RunSet, what: str, measure: Callable[[RunRecord], float], **where: Any) -> Sample:
+    """Return a measure of each of the chosen runs."""
+    found = chosen(runs, what, **where)
+    return Sample(
+        what, tuple(measure(runs.record(run)) for run in found), tuple(run.id for run in found)
+    )
 
 
-# Table I
+def _used(*samples: Sample) -> list[str]:
+    return [run for sample in samples for run in sample.runs]
 
 
-def cadis_beats_fedavg(runs: RunSet, *, dataset: str, kind: str = "MC") -> Finding:
-    """CADIS is above FedAvg."""
-    ours, used = _row(runs, dataset, kind, "FedAvg", "CADIS")
-    lead = ours["CADIS"] - ours["FedAvg"]
-    return Finding(lead > 0, _listed(ours), used, lead)
+def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
+    """Return the quantity: best test accuracy of a run's rounds."""
+    return _sample(runs, what, best, dataset=dataset, clients=clients, kind=kind)
 
 
-def cadis_is_best(runs: RunSet, *, dataset: str) -> Finding:
-    """CADIS is above every other federated method."""
-    ours, used = _row(runs, dataset, "MC", *FEDERATED)
-    lead = ours["CADIS"] - max(ours[name] for name in BASELINES)
-    return Finding(lead > 0, _listed(ours), used, lead)
+def late_accuracy(
+    runs: RunSet, what: str, *, dataset: str, clients: int, kind: str, window: int
+) -> Sample:
+    """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
+
+    def late(record: RunRecord) -> float:
+        return float(np.mean(record.metrics["accuracy"][-window:]))
+
+    return _sample(runs, what, late, dataset=dataset, clients=clients, kind=kind)
 
 
-def fedprox_is_fedavg(runs: RunSet, *, dataset: str) -> Finding:
-    """FedProx and FedAvg are at most 1 point apart."""
-    ours, used = _row(runs, dataset, "MC", "FedAvg", "FedProx")
-    gap = ours["FedProx"] - ours["FedAvg"]
-    return Finding(abs(gap) <= 0.01 + SLACK, _listed(ours), used, gap)
+# Tables I and II
 
 
-def central_is_above(runs: RunSet, *, dataset: str) -> Finding:
-    """SingleSet is above every federated method."""
-    ours, used = _row(runs, dataset, "MC", SINGLESET, *FEDERATED)
-    lead = ours[SINGLESET] - max(ours[name] for name in FEDERATED)
-    return Finding(lead > 0, _listed(ours), used, lead)
+def leads_at_each(
+    runs: RunSet, *, dataset: str, kind: str, clients: Sequence[int], what: str, over: Sequence[str]
+) -> Finding:
+    """Hold where ``what`` is above all of ``over`` at each number of clients a round."""
+    gaps, used = {}, []
+    for number in clients:
+        one, *others = (
+            accuracy(runs, name, dataset=dataset, kind=kind, clients=number)
+            for name in (what, *over)
+        )
+        gaps[number] = one.mean - max(other.mean for other in others)
+        used += _used(one, *others)
+    evidence = f"{what} ahead by " + ", ".join(f"{k}: {in_points(v)}" for k, v in gaps.items())
+    least = min(gaps.values())
+    return Finding(least > 0, evidence, used, least)
 
 
-def clients_a_round_do_not_matter(runs: RunSet, *, dataset: str) -> Finding:
-    """CADIS is above FedAvg and FedProx at every number of clients a round."""
-    short = {"MNIST": "mnist", "CIFAR-100": "cifar100"}[dataset]
-    groups = [
-        f"{short}_mc_{method}{suffix}"
-        for method in ("fedavg", "fedprox", "cadis")
-        for suffix in ("", "_k")
-    ]
-    runs.require(groups, f"the claims on clients a round, {dataset}")
-    found = results(runs, groups)
-    means = found.pivot_table(index="clients", columns="method", values="best", aggfunc="mean")
-    lead = means["CADIS"] - means[["FedAvg", "FedProx"]].max(axis=1)
-    evidence = "CADIS ahead by " + ", ".join(f"{k}: {in_points(v)}" for k, v in lead.items())
-    return Finding(bool((lead > 0).all()), evidence, list(found["run"]), float(lead.min()))
+def no_later(
+    runs: RunSet, *, what: str, than: str, percent: Sequence[float], **where: Any
+) -> Finding:
+    """Hold where ``what`` reaches each accuracy no later than the other, in means over seeds."""
+    parts, holds, used = [], True, []
+    for target in percent:
+        one, other = (
+            _sample(runs, name, functools.partial(rounds_to, target=target / 100), **where)
+            for name in (what, than)
+        )
+        parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
+        holds &= one.mean <= other.mean
+        used += _used(one, other)
+    return Finding(holds, "; ".join(parts), used)
 
 
-# Table II
+# Figure 8
 
 
-def cadis_is_no_slower(runs: RunSet) -> Finding:
-    """CADIS reaches 80 % and 90 % on MNIST no later than FedAvg, in the mean over the seeds."""
-    groups = {"FedAvg": "mnist_mc_fedavg", "CADIS": "mnist_mc_cadis"}
-    rounds: dict[str, list[float]] = {}
-    used: list[str] = []
-    for method, group in groups.items():
-        runs.require([group], "Table II")
-        members = runs.members([group])
-        used += [run.id for run in members]
-        rounds[method] = [
-            float(np.mean([rounds_to(runs, run, target) for run in members]))
-            for target in (0.8, 0.9)
+def _end(values: Sequence[float], last: int) -> np.ndarray:
+    """Return the last so many percent of some values."""
+    return np.array(values[len(values) * (100 - last) // 100 :])
+
+
+def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
+    """Hold where accuracy moves less from one of the last evaluations to the next."""
+
+    def step(record: RunRecord) -> float:
+        return float(np.abs(np.diff(_end(record.metrics["accuracy"], last))).mean())
+
+    one, other = (_sample(runs, name, step, **where) for name in (what, than))
+    evidence = f"a step: {listed([other, one], in_points)}"
+    return Finding(one.mean < other.mean, evidence, _used(one, other))
+
+
+def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
+    """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
+
+    def late(record: RunRecord, metric: str) -> float:
+        return float(_end(record.metrics[metric], last).mean())
+
+    (mean, base), (spread, wide) = (
+        [
+            _sample(runs, name, functools.partial(late, metric=metric), **where)
+            for name in (what, than)
         ]
-    evidence = "; ".join(
-        f"{method}: 80 % after {first:g} rounds, 90 % after {second:g}"
-        for method, (first, second) in rounds.items()
+        for metric in ("local_accuracy", "local_accuracy_sd")
     )
-    ahead = [a >= b for a, b in zip(rounds["FedAvg"], rounds["CADIS"], strict=True)]
-    return Finding(all(ahead), evidence, used)
-
-
-# Table III
-
-
-def pareto_is_like_fedavg(runs: RunSet) -> Finding:
-    """On MNIST PA, CADIS and FedAvg are at most 1 point apart."""
-    ours, used = _row(runs, "MNIST", "PA", "FedAvg", "CADIS")
-    gap = ours["CADIS"] - ours["FedAvg"]
-    return Finding(abs(gap) <= 0.01 + SLACK, _listed(ours), used, gap)
-
-
-def single_cluster_gain(runs: RunSet) -> Finding:
-    """On CIFAR-10 BC, CADIS is at least 7 points above FedAvg (half of the published lead)."""
-    ours, used = _row(runs, "CIFAR-10", "BC", "FedAvg", "CADIS")
-    lead = ours["CADIS"] - ours["FedAvg"]
-    return Finding(lead >= 0.07 - SLACK, _listed(ours), used, lead)
-
-
-# Figures 2 and 8
-
-
-def true_clusters_help(runs: RunSet) -> Finding:
-    """Weights inverse to the true cluster sizes reach more than FedAvg."""
-    groups = {"FedAvg": "mnist_mc_fedavg", "true clusters": "mnist_mc_oracle"}
-    values, used = {}, []
-    for name, group in groups.items():
-        runs.require([group], "Fig. 2")
-        members = recorded(runs, [group])
-        values[name] = float(np.mean([max(_accuracy(runs, run)) for run in members]))
-        used += [run.id for run in members]
-    lead = values["true clusters"] - values["FedAvg"]
-    return Finding(lead > 0, _listed(values), used, lead)
-
-
-def _accuracy(runs: RunSet, run: PlannedRun) -> list[float]:
-    return runs.record(run).metrics["accuracy"]
-
-
-def _mean_of(
-    runs: RunSet, dataset: str, method: str, what: Callable[[PlannedRun], float]
-) -> tuple[float, list[str]]:
-    group = f"{dataset}_mc_{method}"
-    runs.require([group], "Fig. 8")
-    members = recorded(runs, [group])
-    return float(np.mean([what(run) for run in members])), [run.id for run in members]
-
-
-def _compare(
-    runs: RunSet, dataset: str, what: Callable[[PlannedRun], float]
-) -> tuple[dict[str, float], list[str]]:
-    values, used = {}, []
-    for method, title in (("fedavg", "FedAvg"), ("cadis", "CADIS")):
-        values[title], ids = _mean_of(runs, dataset, method, what)
-        used += ids
-    return values, used
-
-
-def cadis_is_steadier(runs: RunSet, *, dataset: str) -> Finding:
-    """From one evaluation to the next CADIS's accuracy moves less than FedAvg's, second half."""
-
-    def step(run: PlannedRun) -> float:
-        values = np.array(_accuracy(runs, run))
-        return float(np.abs(np.diff(values[len(values) // 2 :])).mean())
-
-    values, used = _compare(runs, dataset, step)
-    evidence = ", ".join(f"{name} {in_points(value)} a step" for name, value in values.items())
-    return Finding(values["CADIS"] < values["FedAvg"], evidence, used)
-
-
-def moving_average_is_higher(runs: RunSet, *, dataset: str) -> Finding:
-    """The mean of CADIS's last ten evaluations is above FedAvg's."""
-
-    def late(run: PlannedRun) -> float:
-        return moving_average(_accuracy(runs, run), WINDOW)[-1]
-
-    values, used = _compare(runs, dataset, late)
-    lead = values["CADIS"] - values["FedAvg"]
-    return Finding(lead > 0, _listed(values), used, lead)
-
-
-def local_data_are_served_better(runs: RunSet, *, dataset: str) -> Finding:
-    """On the participants' own data CADIS's model is better, and more even, in the second half."""
-    means: dict[str, float] = {}
-    spreads: dict[str, float] = {}
-    used: list[str] = []
-    for metric, found in (("local_accuracy", means), ("local_accuracy_sd", spreads)):
-
-        def late(run: PlannedRun, metric: str = metric) -> float:
-            values = runs.record(run).metrics[metric]
-            return float(np.mean(values[len(values) // 2 :]))
-
-        values, used = _compare(runs, dataset, late)
-        found.update(values)
-    evidence = "; ".join(
-        f"{name}: mean {in_percent(means[name])}, standard deviation {in_points(spreads[name])}"
-        for name in means
-    )
-    better = means["CADIS"] > means["FedAvg"] and spreads["CADIS"] < spreads["FedAvg"]
-    return Finding(better, evidence, used, means["CADIS"] - means["FedAvg"])
+    evidence = f"mean: {listed([base, mean])}; standard deviation: "
+    evidence += listed([wide, spread], in_points)
+    lead = mean.mean - base.mean
+    return Finding(lead > 0 and spread.mean < wide.mean, evidence, _used(mean, base), lead)
 
 
 # Figure 5, and what the clustering rests on
 
 
-def _rows(runs: RunSet, group: str) -> tuple[list[tuple[np.ndarray, np.ndarray]], list[str]]:
-    """Return each client's row changes, [classes, 3], and which classes it holds, of all runs."""
-    runs.require([group], "Fig. 5")
-    clients, used = [], []
-    for run in recorded(runs, [group]):
-        if run.coordinates.get("warm_up", 0):
-            continue
-        record = runs.record(run)
-        used.append(run.id)
-        for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True):
-            clients.append((np.array(rows), np.array(counts) > 0))
-    return clients, used
+def _probes(runs: RunSet, *, dataset: str, kind: str, warm_up: int | None = 0) -> list[PlannedRun]:
+    """Return the probes of a partition, from weights after so many epochs; None: after any."""
+    found = chosen(runs, "probe", dataset=dataset, kind=kind)
+    return [r for r in found if warm_up in (None, r.coordinates.get("warm_up", 0))]
 
 
-def only_the_own_row_rises(runs: RunSet) -> Finding:
-    """Proposition III.1: no entry of the class's row falls, none of the others rises."""
-    clients, used = _rows(runs, "probe_one_class")
-    held = [bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all()) for rows, own in clients]
-    evidence = f"true of {sum(held)} of {len(held)} clients of one class"
-    return Finding(all(held), evidence, used, float(np.mean(held)))
-
-
-def rising_rows_are_the_labels(runs: RunSet) -> Finding:
-    """Observation III.2: a row has a rising entry if and only if the client holds its class."""
-    parts, used = [], []
-    for group in ("probe_one_class", "probe_two_classes", "probe_clusters"):
-        clients, ids = _rows(runs, group)
-        parts.append([bool(((rows[:, 2] > 0) == own).all()) for rows, own in clients])
-        used += ids
-    names = ("one class", "two classes", "MNIST MC")
-    evidence = "labels read off correctly: " + ", ".join(
-        f"{sum(right)} of {len(right)} clients ({name})"
-        for right, name in zip(parts, names, strict=True)
-    )
-    share = float(np.mean(np.concatenate(parts)))
-    return Finding(all(map(all, parts)), evidence, used, share)
-
-
-def improvements_recover_clusters(runs: RunSet, *, warm_up: int) -> Finding:
-    """Cosines of all clients' improvements give the five true clusters at threshold 0.8."""
-    return _recovers(runs, "weight_change", "all", warm_up)
-
-
-def _recovers(runs: RunSet, vector: str, rule: str, warm_up: int) -> Finding:
-    runs.require(["probe_clusters"], "the recovery of clusters")
-    place = THRESHOLDS.index(0.8)
-    wrong, number, used = [], [], []
-    for run in recorded(runs, ["probe_clusters"]):
-        if run.coordinates["warm_up"] == warm_up:
-            found = runs.record(run).final["vectors"][vector][rule]
-            wrong.append(found["wrong_pairs"][place])
-            number.append(found["clusters"][place])
-            used.append(run.id)
-    evidence = "clusters: " + ", ".join(f"{n:.0f}" for n in number)
-    evidence += "; pairs wrong: " + ", ".join(in_percent(value) for value in wrong)
-    return Finding(max(wrong) == 0, evidence, used, float(np.mean(wrong)))
-
-
-def the_code_merges_all(runs: RunSet) -> Finding:
-    """With the code's rescaling, cosines of bias improvements of fresh clients make one cluster."""
-    runs.require(["probe_clusters"], "the recovery of clusters")
-    found = separations(runs)
-    found = found[
-        (found["warm_up"] == 0)
-        & (found["vector"] == "bias_change")
-        & found["what"].str.startswith("clusters as run")
+def _rows(runs: RunSet, probes: Sequence[PlannedRun]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return each client's row changes, [classes, 3], and which classes it holds, [classes]."""
+    return [
+        (np.array(rows), np.array(counts) > 0)
+        for record in map(runs.record, probes)
+        for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
     ]
-    numbers = found.groupby("what", sort=False)["value"].mean()
-    evidence = ", ".join(f"{what}: {number:g}" for what, number in numbers.items())
-    return Finding(bool((numbers == 1).all()), evidence, sorted(set(found["run"])))
 
 
-def improvements_run_towards_one(runs: RunSet) -> Finding:
-    """Section III.B.2: the cosines of all pairs, of other labels too, are near 1 (above 0.9)."""
-    runs.require(["probe_clusters"], "the cosines")
-    found = separations(runs)
-    other = found[found["what"] == "other labels"].groupby("vector")["value"].mean()
-    evidence = "mean cosine of clients of other labels: " + ", ".join(
-        f"{str(vector).replace('_', ' ')} {value:.3f}" for vector, value in other.items()
+def only_own_row_rises(runs: RunSet, *, dataset: str, kind: str) -> Finding:
+    """Proposition III.1: no entry of the class's row falls, none of the others rises."""
+    probes = _probes(runs, dataset=dataset, kind=kind)
+    held = [
+        bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all())
+        for rows, own in _rows(runs, probes)
+    ]
+    evidence = f"true of {sum(held)} of {len(held)} clients"
+    return Finding(all(held), evidence, [run.id for run in probes], float(np.mean(held)))
+
+
+def rising_rows_are_labels(
+    runs: RunSet, *, dataset: str, kinds: Sequence[str], warm_up: int
+) -> Finding:
+    """Observation III.2: a row has a rising entry if and only if the client holds its class."""
+    parts, right, used = [], [], []
+    for kind in kinds:
+        probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
+        read = [bool(((rows[:, 2] > 0) == own).all()) for rows, own in _rows(runs, probes)]
+        parts.append(f"{sum(read)} of {len(read)} clients ({kind})")
+        right += read
+        used += [run.id for run in probes]
+    evidence = f"labels read off correctly: {', '.join(parts)}"
+    return Finding(all(right), evidence, used, float(np.mean(right)))
+
+
+def recovers_clusters(
+    runs: RunSet, *, vector: str, threshold: float, warm_up: int, dataset: str, kind: str
+) -> Finding:
+    """Hold where the cosines of all clients, rescaled and cut, give the true clusters."""
+    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
+    found = [runs.record(run).final["vectors"][vector]["all"] for run in probes]
+    place = THRESHOLDS.index(threshold)
+    wrong = [rule["wrong_pairs"][place] for rule in found]
+    evidence = "clusters: " + ", ".join(f"{rule['clusters'][place]:.0f}" for rule in found)
+    evidence += "; pairs wrong: " + ", ".join(map(in_percent, wrong))
+    return Finding(max(wrong) == 0, evidence, [run.id for run in probes], float(np.mean(wrong)))
+
+
+def merges_all(
+    runs: RunSet,
+    *,
+    vector: str,
+    thresholds: Sequence[float],
+    warm_up: int,
+    dataset: str,
+    kind: str,
+) -> Finding:
+    """Hold where the code's rescaling makes one cluster of all clients at each threshold."""
+    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
+    found = [runs.record(run).final["vectors"][vector]["as_run"]["clusters"] for run in probes]
+    numbers = dict(zip(THRESHOLDS, np.mean(found, axis=0), strict=True))
+    evidence = "clusters: " + ", ".join(f"{numbers[tau]:g} at {tau:g}" for tau in thresholds)
+    holds = all(numbers[tau] == 1 for tau in thresholds)
+    return Finding(holds, evidence, [run.id for run in probes])
+
+
+def cosines_exceed(runs: RunSet, *, vector: str, above: float, dataset: str, kind: str) -> Finding:
+    """Hold where the mean cosine of clients of other labels is that high."""
+    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=None)
+    found = [runs.record(run).final["vectors"] for run in probes]
+    means = {name: float(np.mean([each[name]["other"][1] for each in found])) for name in found[0]}
+    evidence = "mean cosine of clients of other labels: "
+    evidence += ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in means.items())
+    return Finding(means[vector] > above, evidence, [run.id for run in probes], means[vector])
+
+
+def wrong_pairs(
+    runs: RunSet, *, what: str, more_than: float = -1, at_most: float = 100, **where: Any
+) -> Finding:
+    """Hold where every run ends with so many percent of the pairs of clients wrong."""
+    wrong = _sample(runs, what, lambda record: record.metrics["wrong_pairs"][-1], **where)
+    number = _sample(runs, what, lambda record: record.metrics["clusters"][-1], **where)
+    evidence = ", ".join(
+        f"{in_percent(share)} of the pairs wrong, {count:.1f} clusters"
+        for share, count in zip(wrong.values, number.values, strict=True)
     )
-    near = float(other["weight_change"])
-    return Finding(near > 0.9, evidence, sorted(set(found["run"])), near)
+    holds = all(more_than < 100 * share <= at_most + SLACK for share in wrong.values)
+    return Finding(holds, evidence, wrong.runs, wrong.mean)
 
 
-# Transitive learning
+# Figures 9 and 10
 
 
-def transitive_is_faster(runs: RunSet) -> Finding:
-    """With transitive learning the error of the similarities, mean over the rounds, is smaller."""
-    values, used = {}, []
-    for name, group in (("transitive", "mnist_mc_cadis"), ("standard", "mnist_mc_standard")):
-        runs.require([group], "Fig. 9")
-        members = recorded(runs, [group])
-        errors = [np.mean(runs.record(run).metrics["similarity_error"]) for run in members]
-        values[name] = float(np.mean(errors))
-        used += [run.id for run in members]
-    evidence = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
-    gain = values["standard"] - values["transitive"]
-    return Finding(gain > 0, evidence, used, gain)
+def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
+    """Hold where the error of the similarities, mean over the rounds, is smaller."""
+
+    def error(record: RunRecord) -> float:
+        return float(np.mean(record.metrics["similarity_error"]))
+
+    one, other = (_sample(runs, name, error, **where) for name in (what, than))
+    gain = other.mean - one.mean
+    return Finding(gain > 0, listed([one, other], "{:.4f}".format), _used(one, other), gain)
 
 
-def transitive_changes_no_accuracy(runs: RunSet) -> Finding:
-    """With and without transitive learning the best accuracies are at most 1 point apart."""
-    values, used = {}, []
-    for name, group in (("transitive", "mnist_mc_cadis"), ("standard", "mnist_mc_standard")):
-        runs.require([group], "Fig. 9")
-        members = recorded(runs, [group])
-        values[name] = float(np.mean([max(_accuracy(runs, run)) for run in members]))
-        used += [run.id for run in members]
-    gap = values["transitive"] - values["standard"]
-    return Finding(abs(gap) <= 0.01 + SLACK, _listed(values), used, gap)
-
-
-def all_pairs_known_when_all_seen(runs: RunSet) -> Finding:
-    """Theorem III.4: when all clients are expected to be seen, 95 % of the pairs are known."""
-    runs.require(["mnist_mc_cadis"], "Theorem III.4")
-    shares, used, after = [], [], 0
-    for run in recorded(runs, ["mnist_mc_cadis"]):
-        participants = getattr(run.spec.algorithm, "participants", None)
-        assert participants is not None
-        known = runs.record(run).metrics["pairs_known"]
-        clients = len(runs.record(run).partition.counts)
-        after = min(round(rounds_to_see_all(clients, participants)), len(known))
+def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
+    """Theorem III.4: that many pairs are known when all clients are expected to be seen."""
+    found = chosen(runs, what, **where)
+    shares, after = [], 0
+    for run in found:
+        record, drawn = runs.record(run), participants(run)
+        assert drawn is not None
+        known = record.metrics["pairs_known"]
+        after = min(round(rounds_to_see_all(len(record.partition.counts), drawn)), len(known))
         shares.append(known[after - 1])
-        used.append(run.id)
     evidence = f"pairs known after {after} rounds: " + ", ".join(map(in_percent, shares))
-    return Finding(min(shares) >= 0.95, evidence, used, float(np.mean(shares)))
+    used = [run.id for run in found]
+    return Finding(min(shares) >= percent / 100, evidence, used, float(np.mean(shares)))
 
 
-# Figure 10
-
-
-def threshold_matters_more(runs: RunSet) -> Finding:
-    """The best accuracy varies more over the thresholds than over the weights of distillation."""
-    runs.require(["grid"], "Fig. 10")
-    members = recorded(runs, ["grid"])
-    seeds = defaultdict(list)
-    for run in members:
-        point = run.coordinates["distillation"], run.coordinates["threshold"]
-        seeds[point].append(max(_accuracy(runs, run)))
-    best = {point: float(np.mean(values)) for point, values in seeds.items()}
-    lams, taus = ({point[axis] for point in best} for axis in (0, 1))
-    by_tau = [float(np.mean([best[lam, tau] for lam in lams])) for tau in taus]
-    by_lam = [float(np.mean([best[lam, tau] for tau in taus])) for lam in lams]
-    over_tau, over_lam = float(np.ptp(by_tau)), float(np.ptp(by_lam))
-    evidence = f"range over tau {in_points(over_tau)}, over lambda {in_points(over_lam)}"
-    return Finding(over_tau > over_lam, evidence, [run.id for run in members])
+def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
+    """Hold where the best accuracy ranges wider along one axis of a grid than along the other."""
+    runs.require([group], "Fig. 10")
+    found = results(runs, [group])
+    means = found.assign(best=found["record"].map(best)).groupby([axis, other])["best"].mean()
+    ranges = {name: float(np.ptp(means.groupby(name).mean())) for name in (axis, other)}
+    evidence = ", ".join(f"range over the {n} {in_points(v)}" for n, v in ranges.items())
+    return Finding(ranges[axis] > ranges[other], evidence, list(found["run"]))
 
 
 # What the authors' code does
 
 
-def fedfa_is_lost(runs: RunSet, *, group: str, share: float) -> Finding:
-    """FedFA as run ends with every image in class 0: that class's share of the test images."""
-    runs.require([group], "FedFA as run")
-    rounds, final, used = [], [], []
-    for run in recorded(runs, [group]):
-        metrics = runs.record(run).metrics
-        lost = [t + 1 for t, finite in enumerate(metrics["finite"]) if finite == 0]
-        rounds.append(lost[0] if lost else None)
-        final.append(metrics["accuracy"][-1])
-        used.append(run.id)
+def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> Finding:
+    """Hold where every run stops being finite, and ends with every image in class 0.
+
+    Args:
+        runs: the runs.
+        what: the method.
+        images: test images of class 0.
+        of: test images.
+        where: which runs.
+    """
+
+    def lost(record: RunRecord) -> float:
+        finite = record.metrics["finite"]
+        return finite.index(0) + 1 if 0 in finite else np.nan
+
+    def final(record: RunRecord) -> float:
+        return record.metrics["accuracy"][-1]
+
+    rounds, ends = (_sample(runs, what, measure, **where) for measure in (lost, final))
     evidence = ", ".join(
-        f"not a number from round {t}, accuracy {in_percent(value)}"
-        if t
-        else f"never lost, accuracy {in_percent(value)}"
-        for t, value in zip(rounds, final, strict=True)
+        f"{'never lost' if np.isnan(t) else f'not a number from round {t}'}, "
+        f"accuracy {in_percent(value)}"
+        for t, value in zip(rounds.values, ends.values, strict=True)
     )
-    holds = None not in rounds and all(abs(value - share) < ROUNDED for value in final)
-    return Finding(holds, evidence, used)
+    at_share = all(abs(value - images / of) < ROUNDED for value in ends.values)
+    return Finding(at_share and not np.isnan(rounds.values).any(), evidence, ends.runs)
 
 
-def feddyn_oscillates(runs: RunSet) -> Finding:
-    """FedDyn as run: its weights swing with the period of the recursion, within 10 %.
+def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
+    """Hold where the norm of FedDyn's model swings with the period of its recursion.
 
     With rho = K / N the recursion's period is ``2 pi / arccos((1 + rho) / 2)`` rounds, and that of
     the weights' norm is half of it.
     """
-    runs.require(["mnist_mc_feddyn_as_run"], "FedDyn as run")
-    ratios, used, periods = [], [], []
-    expected = float("nan")
-    for run in recorded(runs, ["mnist_mc_feddyn_as_run"]):
-        record = runs.record(run)
-        share = getattr(run.spec.algorithm, "participants", 1) / len(record.partition.counts)
-        expected = np.pi / np.arccos((1 + share) / 2)
+
+    def period(record: RunRecord) -> float:
         norm = np.array(record.metrics["norm"])
         power = np.abs(np.fft.rfft(norm - norm.mean(), 8 * len(norm)))
-        frequency = float(power.argmax() / (8 * len(norm)))
-        periods.append(1 / frequency)
-        ratios.append(periods[-1] / expected)
-        used.append(run.id)
-    evidence = f"period of the norm {', '.join(f'{p:.2f}' for p in periods)} rounds; recursion "
-    evidence += f"{expected:.2f}"
-    return Finding(all(abs(r - 1) <= 0.1 for r in ratios), evidence, used, periods[0])
+        return 8 * len(norm) / float(power.argmax())
 
+    def recursion(record: RunRecord) -> float:
+        share = record.spec["algorithm"]["participants"] / len(record.partition.counts)
+        return float(np.pi / np.arccos((1 + share) / 2))
 
-def feddyn_fails_as_run(runs: RunSet) -> Finding:
-    """On MNIST MC, FedDyn as run is at least 2 points below FedDyn as written."""
-    ours, used = _row(runs, "MNIST", "MC", "FedDyn", "FedDyn" + AS_RUN)
-    loss = ours["FedDyn"] - ours["FedDyn" + AS_RUN]
-    return Finding(loss >= 0.02 - SLACK, _listed(ours), used, loss)
-
-
-def cadis_as_run_finds_no_clusters(runs: RunSet, *, dataset: str) -> Finding:
-    """CADIS as run ends with more than 5 % of the pairs of clients wrong."""
-    group = f"{dataset}_mc_cadis_as_run"
-    runs.require([group], "CADIS as run")
-    members = recorded(runs, [group])
-    wrong = [runs.record(run).metrics["wrong_pairs"][-1] for run in members]
-    number = [runs.record(run).metrics["clusters"][-1] for run in members]
-    evidence = ", ".join(
-        f"{in_percent(share)} of the pairs wrong, {count:.1f} clusters"
-        for share, count in zip(wrong, number, strict=True)
-    )
-    return Finding(min(wrong) > 0.05, evidence, [run.id for run in members], float(np.mean(wrong)))
-
-
-def cadis_learns_the_clusters(runs: RunSet, *, dataset: str) -> Finding:
-    """CADIS as written ends with at most 1 % of the pairs of clients wrong."""
-    group = f"{dataset}_mc_cadis"
-    runs.require([group], "the clusters")
-    members = recorded(runs, [group])
-    wrong = [runs.record(run).metrics["wrong_pairs"][-1] for run in members]
-    evidence = "pairs wrong: " + ", ".join(map(in_percent, wrong))
-    return Finding(max(wrong) <= 0.01, evidence, [run.id for run in members], float(np.mean(wrong)))
+    ours, theirs = (_sample(runs, what, measure, **where) for measure in (period, recursion))
+    evidence = f"period of the norm {', '.join(f'{t:.2f}' for t in ours.values)} rounds; recursion "
+    evidence += f"{theirs.mean:.2f}"
+    ratios = np.array(ours.values) / theirs.values
+    holds = bool((np.abs(ratios - 1) <= percent / 100).all())
+    return Finding(holds, evidence, ours.runs, ours.values[0])
 
 
 # The partitions: the text against the authors' lists
 
 
-def _facts(runs: RunSet, group: str) -> tuple[dict[str, float], list[list[int]], list[str]]:
-    runs.require([group], "the partitions")
-    run = recorded(runs, [group])[0]
-    counts = runs.record(run).partition.counts
-    return partition_facts(counts), counts, [run.id]
+def cluster_sizes(runs: RunSet, *, what: str, sizes: Sequence[int], **where: Any) -> Finding:
+    """Section V.A: clusters of so many clients, of unequal amounts."""
+    run = chosen(runs, what, **where)[0]
+    counts = np.array(runs.record(run).partition.counts)
+    _, clients = np.unique(counts > 0, axis=0, return_counts=True)
+    found, amounts = sorted(map(int, clients), reverse=True), np.unique(counts.sum(axis=1))
+    unequal = len(amounts) > 1
+    evidence = f"clusters of {found} clients, {'un' if unequal else ''}equal amounts"
+    return Finding(found == [*sizes] and unequal, evidence, [run.id])
 
 
-def clusters_are_3_3_2_1_1(runs: RunSet, *, group: str) -> Finding:
-    """Section V.A: MC has five clusters of 30, 30, 20, 10 and 10 clients, of unequal amounts."""
-    facts, counts, used = _facts(runs, group)
-    held = np.array(counts) > 0
-    sizes = sorted({tuple(row): int((held == row).all(axis=1).sum()) for row in held}.values())
-    equal = facts["smallest client"] == facts["largest client"]
-    evidence = f"clusters of {sizes[::-1]} clients, {'equal' if equal else 'unequal'} amounts"
-    return Finding(sizes[::-1] == [30, 30, 20, 10, 10] and not equal, evidence, used)
-
-
-def main_cluster_is_60_percent(runs: RunSet, *, groups: Iterable[str]) -> Finding:
-    """Section V.C: the single cluster of BC and UC holds 60 % of the clients."""
+def main_cluster(
+    runs: RunSet, *, what: str, kinds: Sequence[str], percent: float, **where: Any
+) -> Finding:
+    """Section V.C: the largest cluster of each partition holds that share of the clients."""
     shares, used = {}, []
-    for group in groups:
-        facts, _, ids = _facts(runs, group)
-        shares[group.split("_")[1].upper()] = facts["largest cluster"] / facts["clients"]
-        used += ids
+    for kind in kinds:
+        run = chosen(runs, what, kind=kind, **where)[0]
+        facts = partition_facts(runs.record(run).partition.counts)
+        shares[kind] = facts["largest cluster"] / facts["clients"]
+        used.append(run.id)
     evidence = ", ".join(f"{kind}: {in_percent(share)}" for kind, share in shares.items())
-    return Finding(all(abs(share - 0.6) < SLACK for share in shares.values()), evidence, used)
+    holds = all(abs(share - percent / 100) < SLACK for share in shares.values())
+    return Finding(holds, evidence, used)
 
 
 # PILL: the images are private, synthetic pills stand in for them
 
 
-def _stand_in(runs: RunSet, *methods: str) -> tuple[dict[str, float], list[str]]:
-    """Return the methods' mean best accuracy on synthetic pills, and the run ids."""
-    values, used = {}, []
-    for method in methods:
-        group = STAND_IN + method.lower()
-        runs.require([group], "the claims on synthetic pills")
-        members = recorded(runs, [group])
-        values[method] = float(np.mean([max(_accuracy(runs, run)) for run in members]))
-        used += [run.id for run in members]
-    return values, used
+def every_end(holds: Callable[[list[list[int]], list[int], list[int]], bool]) -> Rule:
+    """Return the rule: what is asked of two groups holds for the clusters of every run's end.
 
+    Args:
+        holds: of the clients of each cluster, by their first client, and of the groups.
+    """
 
-def stand_in_cadis_beats_fedavg(runs: RunSet) -> Finding:
-    """CADIS is above FedAvg on synthetic pills."""
-    ours, used = _stand_in(runs, "FedAvg", "CADIS")
-    lead = ours["CADIS"] - ours["FedAvg"]
-    return Finding(lead > 0, _listed(ours), used, lead)
-
-
-def stand_in_central_is_above(runs: RunSet) -> Finding:
-    """SingleSet is above every federated method on synthetic pills."""
-    ours, used = _stand_in(runs, SINGLESET, *FEDERATED)
-    lead = ours[SINGLESET] - max(ours[name] for name in FEDERATED)
-    return Finding(lead > 0, _listed(ours), used, lead)
-
-
-def _ends(runs: RunSet) -> tuple[list[list[list[int]]], list[str]]:
-    """Return the clusters that each CADIS run on synthetic pills ends with, and the run ids."""
-    runs.require([STAND_IN + "cadis"], "the clusters of synthetic pills")
-    ends, used = [], []
-    for run in recorded(runs, [STAND_IN + "cadis"]):
-        names = runs.record(run).final["cluster_of"]
-        ends.append(
-            [[i for i, own in enumerate(names) if own == name] for name in sorted({*names})]
+    def rule(runs: RunSet, *, what: str, one: list[int], other: list[int], **where: Any) -> Finding:
+        found = chosen(runs, what, **where)
+        names = [runs.record(run).final["cluster_of"] for run in found]
+        ends = [
+            [[i for i, own in enumerate(end) if own == name] for name in sorted({*end})]
+            for end in names
+        ]
+        evidence = f"clusters {'; '.join(map(str, ends))}"
+        return Finding(
+            all(holds(end, one, other) for end in ends), evidence, [run.id for run in found]
         )
-        used.append(run.id)
-    return ends, used
+
+    return rule
 
 
-def stand_in_groups_are_parted(runs: RunSet) -> Finding:
-    """No final cluster holds clients of the diabetes group and others."""
-    ends, used = _ends(runs)
-    mixed = [
-        cluster for end in ends for cluster in end if len({i in DIABETES for i in cluster}) > 1
-    ]
-    evidence = f"clusters {'; '.join(map(str, ends))}"
-    return Finding(not mixed, evidence, used)
-
-
-def stand_in_groups_are_found(runs: RunSet) -> Finding:
-    """The final clusters are the diabetes group and the others."""
-    ends, used = _ends(runs)
-    others = [i for i in range(len(COUNTS)) if i not in DIABETES]
-    evidence = f"clusters {'; '.join(map(str, ends))}"
-    return Finding(all(end == [[*DIABETES], others] for end in ends), evidence, used)
+def _parted(clusters: list[list[int]], one: list[int], other: list[int]) -> bool:
+    return not any({*one} & {*cluster} and {*other} & {*cluster} for cluster in clusters)
 
 
 # The paper's own numbers
 
 
-def gains_follow_from_table1(runs: RunSet) -> Finding:
-    """Impr. (a) and (b) are CADIS's relative gains from Table I, to the digit printed."""
-    cells = published(runs.paper, "table1") | _private()
-    worst, rows = 0.0, sorted({row for row, column in cells if column == OVER_FEDAVG})
-    for row in rows:
-        best = max(cells[row, name] for name in BASELINES)
-        for column, other in ((OVER_FEDAVG, cells[row, "FedAvg"]), (OVER_BEST, best)):
-            gain = cells[row, "CADIS"] / other - 1
-            worst = max(worst, abs(gain - cells[row, column]))
-    evidence = f"largest difference {in_points(worst)} over {len(rows)} rows"
-    return Finding(worst <= 0.0005 + SLACK, evidence, [], worst)
+def _table1(paper: str) -> dict[tuple[str, str], float]:
+    """Return Table I as published, with PILL."""
+    pill = published(paper, "pill").items()
+    cells = {("PILL 3/10", row): value for (row, column), value in pill if column == PRINTED_PILL}
+    return published(paper, "table1") | cells
 
 
-def _private() -> dict[tuple[str, str], float]:
-    """Return the published cells that cannot be re-created, by row and column of Table I."""
-    names = {"PILL-fedavg": "FedAvg", "PILL-fedprox": "FedProx", "PILL-fedfa": "FedFA"}
-    names |= {"PILL-feddyn": "FedDyn", "PILL-cadis": "CADIS"}
-    names |= {"PILL-over-fedavg": OVER_FEDAVG, "PILL-over-best": OVER_BEST}
-    cells = {item.id: item.published for item in load_expected("cadis").not_reproducible}
-    return {("PILL 3/10", column): cells[name] for name, column in names.items()}
-
-
-def up_to_16_percent(runs: RunSet) -> Finding:
-    """The abstract's largest gain over FedAvg is that of Table I, within half a point."""
-    cells = published(runs.paper, "table1") | _private()
-    largest = max(value for (_, column), value in cells.items() if column == OVER_FEDAVG)
-    evidence = f"text 16 %; largest in Table I {in_percent(largest)}"
-    return Finding(abs(largest - 0.16) <= 0.005 + SLACK, evidence, [], largest)
-
-
-def best_or_second(runs: RunSet) -> Finding:
-    """Section V.C.2: in every column of Table III CADIS is best or second best, as printed."""
-    cells = published(runs.paper, "table3")
-    places = {}
-    for column in sorted({column for _, column in cells}):
-        ahead = sum(cells[name, column] > cells["CADIS", column] for name in BASELINES)
-        places[column] = ahead + 1
-    evidence = ", ".join(f"{column}: place {number}" for column, number in places.items())
-    return Finding(max(places.values()) <= 2, evidence, [], max(places.values()))
-
-
-def central_is_plausible(runs: RunSet) -> Finding:
-    """On CIFAR-100, central training on fewer and more skewed images (PA) reaches no more."""
-    cells = published(runs.paper, "table3")
-    values = {kind: cells[SINGLESET, f"CIFAR-100 {kind}"] for kind in KINDS}
-    return Finding(
-        values["PA"] <= max(values["BC"], values["UC"]), _listed(values), [], values["PA"]
+def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
+    """Hold where Impr. (a) and (b) are the relative gains from Table I, to the digit printed."""
+    cells = _table1(runs.paper)
+    rows = {row for row, column in cells if column == OVER_FEDAVG}
+    worst = max(
+        abs(cells[row, what] / max(cells[row, name] for name in over) - 1 - cells[row, column])
+        for row in rows
+        for column, over in ((OVER_FEDAVG, BASELINES[:1]), (OVER_BEST, BASELINES))
     )
+    evidence = f"largest difference {in_points(worst)} over {len(rows)} rows"
+    return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
 
 
-_of = functools.partial
+def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
+    """Hold where the largest gain over FedAvg in Table I is the one that the abstract has."""
+    cells = _table1(runs.paper)
+    largest = max(value for (_, column), value in cells.items() if column == OVER_FEDAVG)
+    evidence = f"text {percent:g} %; largest in Table I {in_percent(largest)}"
+    return Finding(abs(largest - percent / 100) <= points / 100 + SLACK, evidence, [], largest)
 
-CLAIMS: dict[str, Callable[[RunSet], Finding]] = {
-    "NA1-mnist": _of(cadis_beats_fedavg, dataset="MNIST"),
-    "NA1-cifar10": _of(cadis_beats_fedavg, dataset="CIFAR-10"),
-    "NA1-cifar100": _of(cadis_beats_fedavg, dataset="CIFAR-100"),
-    "NA2-mnist": _of(cadis_is_best, dataset="MNIST"),
-    "NA2-cifar10": _of(cadis_is_best, dataset="CIFAR-10"),
-    "NA2-cifar100": _of(cadis_is_best, dataset="CIFAR-100"),
-    "NA3-mnist": _of(fedprox_is_fedavg, dataset="MNIST"),
-    "NA3-cifar10": _of(fedprox_is_fedavg, dataset="CIFAR-10"),
-    "NA4-mnist": _of(central_is_above, dataset="MNIST"),
-    "NA4-cifar10": _of(central_is_above, dataset="CIFAR-10"),
-    "NA5-mnist": _of(clients_a_round_do_not_matter, dataset="MNIST"),
-    "NA5-cifar100": _of(clients_a_round_do_not_matter, dataset="CIFAR-100"),
-    "NB1": cadis_is_no_slower,
-    "NC1-bc": _of(cadis_beats_fedavg, dataset="MNIST", kind="BC"),
-    "NC1-uc": _of(cadis_beats_fedavg, dataset="MNIST", kind="UC"),
-    "NC2": pareto_is_like_fedavg,
-    "NC3": single_cluster_gain,
-    "ND1": true_clusters_help,
-    "ND2-mnist": _of(cadis_is_steadier, dataset="mnist"),
-    "ND2-cifar10": _of(cadis_is_steadier, dataset="cifar10"),
-    "ND3-mnist": _of(moving_average_is_higher, dataset="mnist"),
-    "ND3-cifar10": _of(moving_average_is_higher, dataset="cifar10"),
-    "ND4-mnist": _of(local_data_are_served_better, dataset="mnist"),
-    "ND4-cifar10": _of(local_data_are_served_better, dataset="cifar10"),
-    "NE1": only_the_own_row_rises,
-    "NE2": rising_rows_are_the_labels,
-    "NE3-fresh": _of(improvements_recover_clusters, warm_up=0),
-    "NE3-trained": _of(improvements_recover_clusters, warm_up=1),
-    "NE4": improvements_run_towards_one,
-    "NE5-mnist": _of(cadis_learns_the_clusters, dataset="mnist"),
-    "NE5-cifar10": _of(cadis_learns_the_clusters, dataset="cifar10"),
-    "NF1": transitive_is_faster,
-    "NF2": transitive_changes_no_accuracy,
-    "NF3": all_pairs_known_when_all_seen,
-    "NG1": threshold_matters_more,
-    "NR1-mnist": _of(fedfa_is_lost, group="mnist_mc_fedfa_as_run", share=0.098),
-    "NR1-cifar10": _of(fedfa_is_lost, group="cifar10_mc_fedfa_as_run", share=0.1),
-    "NR2": feddyn_oscillates,
-    "NR3": feddyn_fails_as_run,
-    "NR4": the_code_merges_all,
-    "NR5-mnist": _of(cadis_as_run_finds_no_clusters, dataset="mnist"),
-    "NR5-cifar10": _of(cadis_as_run_finds_no_clusters, dataset="cifar10"),
-    "NT1-mnist": _of(clusters_are_3_3_2_1_1, group="mnist_mc_fedavg"),
-    "NT1-cifar10": _of(clusters_are_3_3_2_1_1, group="cifar10_mc_fedavg"),
-    "NT2": _of(main_cluster_is_60_percent, groups=("mnist_bc_fedavg", "mnist_uc_fedavg")),
-    "NS1": stand_in_cadis_beats_fedavg,
-    "NS2": stand_in_central_is_above,
-    "NS3": stand_in_groups_are_parted,
-    "NS4": stand_in_groups_are_found,
-    "NS5": _of(fedfa_is_lost, group="synthetic_pills_fedfa_as_run", share=1 / 15),
-    "NP1": gains_follow_from_table1,
-    "NP2": up_to_16_percent,
-    "NP3": best_or_second,
-    "NP4": central_is_plausible,
+
+def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
+    """Hold where so few federated methods are above ``what`` in each column of Table III."""
+    cells = published(runs.paper, "table3")
+    found = {
+        column: 1 + sum(cells[name, column] > cells[what, column] for name in BASELINES)
+        for column in sorted({column for _, column in cells})
+    }
+    evidence = ", ".join(f"{column}: place {number}" for column, number in found.items())
+    return Finding(max(found.values()) <= places, evidence, [], max(found.values()))
+
+
+def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) -> Finding:
+    """Hold where central training reaches no more on one partition than on the best other."""
+    cells = published(runs.paper, "table3")
+    values = {name: cells[SINGLESET, f"{dataset} {name}"] for name in (kind, *kinds)}
+    evidence = ", ".join(f"{name} {in_percent(value)}" for name, value in values.items())
+    holds = values[kind] <= max(values[name] for name in kinds)
+    return Finding(holds, evidence, [], values[kind])
+
+
+CLAIMS: dict[str, Rule] = {
+    "leads": leads(accuracy),
+    "leads_late": leads(late_accuracy),
+    "near": near(accuracy),
+    "leads_at_each": leads_at_each,
+    "no_later": no_later,
+    "steadier": steadier,
+    "serves_clients": serves_clients,
+    "only_own_row_rises": only_own_row_rises,
+    "rising_rows_are_labels": rising_rows_are_labels,
+    "recovers_clusters": recovers_clusters,
+    "merges_all": merges_all,
+    "cosines_exceed": cosines_exceed,
+    "wrong_pairs": wrong_pairs,
+    "nearer_to_truth": nearer_to_truth,
+    "pairs_known": pairs_known,
+    "varies_more": varies_more,
+    "is_lost": is_lost,
+    "oscillates": oscillates,
+    "cluster_sizes": cluster_sizes,
+    "main_cluster": main_cluster,
+    "parts_groups": every_end(_parted),
+    "finds_groups": every_end(lambda clusters, one, other: clusters == [one, other]),
+    "gains_follow": gains_follow,
+    "largest_gain": largest_gain,
+    "among_best": among_best,
+    "no_better": no_better,
 }

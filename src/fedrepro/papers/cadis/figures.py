@@ -6,121 +6,132 @@ The paper prints its curves as images only, so nothing published is drawn beside
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as MplFigure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedrepro.fl.algorithms.clustering import true_clusters
 from fedrepro.fl.data import describe, load
 from fedrepro.fl.data.pill_counts import COUNTS as PILL
 from fedrepro.papers.cadis.measurements import (
-    AS_RUN,
-    DATASETS,
-    METHODS,
+    CADIS,
     SERVER_MS,
     SINGLESET,
+    best,
     measured,
-    moving_average,
-    place,
-    recorded,
-    spread,
-    stand_in_method,
-    stand_in_runs,
+    results,
     timings,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report.figure import Figure
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
 from fedrepro.report.stats import summarise
-from fedrepro.report.style import PALETTE, WIDTH
-from fedrepro.runs.plan import PlannedRun
+from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
 
-X_ROUND = "communication round"
-Y_ACCURACY = "test accuracy (%)"
 WINDOW = 10
-"""Evaluations (of accuracies on the test images) or rounds of a moving average."""
-
-COLOURS = {
-    "FedAvg": "blue",
-    "FedProx": "sky",
-    "FedFA": "orange",
-    "FedDyn": "green",
-    "CADIS": "red",
-}
-
-
-def _curve(
-    runs: RunSet, run: PlannedRun, series: str, metric: str, window: int = 1
-) -> list[dict[str, object]]:
-    """Return a run's metric by round, one row a value, as a moving average of ``window`` values."""
-    metrics = runs.record(run).metrics
-    values = moving_average(metrics[metric], window)
-    evaluated = metrics["evaluated_rounds"]
-    rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
-    return [
-        {"series": series, "x": int(t), "value": value, "seed": run.seed, "run": run.id}
-        for t, value in zip(rounds, values, strict=True)
-    ]
-
-
-def _summary(rows: Iterable[Mapping[str, object]], *more: str) -> pd.DataFrame:
-    return summarise(pd.DataFrame(list(rows)), "value", ["series", "x", *more])
-
-
-def _line(
-    axis: Axes, points: pd.DataFrame, colour: str, *, factor: float = 1, style: str = "-"
-) -> None:
-    """Draw the mean as a line and every seed as a thin one; nothing where nothing is recorded."""
-    if points.empty:
-        return
-    seeds = [[factor * v for v in values] for values in points["values"]]
-    if len(seeds[0]) > 1:
-        axis.plot(points["x"], seeds, color=colour, linewidth=0.4, alpha=0.5)
-    axis.plot(points["x"], factor * points["mean"], color=colour, linestyle=style)
-
-
-def _round_axis(axis: Axes) -> None:
-    axis.set_xlabel(X_ROUND)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-
+"""Values of a moving average; the paper's number is lost."""
 
 TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
+STANDARD = "CADIS without transitive learning"
+
+_INKS = {
+    SINGLESET: Ink("grey", "--"),
+    "FedAvg": Ink("blue"),
+    "FedProx": Ink("sky", "--"),
+    "FedFA": Ink("orange"),
+    "FedDyn": Ink("green"),
+    CADIS: Ink("red"),
+    TRUE_CLUSTERS: Ink("red"),
+    "FedFA, as run": Ink("orange", ":"),
+    "FedDyn, as run": Ink("green", ":"),
+}
+"""Every method in all figures."""
+
+
+def moving_average(values: Sequence[float], window: int) -> list[float]:
+    """Return the mean of each value and up to ``window - 1`` before it."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
+
+
+def _curves(found: pd.DataFrame, metric: str, window: int = 1) -> pd.DataFrame:
+    """Return a metric over the rounds, one row a run and value.
+
+    Args:
+        found: what :func:`fedrepro.papers.cadis.measurements.results` returns.
+        metric: of the records; runs without it are left out.
+        window: values of the moving average.
+
+    Returns:
+        The columns of ``found`` but for the record, ``x`` (the round) and ``value``.
+    """
+    rows = []
+    for run in found.to_dict("records"):
+        metrics = run.pop("record").metrics
+        if metric in metrics:
+            values = moving_average(metrics[metric], window)
+            rounds = metrics["evaluated_rounds"]
+            if len(values) != len(rounds):
+                rounds = range(1, len(values) + 1)
+            rows += [
+                run | {"x": int(t), "value": value} for t, value in zip(rounds, values, strict=True)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _panels(found: pd.DataFrame, metrics: Mapping[str, tuple[str, int]]) -> pd.DataFrame:
+    """Return the curves of several panels, which have a column and are part of the series.
+
+    Args:
+        found: the runs, with a column ``series``.
+        metrics: panel -> metric, and values of its moving average.
+    """
+    parts = [
+        _curves(run, metric, window).assign(panel=panel)
+        for _, run in found.groupby("run", sort=False)
+        for panel, (metric, window) in metrics.items()
+    ]
+    curves = pd.concat(parts, ignore_index=True)
+    return curves.assign(series=curves["series"] + ", " + curves["panel"])
+
+
+def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
+    return summarise(curves, "value", ["series", "x", *more])
+
+
+def _over_rounds(axes: Iterable[Axes]) -> None:
+    for axis in axes:
+        axis.set_xlabel(ROUND)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
 
 
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds."""
-    groups = {"mnist_mc_fedavg": "FedAvg", "mnist_mc_oracle": TRUE_CLUSTERS}
-    return _summary(
-        row
-        for group, series in groups.items()
-        for run in recorded(runs, [group])
-        for row in _curve(runs, run, series, "accuracy")
-    )
+    found = pd.concat([results(runs, [group]) for group in runs.plan.figures["fig2"].runs])
+    return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
 
 
 def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     """Draw both curves, with a dotted line at the mean of the seeds' best accuracies."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    colours = {"FedAvg": PALETTE["blue"], TRUE_CLUSTERS: PALETTE["red"]}
-    for series, colour in colours.items():
-        points = cells[cells["series"] == series]
-        _line(axis, points, colour, factor=100)
-        best = np.array(list(points["values"])).max(axis=0)
-        axis.axhline(100 * best.mean(), color=colour, linestyle=":", linewidth=0.8)
-    _round_axis(axis)
-    axis.set(ylabel=Y_ACCURACY, ylim=(0, 100))
-    handles = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    best_label = "best accuracy, as in Table I"
-    handles.append(Line2D([], [], color="black", linestyle=":", label=best_label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas = Canvas(height=3.4)
+    marked = "best accuracy, as in Table I"
+    for series, points in cells.groupby("series", sort=False):
+        ink = _INKS[str(series)]
+        canvas.curve(canvas.axis, points, ink, str(series))
+        canvas.key(marked, Ink("black", ":"))
+        highest = float(np.array(list(points["values"])).max(axis=0).mean())
+        canvas.level(canvas.axis, highest, marked, Ink(ink.colour, ":"))
+    canvas.accuracy_over_rounds()
+    canvas.axis.set_ylim(0, 100)
+    canvas.legend()
+    return canvas.figure
 
 
 SHOWN_CLASS = 8
@@ -132,56 +143,52 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
     ``series`` is a panel, ``x`` a class, ``mean`` the row's mean change; further columns: ``low``
     and ``high``, the row's lowest and highest change, and ``held``, whether the client holds it.
     """
-    rows: list[dict[str, object]] = []
-
-    def add(run: PlannedRun, client: int, panel: str) -> None:
-        record = runs.record(run)
-        counts = record.partition.counts[client]
-        for label, (low, mean, high) in enumerate(record.final["rows"][client]):
-            rows.append(
-                {"series": panel, "x": label, "mean": mean, "low": low, "high": high}
-                | {"held": counts[label] > 0, "run": run.id}
-            )
-
-    one = recorded(runs, ["probe_one_class"])[0]
-    counts = np.array(runs.record(one).partition.counts)
-    add(one, int((counts[:, SHOWN_CLASS] > 0).argmax()), f"class {SHOWN_CLASS} only")
-    two = recorded(runs, ["probe_two_classes"])[0]
-    held = np.flatnonzero(runs.record(two).partition.counts[0])
-    add(two, 0, f"classes {' and '.join(str(label) for label in held)}")
-    many = recorded(runs, ["probe_clusters"])[0]
-    same = true_clusters(np.array(runs.record(many).partition.counts))
-    first, twin, other = 0, int(same[0, 1:].argmax()) + 1, int((~same[0]).argmax())
-    for number, client in enumerate((first, twin, other)):
-        cluster = "first cluster" if client != other else "another cluster"
-        add(many, client, f"client {'ABC'[number]}, {cluster}")
-    return pd.DataFrame(rows)
+    one, two, many = (results(runs, [name])["record"][0] for name in runs.plan.figures["fig5"].runs)
+    holder = int((np.array(one.partition.counts)[:, SHOWN_CLASS] > 0).argmax())
+    pair = " and ".join(map(str, np.flatnonzero(two.partition.counts[0])))
+    same = true_clusters(np.array(many.partition.counts))
+    twin, other = int(same[0, 1:].argmax()) + 1, int((~same[0]).argmax())
+    shown = {
+        f"class {SHOWN_CLASS} only": (one, holder),
+        f"classes {pair}": (two, 0),
+        "client A, first cluster": (many, 0),
+        "client B, first cluster": (many, twin),
+        "client C, another cluster": (many, other),
+    }
+    return pd.DataFrame(
+        [
+            {"series": panel, "x": label, "mean": mean, "low": low, "high": high}
+            | {"held": record.partition.counts[client][label] > 0, "run": record.run_id}
+            for panel, (record, client) in shown.items()
+            for label, (low, mean, high) in enumerate(record.final["rows"][client])
+        ]
+    )
 
 
 def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a client: for each row a bar from its lowest to its highest change."""
-    panels = list(dict.fromkeys(cells["series"]))
-    figure, axes = plt.subplots(1, len(panels), figsize=(WIDTH, 3.0), sharex=True, sharey=True)
-    for axis, panel in zip(axes, panels, strict=True):
-        points = cells[cells["series"] == panel]
-        for held, colour in ((True, PALETTE["red"]), (False, PALETTE["blue"])):
+    canvas = Canvas(1, cells["series"].nunique(), height=3.0, sharex=True, sharey=True)
+    bars = {True: ("class of the client", Ink("red")), False: ("other class", Ink("blue"))}
+    for axis, (panel, points) in zip(canvas, cells.groupby("series", sort=False), strict=True):
+        for held, (whose, ink) in bars.items():
             rows = points[points["held"] == held]
-            axis.vlines(rows["x"], rows["low"], rows["high"], color=colour, linewidth=3)
+            axis.vlines(
+                rows["x"], rows["low"], rows["high"], color=ink.options["color"], linewidth=3
+            )
             axis.plot(rows["x"], rows["mean"], "o", color="white", markersize=2)
+            canvas.key(f"lowest to highest, {whose}", ink, linewidth=3)
         axis.axhline(0, color="black", linewidth=0.6)
-        axis.set_title(panel.replace(", ", "\n"), fontsize=8)
+        axis.set_title(str(panel).replace(", ", "\n"), fontsize=8)
         axis.set_xticks(range(0, 10, 2))
         axis.tick_params(labelsize=6)
-    axes[len(panels) // 2].set_xlabel("row of the final layer (class)")
-    axes[0].set_ylabel("change of the row's weights\nin local training")
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linewidth=3, label=f"lowest to highest, {whose}")
-        for colour, whose in (("red", "class of the client"), ("blue", "other class"))
-    ]
-    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "mfc": "white", "mec": "grey"}
-    handles.append(Line2D([], [], label="mean of the row", **dot))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
+    canvas.axis.set_ylabel("change of the row's weights\nin local training")
+    canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
+    canvas.legend()
+    return canvas.figure
+
+
+PUBLISHED = "PILL (published)"
 
 
 def class_distribution(runs: RunSet) -> pd.DataFrame:
@@ -190,30 +197,21 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
     ``series`` is ``<partition>, class <c>``, ``x`` a client, ``mean`` the number of examples;
     further columns: ``panel`` and ``label``.
     """
-    rows = []
-    for group in runs.plan.figures["fig7"].runs:
-        if not runs.members([group]):
-            continue
-        run = recorded(runs, [group])[0]
-        where = place(run)
-        assert where is not None
-        panel = f"{where.dataset} {where.kind}"
-        for client, counts in enumerate(runs.record(run).partition.counts):
-            rows += [
-                {"series": f"{panel}, class {label}", "x": client, "mean": count, "run": run.id}
-                | {"panel": panel, "label": label}
-                for label, count in enumerate(counts)
-            ]
-    rows += [
-        {"series": f"{PUBLISHED}, class {label}", "x": client, "mean": count, "run": ""}
-        | {"panel": PUBLISHED, "label": label}
-        for client, counts in enumerate(PILL)
-        for label, count in enumerate(counts)
+    groups = [group for group in runs.plan.figures["fig7"].runs if runs.members([group])]
+    firsts = [results(runs, [group]).iloc[0] for group in groups]
+    shown = [
+        (f"{run['dataset']} {run['kind']}", run["record"].partition.counts, run["run"])
+        for run in firsts
     ]
-    return pd.DataFrame(rows)
-
-
-PUBLISHED = "PILL (published)"
+    return pd.DataFrame(
+        [
+            {"series": f"{panel}, class {label}", "x": client, "mean": count, "run": run}
+            | {"panel": panel, "label": label}
+            for panel, clients, run in [*shown, (PUBLISHED, PILL, "")]
+            for client, counts in enumerate(clients)
+            for label, count in enumerate(counts)
+        ]
+    )
 
 
 def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
@@ -221,12 +219,10 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
 
     Its scale is logarithmic where the numbers span more than two decades.
     """
-    panels = list(dict.fromkeys(cells["panel"]))
-    figure, axes = plt.subplots(
-        len(panels), 1, figsize=(WIDTH, 0.6 + 1.25 * len(panels)), squeeze=False
-    )
-    for axis, panel in zip(axes[:, 0], panels, strict=True):
-        counts = cells[cells["panel"] == panel].pivot(index="label", columns="x", values="mean")
+    rows = cells["panel"].nunique()
+    canvas = Canvas(rows, height=0.6 + 1.25 * rows)
+    for axis, (panel, points) in zip(canvas, cells.groupby("panel", sort=False), strict=True):
+        counts = points.pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
         least, most = shown.min(), shown.max()
         scale = LogNorm(least, most) if most > 100 * least else Normalize(0, most)
@@ -238,83 +234,58 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.tick_params(labelsize=6)
         axis.grid(visible=False)
-        bar = figure.colorbar(image, ax=axis, pad=0.01, format="%g")
+        bar = canvas.figure.colorbar(image, ax=axis, pad=0.01, format="%g")
         bar.set_label("examples", fontsize=7)
         bar.ax.tick_params(labelsize=6)
-    axes[-1, 0].set_xlabel("client")
-    return figure
+    canvas.axes[-1, 0].set_xlabel("client")
+    return canvas.figure
 
 
-_PANELS = {
-    "accuracy": ("accuracy", 1, "test accuracy (%)", ""),
-    "moving average": ("accuracy", WINDOW, "test accuracy (%)", "evaluations"),
+_EIGHT = {
+    "accuracy": ("accuracy", 1, ACCURACY, ""),
+    "moving average": ("accuracy", WINDOW, ACCURACY, "evaluations"),
     "local": ("local_accuracy", WINDOW, "accuracy on participants' data (%)", "rounds"),
     "spread": ("local_accuracy_sd", WINDOW, "its sd over participants (points)", "rounds"),
 }
 """Of each column: metric, values of the moving average, what is shown, what is averaged over."""
 
 
-_EIGHT: dict[str, Literal["-", "--"]] = {"FedAvg": "-", "FedProx": "--", "CADIS": "-"}
-"""Dashed where a curve may lie on the one before it."""
-
-
 def robustness(runs: RunSet) -> pd.DataFrame:
-    """Return figure 8: accuracies (fractions) by data set; further columns: dataset and panel."""
-    rows = []
-    for run in _members(runs, runs.plan.figures["fig8"].runs):
-        where = place(run)
-        assert where is not None
-        for panel, (metric, window, *_) in _PANELS.items():
-            name = f"{where.dataset}, {where.method}, {panel}"
-            rows += [
-                row | {"dataset": where.dataset, "method": where.method, "panel": panel}
-                for row in _curve(runs, run, name, metric, window)
-            ]
-    return _summary(rows, "dataset", "method", "panel")
-
-
-def _members(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
-    """Return the recorded runs of those groups that this scale has."""
-    return recorded(runs, [group for group in groups if runs.members([group])])
+    """Return figure 8: accuracies (fractions) by data set; also dataset, method and panel."""
+    found = results(runs, runs.plan.figures["fig8"].runs)
+    named = found.assign(series=found["dataset"] + ", " + found["method"])
+    metrics = {panel: (metric, window) for panel, (metric, window, *_) in _EIGHT.items()}
+    return _summary(_panels(named, metrics), "dataset", "method", "panel")
 
 
 def draw_robustness(cells: pd.DataFrame) -> MplFigure:
     """Draw a row a data set, a column a panel; its title says what a value is a mean of."""
-    datasets = [name for name in reversed(DATASETS.values()) if name in set(cells["dataset"])]
-    figure, axes = plt.subplots(
-        len(datasets), 4, figsize=(WIDTH * 1.35, 0.8 + 2.3 * len(datasets)), squeeze=False
-    )
-    for dataset, line in zip(datasets, axes, strict=True):
-        for (panel, (_, window, title, over)), axis in zip(_PANELS.items(), line, strict=True):
-            for method in _EIGHT:
-                shown = cells[
-                    (cells["dataset"] == dataset)
-                    & (cells["method"] == method)
-                    & (cells["panel"] == panel)
-                ]
-                style = _EIGHT[method]
-                _line(axis, shown, PALETTE[COLOURS[method]], factor=100, style=style)
+    datasets = sorted(cells["dataset"].unique())
+    canvas = Canvas(len(datasets), len(_EIGHT))
+    canvas.figure.set_size_inches(1.35 * WIDTH, 0.8 + 2.3 * len(datasets))
+    for dataset, line in zip(datasets, canvas.axes, strict=True):
+        for (panel, (_, window, title, over)), axis in zip(_EIGHT.items(), line, strict=True):
+            shown = cells[(cells["dataset"] == dataset) & (cells["panel"] == panel)]
+            for method, points in shown.groupby("method", sort=False):
+                canvas.curve(axis, points, _INKS[str(method)], str(method))
             if over:
-                whole = len(shown) <= window
+                whole = shown["x"].nunique() <= window
                 title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
             axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
-            _round_axis(axis)
         line[0].set_ylabel(dataset)
-    handles = [
-        Line2D([], [], color=PALETTE[COLOURS[method]], linestyle=style, label=method)
-        for method, style in _EIGHT.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    _over_rounds(canvas)
+    canvas.legend(4)
+    return canvas.figure
 
 
 _ERROR, _KNOWN = "error", "known"
-_NINE: dict[str, tuple[str, Literal["-", "--"]]] = {
-    "transitive, eps = 0.02": ("red", "-"),
-    "transitive, eps = 0.1": ("green", "-"),
-    "transitive, eps = 0.3": ("purple", "-"),
-    "standard": ("blue", "--"),
+_MET, _SEEN = "expected to have met", "all clients seen"
+_NINE = {
+    "transitive, eps = 0.02": Ink("red"),
+    "transitive, eps = 0.1": Ink("green"),
+    "transitive, eps = 0.3": Ink("purple"),
+    "standard": Ink("blue", "--"),
 }
 
 
@@ -324,64 +295,47 @@ def transitive(runs: RunSet) -> pd.DataFrame:
     A further column ``panel``. The series ``expected to have met`` is computed (Theorem III.4's
     setting), and ``all clients seen`` marks the round by which that is expected: of no run (n = 0).
     """
-    rows = []
-    clients, participants, last = 0, 0, 0
-    for run in _members(runs, runs.plan.figures["fig9"].runs):
-        eps = run.coordinates.get("eps", 0.02)
-        series = "standard" if run.group == "mnist_mc_standard" else f"transitive, eps = {eps}"
-        for panel, metric in ((_ERROR, "similarity_error"), (_KNOWN, "pairs_known")):
-            rows += [
-                row | {"panel": panel} for row in _curve(runs, run, f"{series}, {panel}", metric)
-            ]
-        clients = len(runs.record(run).partition.counts)
-        participants = min(getattr(run.spec.algorithm, "participants", clients), clients)
-        last = run.spec.rounds
-    cells = _summary(rows, "panel")
-    computed = {"panel": _KNOWN, "n": 0}
-    met = [
-        {
-            "series": "expected to have met",
-            "x": t,
-            "mean": share_of_pairs_met(clients, participants, t),
-        }
-        | computed
-        for t in range(last + 1)
-    ]
-    seen = {
-        "series": "all clients seen",
-        "x": rounds_to_see_all(clients, participants),
-        "mean": 1.0,
-    }
-    return pd.concat([cells, pd.DataFrame([*met, seen | computed])], ignore_index=True)
+    found = results(runs, runs.plan.figures["fig9"].runs)
+    eps = found.reindex(columns=["eps"])["eps"].fillna(0.02).map("transitive, eps = {:g}".format)
+    named = found.assign(series=eps.mask(found["method"] == STANDARD, "standard"))
+    curves = _panels(named, {_ERROR: ("similarity_error", 1), _KNOWN: ("pairs_known", 1)})
+    record = found["record"].iloc[-1]
+    clients = len(record.partition.counts)
+    drawn = min(record.spec["algorithm"]["participants"], clients)
+    rounds = range(record.spec["rounds"] + 1)
+    met = [(_MET, t, share_of_pairs_met(clients, drawn, t)) for t in rounds]
+    seen = (_SEEN, rounds_to_see_all(clients, drawn), 1.0)
+    computed = pd.DataFrame([*met, seen], columns=["series", "x", "mean"]).assign(panel=_KNOWN, n=0)
+    return pd.concat([_summary(curves, "panel"), computed], ignore_index=True)
 
 
 def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     """Draw the error on the left, what is known on the right."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2))
-    titles = {_ERROR: "mean squared error of the similarities", _KNOWN: "share of pairs known (%)"}
-    for axis, (panel, title) in zip(axes, titles.items(), strict=True):
-        for series, (colour, style) in _NINE.items():
+    canvas = Canvas(1, 2, height=3.2)
+    error, known = canvas
+    for series, ink in _NINE.items():
+        for axis, panel, factor in ((error, _ERROR, 1), (known, _KNOWN, 100)):
             points = cells[cells["series"] == f"{series}, {panel}"]
-            factor = 1 if panel == _ERROR else 100
-            _line(axis, points, PALETTE[colour], factor=factor, style=style)
-        axis.set_title(title)
-        axis.set_ylim(bottom=0)
-        _round_axis(axis)
-    met = cells[cells["series"] == "expected to have met"]
-    axes[1].plot(met["x"], 100 * met["mean"], color="black", linestyle=":", linewidth=0.8)
-    seen = float(cells.loc[cells["series"] == "all clients seen", "x"].iloc[0])
+            if len(points):
+                canvas.curve(axis, points, ink, series, factor=factor)
+    met = cells[cells["series"] == _MET]
+    dotted, grey = Ink("black", ":"), Ink("grey")
+    known.plot(met["x"], 100 * met["mean"], linewidth=0.8, **dotted.options)
+    canvas.key(f"{_MET} (computed)", dotted)
+    seen = float(cells.loc[cells["series"] == _SEEN, "x"].iloc[0])
     if seen <= met["x"].max():
-        axes[1].axvline(seen, color=PALETTE["grey"], linewidth=0.8)
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=series)
-        for series, (colour, style) in _NINE.items()
-    ]
-    handles += [
-        Line2D([], [], color="black", linestyle=":", label="expected to have met (computed)"),
-        Line2D([], [], color=PALETTE["grey"], label="all clients seen (expected)"),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+        known.axvline(seen, color=grey.options["color"], linewidth=0.8)
+        canvas.key(f"{_SEEN} (expected)", grey)
+    error.set(title="mean squared error of the similarities")
+    known.set(title="share of pairs known (%)")
+    for axis in canvas:
+        axis.set_ylim(bottom=0)
+    _over_rounds(canvas)
+    canvas.legend()
+    return canvas.figure
+
+
+_TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
 
 
 def sensitivity(runs: RunSet) -> pd.DataFrame:
@@ -389,108 +343,75 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
     A further column ``dataset``: the scales differ in it.
     """
-    grid = recorded(runs, ["grid"])
-    dataset = grid[0].spec.dataset.name
-    rows = [
-        {"series": f"lambda = {run.coordinates['distillation']:g}"}
-        | {"x": run.coordinates["threshold"], "value": max(runs.record(run).metrics["accuracy"])}
-        | {"seed": run.seed, "run": run.id}
-        for run in grid
-    ]
-    return _summary(rows).assign(dataset=DATASETS.get(dataset, dataset))
+    found = results(runs, runs.plan.figures["fig10"].runs)
+    shown = found.assign(
+        series=found["distillation"].map("lambda = {:g}".format),
+        x=found["threshold"],
+        value=found["record"].map(best),
+    )
+    name = found["record"][0].spec["dataset"]["name"]
+    return _summary(shown).assign(dataset=_TITLES.get(name, name))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     """Draw a line a weight of the distillation."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    for series, name in zip(cells["series"].unique(), ("blue", "orange", "red"), strict=False):
-        points = cells[cells["series"] == series]
+    canvas = Canvas(height=3.4)
+    colours = ("blue", "orange", "red")
+    for (series, points), colour in zip(cells.groupby("series", sort=False), colours, strict=False):
         label = str(series).replace("lambda", r"$\lambda$")
-        axis.plot(points["x"], 100 * points["mean"], "o-", color=PALETTE[name], label=label)
-    axis.set(xlabel=r"similarity threshold $\tau$", ylabel="best " + Y_ACCURACY)
-    axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
-    axis.set_xticks(sorted(cells["x"].unique()))
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+        canvas.curve(canvas.axis, points, Ink(colour, marker="o"), label, seeds=False)
+    canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
+    canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
+    canvas.axis.set_xticks(sorted(cells["x"].unique()))
+    canvas.legend()
+    return canvas.figure
 
 
-_AS_RUN: dict[str, tuple[str, Literal["-", ":"]]] = {
-    "FedAvg": ("blue", "-"),
-    "FedFA": ("orange", "-"),
-    "FedFA, as run": ("orange", ":"),
-    "FedDyn": ("green", "-"),
-    "FedDyn, as run": ("green", ":"),
-}
+SWINGS = 40
+"""Rounds of the norm that are shown."""
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
-    """Return our own figure: what the baselines do as written and as run; further column panel."""
-    rows = []
-    for run in _members(runs, runs.plan.figures["as_run"].runs):
-        where = place(run)
-        assert where is not None
-        metrics = {"accuracy": "accuracy"}
-        if where.method.startswith(METHODS["feddyn"]):
-            metrics["norm"] = "norm"
-        for panel, metric in metrics.items():
-            rows += [
-                row | {"method": where.method, "panel": panel}
-                for row in _curve(runs, run, f"{where.method}, {panel}", metric)
-            ]
-    return _summary(rows, "method", "panel")
+    """Return our own figure: what the baselines do as written and as run; also method and panel."""
+    found = results(runs, runs.plan.figures["as_run"].runs)
+    metrics = {"accuracy": ("accuracy", 1), "norm": ("norm", 1)}
+    return _summary(_panels(found.assign(series=found["method"]), metrics), "method", "panel")
 
 
 def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     """Draw the accuracies, and the norm of FedDyn's model over the first forty rounds."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.4))
-    for method, (colour, style) in _AS_RUN.items():
-        for axis, panel, factor in ((left, "accuracy", 100), (right, "norm", 1)):
-            points = cells[(cells["method"] == method) & (cells["panel"] == panel)]
-            if panel == "norm":
-                points = points[points["x"] <= SWINGS]
-            if len(points):
-                _line(axis, points, PALETTE[colour], factor=factor, style=style)
-    left.set(ylabel=Y_ACCURACY, ylim=(0, 100))
+    canvas = Canvas(1, 2, height=3.4)
+    left, right = canvas
+    shown = cells[(cells["panel"] == "accuracy") | (cells["x"] <= SWINGS)]
+    for (method, panel), points in shown.groupby(["method", "panel"], sort=False):
+        axis, factor = (left, 100) if panel == "accuracy" else (right, 1)
+        canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
+    left.set(ylabel=ACCURACY, ylim=(0, 100))
     right.set(ylabel="norm of the global model")
     right.set_ylim(bottom=0)
-    for axis in (left, right):
-        _round_axis(axis)
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method)
-        for method, (colour, style) in _AS_RUN.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5)
-    return figure
+    _over_rounds(canvas)
+    canvas.legend(6)
+    return canvas.figure
 
 
 _LOOKS = 8
 """Made-up images of each class that the figure shows."""
 
-_STAND_IN: dict[str, tuple[str, Literal["-", "--", ":"]]] = {
-    SINGLESET: ("grey", "--"),
-    **{method: (colour, "-") for method, colour in COLOURS.items()},
-    "FedFA" + AS_RUN: ("orange", ":"),
-}
-
 
 def stand_in(runs: RunSet) -> pd.DataFrame:
     """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
     groups = runs.plan.figures["synthetic_pills"].runs
-    rows = [
-        row
-        for run in stand_in_runs(runs, groups)
-        for row in _curve(runs, run, stand_in_method(run), "accuracy")
-    ]
-    if not rows:
+    if not runs.members(groups):
         return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
-    return _summary(rows)
+    found = results(runs, groups)
+    return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
 
 
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
-    made = load("synthetic_pills")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 4.2), width_ratios=(1, 2))
-    names = describe("synthetic_pills").class_names
+    canvas = Canvas(1, 2, height=4.2, width_ratios=(1, 2))
+    left, right = canvas
+    made, names = load("synthetic_pills"), describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
         for label in range(len(names))
@@ -501,22 +422,17 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=6)
     left.grid(visible=False)
     left.set_title("made-up images")
-    for method, (colour, style) in _STAND_IN.items():
-        points = cells[cells["series"] == method]
-        if len(points):
-            _line(right, points, PALETTE[colour], factor=100, style=style)
+    notes = {SINGLESET: ": rounds of central training"}
+    for method, points in cells.groupby("series", sort=False):
+        label = f"{method}{notes.get(str(method), '')}"
+        canvas.curve(right, points, _INKS[str(method)], label)
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    _round_axis(right)
-    notes = {SINGLESET: ": rounds of central training"}
-    handles = [
-        Line2D([], [], color=PALETTE[colour], linestyle=style, label=method + notes.get(method, ""))
-        for method, (colour, style) in _STAND_IN.items()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return figure
+    _over_rounds([right])
+    canvas.legend(4)
+    return canvas.figure
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -524,49 +440,41 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 
     Panels: the server's milliseconds a round; CADIS's local training as a multiple of FedAvg's.
     """
-    found = timings()
-    cells = found.assign(series=found["network"] + ", " + found["what"], x=found["method"])
-    return spread(cells.assign(panel=cells["what"]), ["series", "x", "network", "panel"])
+    found = timings().rename(columns={"method": "x", "what": "panel"})
+    found.insert(0, "series", found["network"] + ", " + found["panel"])
+    return found[["series", "x", *found.columns.drop(["series", "x"])]]
 
 
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     """Draw every round of the server on the left, every pair of local trainings on the right."""
     about = measured()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=(2.2, 1))
-    networks = dict(zip(dict.fromkeys(cells["network"]), ("blue", "orange"), strict=True))
-    methods = list(dict.fromkeys(cells["x"]))
-    for number, (network, colour) in enumerate(networks.items()):
-        for _, cell in cells[cells["network"] == network].iterrows():
-            values = cell["values"]
-            if cell["panel"] == SERVER_MS:
-                place = methods.index(cell["x"]) + 0.3 * (number - 0.5)
-                points, ends = (values, [place] * len(values)), [place - 0.13, place + 0.13]
-                left.plot([cell["mean"]] * 2, ends, color="black", zorder=3)
-                axis = left
-            else:
-                points, ends = ([number] * len(values), values), [number - 0.2, number + 0.2]
-                right.plot(ends, [cell["mean"]] * 2, color="black", zorder=3)
-                axis = right
-            axis.plot(*points, "o", color=PALETTE[colour], markersize=3.5, alpha=0.7)
+    canvas = Canvas(1, 2, height=3.6, width_ratios=(2.2, 1))
+    left, right = canvas
+    networks, methods = list(cells["network"].unique()), list(cells["x"].unique())
+    inks = [Ink(colour, "", "o") for colour in ("blue", "orange")]
+    for cell in cells.to_dict("records"):
+        values, number = cell["values"], networks.index(cell["network"])
+        dots = inks[number].options | {"markersize": 3.5, "alpha": 0.7}
+        if cell["panel"] == SERVER_MS:
+            height = methods.index(cell["x"]) + 0.3 * (number - 0.5)
+            left.plot(values, [height] * len(values), **dots)
+            left.plot([cell["mean"]] * 2, [height - 0.13, height + 0.13], color="black", zorder=3)
+        else:
+            right.plot([number] * len(values), values, **dots)
+            right.plot([number - 0.2, number + 0.2], [cell["mean"]] * 2, color="black", zorder=3)
+        canvas.key(cell["network"], inks[number])
     left.set_yticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods])
     left.invert_yaxis()
     left.set(xlabel="server, CPU milliseconds a round", xscale="log")
     left.set_title(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
-    right.axhline(1, color=PALETTE["grey"], linewidth=0.8)
+    right.axhline(1, color=Ink("grey").options["color"], linewidth=0.8)
     right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
     right.set_ylabel("local training of CADIS / FedAvg")
-    handles = [
-        Line2D([], [], marker="o", linestyle="", color=PALETTE[colour], label=network)
-        for network, colour in networks.items()
-    ]
-    handles.append(Line2D([], [], color="black", label="median"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
-    return figure
+    canvas.key("median", BLACK)
+    canvas.legend()
+    return canvas.figure
 
-
-SWINGS = 40
-"""Rounds of the norm that are shown."""
 
 FIGURES: dict[str, Figure] = {
     "fig2": Figure(case_study, draw_case_study),

@@ -8,7 +8,7 @@ part in a round. The last group of rules is about published numbers alone.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
 from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
 from fedrepro.report.rules import Rule, Sample, leads, listed, near
-from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
@@ -40,35 +39,45 @@ ROUNDED = 1e-6
 
 
 def chosen(
-    runs: RunSet, what: str, *, dataset: str, kind: str = "", clients: int = 0
-) -> list[PlannedRun]:
-    """Return the runs of a method on a partition, with so many clients a round where it has any.
+    runs: RunSet,
+    what: str,
+    *,
+    dataset: str,
+    kind: str = "",
+    clients: int = 0,
+    warm_up: int | None = None,
+) -> dict[str, RunRecord]:
+    """Return the records of a method on a partition, by run id.
+
+    Args:
+        runs: of which to choose.
+        what: the method.
+        dataset: the data set.
+        kind: of the partition.
+        clients: a round; training without clients has none and is chosen too.
+        warm_up: epochs before a probe; None: any.
 
     Raises:
-        MissingRunsError: some of them have no record.
+        MissingRunsError: some of the runs have no record.
         FedreproError: the plan has none.
     """
     found = [
         run
         for run in runs.members(runs.labelled(dataset=dataset, method=what))
-        if kind_of(runs, run) == kind and participants(run) in (None, clients)
+        if kind_of(runs, run) == kind
+        and participants(run) in (None, clients)
+        and warm_up in (None, run.coordinates.get("warm_up", 0))
     ]
     if not found:
         raise not_planned(runs, what, f"run on {dataset} {kind}")
     runs.require({run.group for run in found}, f"the claims on {what}, {dataset} {kind}")
-    return found
+    return {run.id: runs.record(run) for run in found}
 
 
 def _sample(runs: RunSet, what: str, measure: Callable[[RunRecord], float], **where: Any) -> Sample:
     """Return a measure of each of the chosen runs."""
     found = chosen(runs, what, **where)
-    return Sample(
-        what, tuple(measure(runs.record(run)) for run in found), tuple(run.id for run in found)
-    )
-
-
-def _used(*samples: Sample) -> list[str]:
-    return [run for sample in samples for run in sample.runs]
+    return Sample(what, tuple(map(measure, found.values())), tuple(found))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -91,18 +100,13 @@ def late_accuracy(
 
 
 def leads_at_each(
-    runs: RunSet, *, dataset: str, kind: str, clients: Sequence[int], what: str, over: Sequence[str]
+    runs: RunSet, *, what: str, over: Sequence[str], clients: Sequence[int], **where: Any
 ) -> Finding:
     """Hold where ``what`` is above all of ``over`` at each number of clients a round."""
-    gaps, used = {}, []
-    for number in clients:
-        one, *others = (
-            accuracy(runs, name, dataset=dataset, kind=kind, clients=number)
-            for name in (what, *over)
-        )
-        gaps[number] = one.mean - max(other.mean for other in others)
-        used += _used(one, *others)
+    each = {k: leads(accuracy)(runs, what=what, over=over, clients=k, **where) for k in clients}
+    gaps = {k: finding.ours or 0.0 for k, finding in each.items()}
     evidence = f"{what} ahead by " + ", ".join(f"{k}: {in_points(v)}" for k, v in gaps.items())
+    used = [run for finding in each.values() for run in finding.runs]
     least = min(gaps.values())
     return Finding(least > 0, evidence, used, least)
 
@@ -111,23 +115,22 @@ def no_later(
     runs: RunSet, *, what: str, than: str, percent: Sequence[float], **where: Any
 ) -> Finding:
     """Hold where ``what`` reaches each accuracy no later than the other, in means over seeds."""
-    parts, holds, used = [], True, []
+    parts, holds, used = [], True, list[str]()
     for target in percent:
-        one, other = (
-            _sample(runs, name, functools.partial(rounds_to, target=target / 100), **where)
-            for name in (what, than)
-        )
+        reach = functools.partial(rounds_to, target=target / 100)
+        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         holds &= one.mean <= other.mean
-        used += _used(one, other)
+        used += [*one.runs, *other.runs]
     return Finding(holds, "; ".join(parts), used)
 
 
 # Figure 8
 
 
-def _end(values: Sequence[float], last: int) -> np.ndarray:
-    """Return the last so many percent of some values."""
+def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
+    """Return the last so many percent of what a run logs."""
+    values = record.metrics[metric]
     return np.array(values[len(values) * (100 - last) // 100 :])
 
 
@@ -135,129 +138,108 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     """Hold where accuracy moves less from one of the last evaluations to the next."""
 
     def step(record: RunRecord) -> float:
-        return float(np.abs(np.diff(_end(record.metrics["accuracy"], last))).mean())
+        return float(np.abs(np.diff(_end(record, "accuracy", last))).mean())
 
     one, other = (_sample(runs, name, step, **where) for name in (what, than))
     evidence = f"a step: {listed([other, one], in_points)}"
-    return Finding(one.mean < other.mean, evidence, _used(one, other))
+    return Finding(one.mean < other.mean, evidence, [*one.runs, *other.runs])
 
 
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
-    def late(record: RunRecord, metric: str) -> float:
-        return float(_end(record.metrics[metric], last).mean())
+    def mean(record: RunRecord) -> float:
+        return float(_end(record, "local_accuracy", last).mean())
 
-    (mean, base), (spread, wide) = (
-        [
-            _sample(runs, name, functools.partial(late, metric=metric), **where)
-            for name in (what, than)
-        ]
-        for metric in ("local_accuracy", "local_accuracy_sd")
-    )
-    evidence = f"mean: {listed([base, mean])}; standard deviation: "
-    evidence += listed([wide, spread], in_points)
-    lead = mean.mean - base.mean
-    return Finding(lead > 0 and spread.mean < wide.mean, evidence, _used(mean, base), lead)
+    def spread(record: RunRecord) -> float:
+        return float(_end(record, "local_accuracy_sd", last).mean())
+
+    one, other = (_sample(runs, name, mean, **where) for name in (what, than))
+    narrow, wide = (_sample(runs, name, spread, **where) for name in (what, than))
+    evidence = f"mean: {listed([other, one])}; standard deviation: "
+    evidence += listed([wide, narrow], in_points)
+    holds = one.mean > other.mean and narrow.mean < wide.mean
+    return Finding(holds, evidence, [*one.runs, *other.runs], one.mean - other.mean)
 
 
 # Figure 5, and what the clustering rests on
 
 
-def _probes(runs: RunSet, *, dataset: str, kind: str, warm_up: int | None = 0) -> list[PlannedRun]:
-    """Return the probes of a partition, from weights after so many epochs; None: after any."""
-    found = chosen(runs, "probe", dataset=dataset, kind=kind)
-    return [r for r in found if warm_up in (None, r.coordinates.get("warm_up", 0))]
-
-
-def _rows(runs: RunSet, probes: Sequence[PlannedRun]) -> list[tuple[np.ndarray, np.ndarray]]:
+def _rows(found: Mapping[str, RunRecord]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return each client's row changes, [classes, 3], and which classes it holds, [classes]."""
     return [
         (np.array(rows), np.array(counts) > 0)
-        for record in map(runs.record, probes)
+        for record in found.values()
         for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
     ]
 
 
-def only_own_row_rises(runs: RunSet, *, dataset: str, kind: str) -> Finding:
+def only_own_row_rises(runs: RunSet, **where: Any) -> Finding:
     """Proposition III.1: no entry of the class's row falls, none of the others rises."""
-    probes = _probes(runs, dataset=dataset, kind=kind)
+    found = chosen(runs, "probe", **where)
     held = [
-        bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all())
-        for rows, own in _rows(runs, probes)
+        bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all()) for rows, own in _rows(found)
     ]
     evidence = f"true of {sum(held)} of {len(held)} clients"
-    return Finding(all(held), evidence, [run.id for run in probes], float(np.mean(held)))
+    return Finding(all(held), evidence, [*found], float(np.mean(held)))
 
 
-def rising_rows_are_labels(
-    runs: RunSet, *, dataset: str, kinds: Sequence[str], warm_up: int
-) -> Finding:
+def rising_rows_are_labels(runs: RunSet, *, kinds: Sequence[str], **where: Any) -> Finding:
     """Observation III.2: a row has a rising entry if and only if the client holds its class."""
-    parts, right, used = [], [], []
+    parts, right, used = [], list[bool](), list[str]()
     for kind in kinds:
-        probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
-        read = [bool(((rows[:, 2] > 0) == own).all()) for rows, own in _rows(runs, probes)]
+        found = chosen(runs, "probe", kind=kind, **where)
+        read = [bool(((rows[:, 2] > 0) == own).all()) for rows, own in _rows(found)]
         parts.append(f"{sum(read)} of {len(read)} clients ({kind})")
         right += read
-        used += [run.id for run in probes]
+        used += found
     evidence = f"labels read off correctly: {', '.join(parts)}"
     return Finding(all(right), evidence, used, float(np.mean(right)))
 
 
-def recovers_clusters(
-    runs: RunSet, *, vector: str, threshold: float, warm_up: int, dataset: str, kind: str
-) -> Finding:
+def recovers_clusters(runs: RunSet, *, vector: str, threshold: float, **where: Any) -> Finding:
     """Hold where the cosines of all clients, rescaled and cut, give the true clusters."""
-    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
-    found = [runs.record(run).final["vectors"][vector]["all"] for run in probes]
+    found = chosen(runs, "probe", **where)
+    cuts = [record.final["vectors"][vector]["all"] for record in found.values()]
     place = THRESHOLDS.index(threshold)
-    wrong = [rule["wrong_pairs"][place] for rule in found]
-    evidence = "clusters: " + ", ".join(f"{rule['clusters'][place]:.0f}" for rule in found)
+    wrong = [cut["wrong_pairs"][place] for cut in cuts]
+    evidence = "clusters: " + ", ".join(f"{cut['clusters'][place]:.0f}" for cut in cuts)
     evidence += "; pairs wrong: " + ", ".join(map(in_percent, wrong))
-    return Finding(max(wrong) == 0, evidence, [run.id for run in probes], float(np.mean(wrong)))
+    return Finding(max(wrong) == 0, evidence, [*found], float(np.mean(wrong)))
 
 
-def merges_all(
-    runs: RunSet,
-    *,
-    vector: str,
-    thresholds: Sequence[float],
-    warm_up: int,
-    dataset: str,
-    kind: str,
-) -> Finding:
+def merges_all(runs: RunSet, *, vector: str, thresholds: Sequence[float], **where: Any) -> Finding:
     """Hold where the code's rescaling makes one cluster of all clients at each threshold."""
-    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=warm_up)
-    found = [runs.record(run).final["vectors"][vector]["as_run"]["clusters"] for run in probes]
-    numbers = dict(zip(THRESHOLDS, np.mean(found, axis=0), strict=True))
+    found = chosen(runs, "probe", **where)
+    cuts = [record.final["vectors"][vector]["as_run"]["clusters"] for record in found.values()]
+    numbers = dict(zip(THRESHOLDS, np.mean(cuts, axis=0), strict=True))
     evidence = "clusters: " + ", ".join(f"{numbers[tau]:g} at {tau:g}" for tau in thresholds)
-    holds = all(numbers[tau] == 1 for tau in thresholds)
-    return Finding(holds, evidence, [run.id for run in probes])
+    return Finding(all(numbers[tau] == 1 for tau in thresholds), evidence, [*found])
 
 
-def cosines_exceed(runs: RunSet, *, vector: str, above: float, dataset: str, kind: str) -> Finding:
+def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> Finding:
     """Hold where the mean cosine of clients of other labels is that high."""
-    probes = _probes(runs, dataset=dataset, kind=kind, warm_up=None)
-    found = [runs.record(run).final["vectors"] for run in probes]
-    means = {name: float(np.mean([each[name]["other"][1] for each in found])) for name in found[0]}
+    found = chosen(runs, "probe", **where)
+    vectors = [record.final["vectors"] for record in found.values()]
+    means = {name: float(np.mean([v[name]["other"][1] for v in vectors])) for name in vectors[0]}
     evidence = "mean cosine of clients of other labels: "
     evidence += ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in means.items())
-    return Finding(means[vector] > above, evidence, [run.id for run in probes], means[vector])
+    return Finding(means[vector] > above, evidence, [*found], means[vector])
 
 
 def wrong_pairs(
     runs: RunSet, *, what: str, more_than: float = -1, at_most: float = 100, **where: Any
 ) -> Finding:
     """Hold where every run ends with so many percent of the pairs of clients wrong."""
-    wrong = _sample(runs, what, lambda record: record.metrics["wrong_pairs"][-1], **where)
-    number = _sample(runs, what, lambda record: record.metrics["clusters"][-1], **where)
-    evidence = ", ".join(
-        f"{in_percent(share)} of the pairs wrong, {count:.1f} clusters"
-        for share, count in zip(wrong.values, number.values, strict=True)
+    found = chosen(runs, what, **where)
+    shares = [record.metrics["wrong_pairs"][-1] for record in found.values()]
+    numbers = [record.metrics["clusters"][-1] for record in found.values()]
+    evidence = "; ".join(
+        f"{in_percent(share)} of the pairs wrong, {number:.1f} clusters"
+        for share, number in zip(shares, numbers, strict=True)
     )
-    holds = all(more_than < 100 * share <= at_most + SLACK for share in wrong.values)
-    return Finding(holds, evidence, wrong.runs, wrong.mean)
+    holds = all(more_than < 100 * share <= at_most + SLACK for share in shares)
+    return Finding(holds, evidence, [*found], float(np.mean(shares)))
 
 
 # Figures 9 and 10
@@ -270,23 +252,26 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
         return float(np.mean(record.metrics["similarity_error"]))
 
     one, other = (_sample(runs, name, error, **where) for name in (what, than))
-    gain = other.mean - one.mean
-    return Finding(gain > 0, listed([one, other], "{:.4f}".format), _used(one, other), gain)
+    evidence, gain = listed([one, other], "{:.4f}".format), other.mean - one.mean
+    return Finding(gain > 0, evidence, [*one.runs, *other.runs], gain)
 
 
 def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Theorem III.4: that many pairs are known when all clients are expected to be seen."""
+
+    def seen(record: RunRecord) -> int:
+        drawn = record.spec["algorithm"]["participants"]
+        expected = round(rounds_to_see_all(len(record.partition.counts), drawn))
+        return min(expected, len(record.metrics["pairs_known"]))
+
     found = chosen(runs, what, **where)
-    shares, after = [], 0
-    for run in found:
-        record, drawn = runs.record(run), participants(run)
-        assert drawn is not None
-        known = record.metrics["pairs_known"]
-        after = min(round(rounds_to_see_all(len(record.partition.counts), drawn)), len(known))
-        shares.append(known[after - 1])
-    evidence = f"pairs known after {after} rounds: " + ", ".join(map(in_percent, shares))
-    used = [run.id for run in found]
-    return Finding(min(shares) >= percent / 100, evidence, used, float(np.mean(shares)))
+    rounds = [seen(record) for record in found.values()]
+    shares = [
+        record.metrics["pairs_known"][after - 1]
+        for record, after in zip(found.values(), rounds, strict=True)
+    ]
+    evidence = f"pairs known after {rounds[0]} rounds: " + ", ".join(map(in_percent, shares))
+    return Finding(min(shares) >= percent / 100, evidence, [*found], float(np.mean(shares)))
 
 
 def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
@@ -305,29 +290,16 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
 def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> Finding:
     """Hold where every run stops being finite, and ends with every image in class 0.
 
-    Args:
-        runs: the runs.
-        what: the method.
-        images: test images of class 0.
-        of: test images.
-        where: which runs.
+    Which so many ``images`` are, ``of`` all test images.
     """
-
-    def lost(record: RunRecord) -> float:
-        finite = record.metrics["finite"]
-        return finite.index(0) + 1 if 0 in finite else np.nan
-
-    def final(record: RunRecord) -> float:
-        return record.metrics["accuracy"][-1]
-
-    rounds, ends = (_sample(runs, what, measure, **where) for measure in (lost, final))
-    evidence = ", ".join(
-        f"{'never lost' if np.isnan(t) else f'not a number from round {t}'}, "
-        f"accuracy {in_percent(value)}"
-        for t, value in zip(rounds.values, ends.values, strict=True)
-    )
-    at_share = all(abs(value - images / of) < ROUNDED for value in ends.values)
-    return Finding(at_share and not np.isnan(rounds.values).any(), evidence, ends.runs)
+    found = chosen(runs, what, **where)
+    parts, holds = [], True
+    for record in found.values():
+        finite, end = record.metrics["finite"], record.metrics["accuracy"][-1]
+        lost = f"not a number from round {finite.index(0) + 1}" if 0 in finite else "never lost"
+        parts.append(f"{lost}, accuracy {in_percent(end)}")
+        holds &= 0 in finite and abs(end - images / of) < ROUNDED
+    return Finding(holds, ", ".join(parts), [*found])
 
 
 def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
@@ -357,27 +329,27 @@ def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Find
 # The partitions: the text against the authors' lists
 
 
-def cluster_sizes(runs: RunSet, *, what: str, sizes: Sequence[int], **where: Any) -> Finding:
+def cluster_sizes(runs: RunSet, *, what: str, sizes: list[int], **where: Any) -> Finding:
     """Section V.A: clusters of so many clients, of unequal amounts."""
-    run = chosen(runs, what, **where)[0]
-    counts = np.array(runs.record(run).partition.counts)
+    found = chosen(runs, what, **where)
+    counts = np.array(next(iter(found.values())).partition.counts)
     _, clients = np.unique(counts > 0, axis=0, return_counts=True)
-    found, amounts = sorted(map(int, clients), reverse=True), np.unique(counts.sum(axis=1))
-    unequal = len(amounts) > 1
-    evidence = f"clusters of {found} clients, {'un' if unequal else ''}equal amounts"
-    return Finding(found == [*sizes] and unequal, evidence, [run.id])
+    largest_first = sorted(map(int, clients), reverse=True)
+    unequal = len(np.unique(counts.sum(axis=1))) > 1
+    evidence = f"clusters of {largest_first} clients, {'un' if unequal else ''}equal amounts"
+    return Finding(largest_first == sizes and unequal, evidence, [*found][:1])
 
 
 def main_cluster(
     runs: RunSet, *, what: str, kinds: Sequence[str], percent: float, **where: Any
 ) -> Finding:
     """Section V.C: the largest cluster of each partition holds that share of the clients."""
-    shares, used = {}, []
+    shares, used = {}, list[str]()
     for kind in kinds:
-        run = chosen(runs, what, kind=kind, **where)[0]
-        facts = partition_facts(runs.record(run).partition.counts)
+        run, record = next(iter(chosen(runs, what, kind=kind, **where).items()))
+        facts = partition_facts(record.partition.counts)
         shares[kind] = facts["largest cluster"] / facts["clients"]
-        used.append(run.id)
+        used.append(run)
     evidence = ", ".join(f"{kind}: {in_percent(share)}" for kind, share in shares.items())
     holds = all(abs(share - percent / 100) < SLACK for share in shares.values())
     return Finding(holds, evidence, used)
@@ -395,15 +367,13 @@ def every_end(holds: Callable[[list[list[int]], list[int], list[int]], bool]) ->
 
     def rule(runs: RunSet, *, what: str, one: list[int], other: list[int], **where: Any) -> Finding:
         found = chosen(runs, what, **where)
-        names = [runs.record(run).final["cluster_of"] for run in found]
+        names = [record.final["cluster_of"] for record in found.values()]
         ends = [
             [[i for i, own in enumerate(end) if own == name] for name in sorted({*end})]
             for end in names
         ]
         evidence = f"clusters {'; '.join(map(str, ends))}"
-        return Finding(
-            all(holds(end, one, other) for end in ends), evidence, [run.id for run in found]
-        )
+        return Finding(all(holds(end, one, other) for end in ends), evidence, [*found])
 
     return rule
 

@@ -112,6 +112,12 @@ def _over_rounds(axes: Iterable[Axes]) -> None:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
 
 
+def _with_legend(canvas: Canvas, columns: int = 3) -> MplFigure:
+    canvas.legend(columns)
+    figure: MplFigure = canvas.figure
+    return figure
+
+
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds."""
     found = pd.concat([results(runs, [group]) for group in runs.plan.figures["fig2"].runs])
@@ -130,8 +136,7 @@ def draw_case_study(cells: pd.DataFrame) -> MplFigure:
         canvas.level(canvas.axis, highest, marked, Ink(ink.colour, ":"))
     canvas.accuracy_over_rounds()
     canvas.axis.set_ylim(0, 100)
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas, 2)
 
 
 SHOWN_CLASS = 8
@@ -184,8 +189,7 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
     canvas.axis.set_ylabel("change of the row's weights\nin local training")
     canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas)
 
 
 PUBLISHED = "PILL (published)"
@@ -238,7 +242,7 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         bar.set_label("examples", fontsize=7)
         bar.ax.tick_params(labelsize=6)
     canvas.axes[-1, 0].set_xlabel("client")
-    return canvas.figure
+    return _with_legend(canvas)
 
 
 _EIGHT = {
@@ -275,8 +279,7 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
             axis.tick_params(labelsize=7)
         line[0].set_ylabel(dataset)
     _over_rounds(canvas)
-    canvas.legend(4)
-    return canvas.figure
+    return _with_legend(canvas, 4)
 
 
 _ERROR, _KNOWN = "error", "known"
@@ -331,8 +334,7 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     for axis in canvas:
         axis.set_ylim(bottom=0)
     _over_rounds(canvas)
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas, 4)
 
 
 _TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
@@ -363,8 +365,7 @@ def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
     canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
     canvas.axis.set_xticks(sorted(cells["x"].unique()))
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas)
 
 
 SWINGS = 40
@@ -390,8 +391,7 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="norm of the global model")
     right.set_ylim(bottom=0)
     _over_rounds(canvas)
-    canvas.legend(6)
-    return canvas.figure
+    return _with_legend(canvas, 6)
 
 
 _LOOKS = 8
@@ -431,8 +431,7 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
     _over_rounds([right])
-    canvas.legend(4)
-    return canvas.figure
+    return _with_legend(canvas, 4)
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -472,8 +471,7 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
     right.set_ylabel("local training of CADIS / FedAvg")
     canvas.key("median", BLACK)
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas)
 
 
 FIGURES: dict[str, Figure] = {

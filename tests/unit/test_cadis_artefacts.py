@@ -29,7 +29,6 @@ from fedrepro.papers.cadis.measurements import (
     TABLES,
     cluster_weights,
     partition_facts,
-    recorded,
     results,
     rounds_to,
 )
@@ -145,7 +144,7 @@ def test_tables_show_what_is_recorded(tmp_path):
     some = TABLES["table1"](write_all(tmp_path, "paper", only=ids))
     assert artefacts.keys_of(some) == [("MNIST 10/100", "FedAvg"), ("MNIST 10/100", "CADIS")]
     with pytest.raises(MissingRunsError, match="plans no run"):
-        recorded(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
+        results(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
 
 
 def test_parts_of_tables_show_the_published_values(lite):

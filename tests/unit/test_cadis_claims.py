@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from cadis_records import GROUPS, World, write_all
 from seeds import Seeds
@@ -125,6 +127,15 @@ def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
     assert {claim.rule for claim in CASES.values()} == set(CLAIMS)
+
+
+def test_values_that_choose_no_runs_are_refused():
+    for claim in CASES.values():
+        inspect.signature(CLAIMS[claim.rule]).bind(None, **claim.values)
+    signature = inspect.signature(CLAIMS["pairs_known"])
+    for wrong in ({"datset": "MNIST"}, {"clients": 10}):
+        with pytest.raises(TypeError):
+            signature.bind(None, what="CADIS", percent=95, **wrong)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

@@ -8,6 +8,7 @@ part in a round. The last group of rules is about published numbers alone.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -89,11 +90,8 @@ def late_accuracy(
     runs: RunSet, what: str, *, dataset: str, clients: int, kind: str, window: int
 ) -> Sample:
     """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
-
-    def late(record: RunRecord) -> float:
-        return float(np.mean(record.metrics["accuracy"][-window:]))
-
-    return _sample(runs, what, late, dataset=dataset, clients=clients, kind=kind)
+    where = {"dataset": dataset, "clients": clients, "kind": kind}
+    return _sample(runs, what, lambda r: float(np.mean(r.metrics["accuracy"][-window:])), **where)
 
 
 # Tables I and II
@@ -136,26 +134,26 @@ def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
 
 def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where accuracy moves less from one of the last evaluations to the next."""
-
-    def step(record: RunRecord) -> float:
-        return float(np.abs(np.diff(_end(record, "accuracy", last))).mean())
-
-    one, other = (_sample(runs, name, step, **where) for name in (what, than))
+    one, other = (
+        _sample(
+            runs, name, lambda r: float(abs(np.diff(_end(r, "accuracy", last))).mean()), **where
+        )
+        for name in (what, than)
+    )
     evidence = f"a step: {listed([other, one], in_points)}"
     return Finding(one.mean < other.mean, evidence, [*one.runs, *other.runs])
 
 
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
-
-    def mean(record: RunRecord) -> float:
-        return float(_end(record, "local_accuracy", last).mean())
-
-    def spread(record: RunRecord) -> float:
-        return float(_end(record, "local_accuracy_sd", last).mean())
-
-    one, other = (_sample(runs, name, mean, **where) for name in (what, than))
-    narrow, wide = (_sample(runs, name, spread, **where) for name in (what, than))
+    one, other = (
+        _sample(runs, name, lambda r: float(_end(r, "local_accuracy", last).mean()), **where)
+        for name in (what, than)
+    )
+    narrow, wide = (
+        _sample(runs, name, lambda r: float(_end(r, "local_accuracy_sd", last).mean()), **where)
+        for name in (what, than)
+    )
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     holds = one.mean > other.mean and narrow.mean < wide.mean
@@ -247,11 +245,10 @@ def wrong_pairs(
 
 def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
     """Hold where the error of the similarities, mean over the rounds, is smaller."""
-
-    def error(record: RunRecord) -> float:
-        return float(np.mean(record.metrics["similarity_error"]))
-
-    one, other = (_sample(runs, name, error, **where) for name in (what, than))
+    one, other = (
+        _sample(runs, name, lambda r: float(np.mean(r.metrics["similarity_error"])), **where)
+        for name in (what, than)
+    )
     evidence, gain = listed([one, other], "{:.4f}".format), other.mean - one.mean
     return Finding(gain > 0, evidence, [*one.runs, *other.runs], gain)
 
@@ -433,10 +430,17 @@ def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) ->
     return Finding(holds, evidence, [], values[kind])
 
 
-CLAIMS: dict[str, Rule] = {
-    "leads": leads(accuracy),
-    "leads_late": leads(late_accuracy),
-    "near": near(accuracy),
+def _strict(rule: Rule) -> Rule:
+    """Say in a rule's signature which values choose its runs, so that others are refused."""
+    *own, last = inspect.signature(rule).parameters.values()
+    if last.kind is inspect.Parameter.VAR_KEYWORD:
+        named = {parameter.name for parameter in own} | {"what"}
+        where = [p for p in inspect.signature(chosen).parameters.values() if p.name not in named]
+        rule.__signature__ = inspect.Signature([*own, *where])  # type: ignore[attr-defined]
+    return rule
+
+
+_RULES: dict[str, Rule] = {
     "leads_at_each": leads_at_each,
     "no_later": no_later,
     "steadier": steadier,
@@ -461,3 +465,9 @@ CLAIMS: dict[str, Rule] = {
     "among_best": among_best,
     "no_better": no_better,
 }
+
+CLAIMS = {
+    "leads": leads(accuracy),
+    "leads_late": leads(late_accuracy),
+    "near": near(accuracy),
+} | {name: _strict(rule) for name, rule in _RULES.items()}

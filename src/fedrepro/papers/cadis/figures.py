@@ -106,6 +106,12 @@ def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
     return summarise(curves, "value", ["series", "x", *more])
 
 
+def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 100) -> None:
+    """Draw a curve a method."""
+    for method, points in cells.groupby("method", sort=False):
+        canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
+
+
 def _over_rounds(axes: Iterable[Axes]) -> None:
     for axis in axes:
         axis.set_xlabel(ROUND)
@@ -270,8 +276,7 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
     for dataset, line in zip(datasets, canvas.axes, strict=True):
         for (panel, (_, window, title, over)), axis in zip(_EIGHT.items(), line, strict=True):
             shown = cells[(cells["dataset"] == dataset) & (cells["panel"] == panel)]
-            for method, points in shown.groupby("method", sort=False):
-                canvas.curve(axis, points, _INKS[str(method)], str(method))
+            _methods(canvas, axis, shown)
             if over:
                 whole = shown["x"].nunique() <= window
                 title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
@@ -383,10 +388,8 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     """Draw the accuracies, and the norm of FedDyn's model over the first forty rounds."""
     canvas = Canvas(1, 2, height=3.4)
     left, right = canvas
-    shown = cells[(cells["panel"] == "accuracy") | (cells["x"] <= SWINGS)]
-    for (method, panel), points in shown.groupby(["method", "panel"], sort=False):
-        axis, factor = (left, 100) if panel == "accuracy" else (right, 1)
-        canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
+    _methods(canvas, left, cells[cells["panel"] == "accuracy"])
+    _methods(canvas, right, cells[(cells["panel"] == "norm") & (cells["x"] <= SWINGS)], factor=1)
     left.set(ylabel=ACCURACY, ylim=(0, 100))
     right.set(ylabel="norm of the global model")
     right.set_ylim(bottom=0)

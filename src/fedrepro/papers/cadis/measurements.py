@@ -45,21 +45,6 @@ KIND_OF = {
 """The partition of each of the authors' lists that the plan has as a grid."""
 
 
-def recorded(runs: RunSet, groups: Iterable[str]) -> list[PlannedRun]:
-    """Return the runs of the groups that have a record, in plan order.
-
-    Raises:
-        MissingRunsError: there is none.
-    """
-    groups = list(groups)
-    missing = {run.id for run in runs.missing(groups)}
-    found = [run for run in runs.members(groups) if run.id not in missing]
-    if not found:
-        runs.require(groups, "this")
-        raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
-    return found
-
-
 def participants(run: PlannedRun) -> int | None:
     """Return how many clients take part in a round; None for training without clients."""
     return getattr(run.spec.algorithm, "participants", None)
@@ -81,8 +66,14 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     Raises:
         MissingRunsError: none is recorded.
     """
+    groups = list(groups)
+    missing = {run.id for run in runs.missing(groups)}
+    recorded = [run for run in runs.members(groups) if run.id not in missing]
+    if not recorded:
+        runs.require(groups, "this")
+        raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
     rows = []
-    for run in recorded(runs, groups):
+    for run in recorded:
         group, record, drawn = runs.plan.runs[run.group], runs.record(run), participants(run)
         rows.append(
             {"title": group.title, **group.labels, **run.coordinates, "kind": kind_of(runs, run)}

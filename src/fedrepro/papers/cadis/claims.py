@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,12 @@ def _sample(runs: RunSet, what: str, measure: Callable[[RunRecord], float], **wh
     return Sample(what, tuple(map(measure, found.values())), tuple(found))
 
 
+def _both(
+    runs: RunSet, what: str, than: str, measure: Callable[[RunRecord], float], where: dict[str, Any]
+) -> tuple[Sample, Sample]:
+    return _sample(runs, what, measure, **where), _sample(runs, than, measure, **where)
+
+
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
     """Return the quantity: best test accuracy of a run's rounds."""
     return _sample(runs, what, best, dataset=dataset, clients=clients, kind=kind)
@@ -116,7 +122,7 @@ def no_later(
     parts, holds, used = [], True, list[str]()
     for target in percent:
         reach = functools.partial(rounds_to, target=target / 100)
-        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
+        one, other = _both(runs, what, than, reach, where)
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         holds &= one.mean <= other.mean
         used += [*one.runs, *other.runs]
@@ -146,14 +152,11 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
 
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
-    one, other = (
-        _sample(runs, name, lambda r: float(_end(r, "local_accuracy", last).mean()), **where)
-        for name in (what, than)
-    )
-    narrow, wide = (
-        _sample(runs, name, lambda r: float(_end(r, "local_accuracy_sd", last).mean()), **where)
-        for name in (what, than)
-    )
+
+    def late(metric: str) -> tuple[Sample, Sample]:
+        return _both(runs, what, than, lambda r: float(_end(r, metric, last).mean()), where)
+
+    (one, other), (narrow, wide) = late("local_accuracy"), late("local_accuracy_sd")
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     holds = one.mean > other.mean and narrow.mean < wide.mean
@@ -163,36 +166,39 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
 # Figure 5, and what the clustering rests on
 
 
-def _rows(found: Mapping[str, RunRecord]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return each client's row changes, [classes, 3], and which classes it holds, [classes]."""
-    return [
-        (np.array(rows), np.array(counts) > 0)
-        for record in found.values()
-        for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
-    ]
+def every_client(holds: Callable[[np.ndarray, np.ndarray], bool]) -> Rule:
+    """Return the rule: it holds for every probed client of some partitions.
+
+    Args:
+        holds: of how the rows of the final layer changed, float64 [classes, 3] (lowest, mean and
+            highest of a row), and of which classes the client has, bool [classes].
+    """
+
+    def rule(runs: RunSet, *, kinds: Sequence[str], **where: Any) -> Finding:
+        parts, right, used = [], list[bool](), list[str]()
+        for kind in kinds:
+            found = chosen(runs, "probe", kind=kind, **where)
+            held = [
+                holds(np.array(rows), np.array(counts) > 0)
+                for record in found.values()
+                for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
+            ]
+            parts.append(f"{sum(held)} of {len(held)} clients ({kind})")
+            right += held
+            used += found
+        return Finding(all(right), f"true of {', '.join(parts)}", used, float(np.mean(right)))
+
+    return rule
 
 
-def only_own_row_rises(runs: RunSet, **where: Any) -> Finding:
+def _only_own_rows_rise(rows: np.ndarray, own: np.ndarray) -> bool:
     """Proposition III.1: no entry of the class's row falls, none of the others rises."""
-    found = chosen(runs, "probe", **where)
-    held = [
-        bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all()) for rows, own in _rows(found)
-    ]
-    evidence = f"true of {sum(held)} of {len(held)} clients"
-    return Finding(all(held), evidence, [*found], float(np.mean(held)))
+    return bool((rows[own, 0] >= 0).all() and (rows[~own, 2] <= 0).all())
 
 
-def rising_rows_are_labels(runs: RunSet, *, kinds: Sequence[str], **where: Any) -> Finding:
+def _rising_rows_are_labels(rows: np.ndarray, own: np.ndarray) -> bool:
     """Observation III.2: a row has a rising entry if and only if the client holds its class."""
-    parts, right, used = [], list[bool](), list[str]()
-    for kind in kinds:
-        found = chosen(runs, "probe", kind=kind, **where)
-        read = [bool(((rows[:, 2] > 0) == own).all()) for rows, own in _rows(found)]
-        parts.append(f"{sum(read)} of {len(read)} clients ({kind})")
-        right += read
-        used += found
-    evidence = f"labels read off correctly: {', '.join(parts)}"
-    return Finding(all(right), evidence, used, float(np.mean(right)))
+    return bool(((rows[:, 2] > 0) == own).all())
 
 
 def recovers_clusters(runs: RunSet, *, vector: str, threshold: float, **where: Any) -> Finding:
@@ -245,9 +251,8 @@ def wrong_pairs(
 
 def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
     """Hold where the error of the similarities, mean over the rounds, is smaller."""
-    one, other = (
-        _sample(runs, name, lambda r: float(np.mean(r.metrics["similarity_error"])), **where)
-        for name in (what, than)
+    one, other = _both(
+        runs, what, than, lambda r: float(np.mean(r.metrics["similarity_error"])), where
     )
     evidence, gain = listed([one, other], "{:.4f}".format), other.mean - one.mean
     return Finding(gain > 0, evidence, [*one.runs, *other.runs], gain)
@@ -445,8 +450,8 @@ _RULES: dict[str, Rule] = {
     "no_later": no_later,
     "steadier": steadier,
     "serves_clients": serves_clients,
-    "only_own_row_rises": only_own_row_rises,
-    "rising_rows_are_labels": rising_rows_are_labels,
+    "only_own_rows_rise": every_client(_only_own_rows_rise),
+    "rising_rows_are_labels": every_client(_rising_rows_are_labels),
     "recovers_clusters": recovers_clusters,
     "merges_all": merges_all,
     "cosines_exceed": cosines_exceed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import re
@@ -19,7 +18,7 @@ from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
-from fedrepro.papers.cadis.figures import FIGURES, TRUE_CLUSTERS
+from fedrepro.papers.cadis.figures import FIGURES, TRUE_CLUSTERS, moving_average
 from fedrepro.papers.cadis.measurements import (
     LOCAL_RATIO,
     ON_PILL,
@@ -29,10 +28,8 @@ from fedrepro.papers.cadis.measurements import (
     SERVER_MS,
     TABLES,
     cluster_weights,
-    moving_average,
     partition_facts,
-    place,
-    recorded,
+    results,
     rounds_to,
 )
 from fedrepro.report import artefacts, expected
@@ -100,20 +97,26 @@ def test_every_number_has_its_cell_at_the_published_scale(paper):
         assert wanted <= set(keys), wanted - set(keys)
 
 
-def test_places_of_runs():
-    places = {run.id: place(run) for run in expand("cadis", "paper")}
-    by_title = Counter(f"{p.dataset} {p.kind}" for p in places.values() if p)
-    assert by_title["CIFAR-100 BC"] == by_title["CIFAR-10 BC"] == by_title["MNIST BC"] == 8
-    assert by_title["MNIST MC"] == 6 + 5 + 5 * 4
-    run = next(r for r in expand("cadis", "paper") if r.group == "cifar100_mc_fedfa_k")
-    assert vars(place(run)) == {
-        "dataset": "CIFAR-100",
-        "kind": "MC",
-        "method": "FedFA",
-        "clients": "20/100",
-    }
-    others = [r for r in expand("cadis", "paper") if r.group in ("grid", "mnist_mc_oracle")]
-    assert {place(run) for run in others if run.group != "grid"} == {None}
+def test_results_say_which_cell_a_run_is_of(paper):
+    found = results(paper, [name for name in paper.plan.runs if name != "grid"])
+    places = Counter(found["dataset"] + " " + found["kind"])
+    assert places["CIFAR-100 BC"] == places["CIFAR-10 BC"] == places["MNIST BC"] == 8
+    assert places["MNIST MC"] == (6 + 5 + 5 * 4) + 4 + 2
+    run = results(paper, ["cifar100_mc_fedfa_k"]).iloc[0]
+    wanted = {"dataset": "CIFAR-100", "kind": "MC", "method": "FedFA", "clients": "20/100"}
+    assert {name: run[name] for name in wanted} == wanted
+    assert set(results(paper, ["mnist_mc_singleset"])["clients"]) == {""}
+
+
+def test_labels_tell_all_groups_apart_that_claims_choose_from(paper):
+    chosen = [
+        (*(run.get(name) for name in ("dataset", "kind", "method", "clients", "warm_up", "eps")),)
+        for run in results(paper, [name for name in paper.plan.runs if name != "grid"])
+        .astype(object)
+        .where(lambda frame: frame.notna(), None)
+        .to_dict("records")
+    ]
+    assert len(chosen) == len(set(chosen))
 
 
 def test_table1_repeats_central_training_and_adds_the_gains(paper):
@@ -141,7 +144,7 @@ def test_tables_show_what_is_recorded(tmp_path):
     some = TABLES["table1"](write_all(tmp_path, "paper", only=ids))
     assert artefacts.keys_of(some) == [("MNIST 10/100", "FedAvg"), ("MNIST 10/100", "CADIS")]
     with pytest.raises(MissingRunsError, match="plans no run"):
-        recorded(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
+        results(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
 
 
 def test_parts_of_tables_show_the_published_values(lite):
@@ -156,17 +159,14 @@ def test_parts_of_tables_show_the_published_values(lite):
 def test_table2_counts_rounds_to_the_target(paper):
     table = artefacts.frame(paper, "table2")
     run = paper.members(["mnist_mc_fedavg"])[0]
-    metrics = paper.record(run).metrics
-    first = next(
-        t
-        for t, value in zip(metrics["evaluated_rounds"], metrics["accuracy"], strict=True)
-        if value >= 0.8
-    )
+    record = paper.record(run)
+    evaluated = zip(record.metrics["evaluated_rounds"], record.metrics["accuracy"], strict=True)
+    first = next(t for t, value in evaluated if value >= 0.8)
     assert cell(table, "MNIST 80 %", "FedAvg")["mean"] == first
-    assert rounds_to(paper, run, 0.999) == 501
+    assert rounds_to(record, 0.999) == 501
     assert cell(table, "MNIST 90 %", "FedDyn")["published"] == 501
     lost = paper.members(["cifar10_mc_fedfa_as_run"])[0]
-    assert rounds_to(paper, lost, 0.48) == 1001
+    assert rounds_to(paper.record(lost), 0.48) == 1001
 
 
 @pytest.mark.parametrize("scale", ["lite", "paper"])
@@ -286,24 +286,14 @@ def test_pill_has_no_runs_at_the_published_scale(paper):
     assert artefacts.frame(paper, "synthetic_pills").empty
 
 
-METHODS = ("CADIS", "FedFA, as run")
-
-
-def test_runs_on_pill_have_a_column_of_their_own(tmp_path, monkeypatch):
-    """As whoever has the images adds them: groups `pill_*`, listed in the table's runs."""
+def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
+    """As whoever has the images adds them: groups of the data set PILL, in the table's runs."""
     runs = write_all(tmp_path, "lite")
-    real = {f"synthetic_pills_{name}": f"pill_{name}" for name in ("cadis", "fedfa_as_run")}
-    runs._runs = tuple(dataclasses.replace(r, group=real.get(r.group, r.group)) for r in runs._runs)
-    table = runs.plan.tables["pill"]
-    groups = [real.get(group, group) for group in table.runs]
-    tables = runs.plan.tables | {"pill": table.model_copy(update={"runs": groups})}
-    labels = {name: {"method": title} for name, title in zip(real.values(), METHODS, strict=True)}
-    groups = {
-        new: runs.plan.runs[old].model_copy(update={"labels": labels[new]})
-        for old, new in real.items()
-    }
-    runs.plan = runs.plan.model_copy(update={"tables": tables, "runs": runs.plan.runs | groups})
-    monkeypatch.setattr(cadis_tables, "load_plan", lambda _: runs.plan)
+    groups = dict(runs.plan.runs)
+    for name in ("synthetic_pills_cadis", "synthetic_pills_fedfa_as_run"):
+        labels = groups[name].labels | {"dataset": "PILL"}
+        groups[name] = groups[name].model_copy(update={"labels": labels})
+    runs.plan = runs.plan.model_copy(update={"runs": groups})
     cells = TABLES["pill"](runs)
     assert set(cells.loc[cells["column"] == ON_PILL, "row"]) == {"CADIS", "FedFA, as run"}
     assert cell(cells, "CADIS", ON_PILL)["mean"] == 0.5
@@ -392,9 +382,8 @@ def test_fig2_marks_what_table1_has(lite):
 
 
 def test_fig2_takes_each_seeds_own_best():
-    cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55]})
+    cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55], "n": 2})
     cells["values"] = [(0.2, 0.8), (0.6, 0.5)]
-    cells["n"] = 2
     other = cells.assign(series=TRUE_CLUSTERS)
     figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]

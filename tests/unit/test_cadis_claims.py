@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from cadis_records import GROUPS, World, write_all
 from seeds import Seeds
@@ -14,13 +16,12 @@ from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
-BY_ID = {claim.id: claim for claim in load_expected("cadis").claims}
+CASES = {claim.id: claim for claim in load_expected("cadis").claims}
 
 
 def decide(name: str, runs: RunSet) -> Finding:
-    """Decide a claim as its verdict is made."""
-    claim = BY_ID[name]
-    return CLAIMS[claim.rule](runs, **claim.values)
+    """Return what a claim's rule finds with the claim's values."""
+    return CLAIMS[CASES[name].rule](runs, **CASES[name].values)
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -45,7 +46,7 @@ AGAINST = {
     "NC1-uc": lower("MNIST UC CADIS", by=0.96),
     "NC2": lower("MNIST PA CADIS", by=0.9578),
     "NC3": lower("CIFAR-10 BC CADIS", by=0.27),
-    "ND1": World(accuracy={"mnist_mc_oracle": 0.93}),
+    "ND1": World(accuracy={"weights inverse to the true cluster sizes": 0.93}),
     "ND2-mnist": World(swing={"CADIS": 0.021}),
     "ND2-cifar10": World(swing={"CADIS": 0.021}),
     "ND3-mnist": World(swing={"CADIS": 0.04}),
@@ -60,7 +61,7 @@ AGAINST = {
     "NE5-mnist": World(wrong={"mnist_mc_cadis": 0.02}),
     "NE5-cifar10": World(wrong={"cifar10_mc_cadis": 0.02}),
     "NF1": World(error={"mnist_mc_cadis": 0.15}),
-    "NF2": World(accuracy={"mnist_mc_standard": 0.92}),
+    "NF2": World(accuracy={"CADIS without transitive learning": 0.92}),
     "NF3": World(known=0.9),
     "NG1": World(over_tau=0.0),
     "NR1-mnist": World(lost=None),
@@ -76,8 +77,8 @@ AGAINST = {
 }
 
 AGAINST_AT_LITE = {
-    "NS1": World(accuracy={"synthetic_pills_cadis": 0.4}),
-    "NS2": World(accuracy={"synthetic_pills_fedprox": 0.8}),
+    "NS1": World(accuracy={"synthetic pills CADIS": 0.4}),
+    "NS2": World(accuracy={"synthetic pills FedProx": 0.8}),
     "NS3": World(cluster_of=[*GROUPS[:9], 0]),
     "NS4": World(cluster_of=[*GROUPS[:9], 9]),
     "NS5": World(lost=None),
@@ -125,13 +126,22 @@ def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
-    assert {claim.rule for claim in BY_ID.values()} == set(CLAIMS)
+    assert {claim.rule for claim in CASES.values()} == set(CLAIMS)
+
+
+def test_values_that_choose_no_runs_are_refused():
+    for claim in CASES.values():
+        inspect.signature(CLAIMS[claim.rule]).bind(None, **claim.values)
+    signature = inspect.signature(CLAIMS["pairs_known"])
+    for wrong in ({"datset": "MNIST"}, {"clients": 10}):
+        with pytest.raises(TypeError):
+            signature.bind(None, what="CADIS", percent=95, **wrong)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert {name for name in BY_ID if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
-    claims = {claim.id: claim.scales for claim in load_expected("cadis").claims}
-    assert {name for name, scales in claims.items() if scales == ("lite",)} == {*AGAINST_AT_LITE}
+    assert {name for name in CASES if not name.startswith("NP")} == {*AGAINST, *AGAINST_AT_LITE}
+    lite = {name for name, claim in CASES.items() if claim.scales == ("lite",)}
+    assert lite == {*AGAINST_AT_LITE}
 
 
 @pytest.mark.parametrize("name", [*AGAINST, *AGAINST_AT_LITE])
@@ -186,7 +196,8 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
 def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, holds):
     def changed(paper, artefact):
         numbers = published(paper, artefact)
-        assert artefact == table
+        if artefact != table:
+            return numbers
         assert set(cells) <= set(numbers)
         return numbers | cells
 
@@ -197,10 +208,10 @@ def test_other_published_numbers(tmp_path, monkeypatch, name, table, cells, hold
 
 def test_claims_of_lite_are_decided_by_lite_runs(at_lite):
     runs = at_lite
-    claims = [claim for claim in load_expected("cadis").claims if "lite" in claim.scales]
-    assert len(claims) > 30
-    for claim in claims:
-        assert decide(claim.id, runs).evidence
+    names = [name for name, claim in CASES.items() if "lite" in claim.scales]
+    assert len(names) > 30
+    for name in names:
+        assert decide(name, runs).evidence
 
 
 def test_verdicts_on_runs_as_published(as_claimed, tmp_path):

@@ -104,11 +104,6 @@ class IndexFile(Scheme):
         """The data set that the lists are of."""
         return self.lists.rpartition("_")[0]
 
-    @property
-    def kind(self) -> str:
-        """What kind of partition it is: MC, BC, UC or PA."""
-        return self.lists.rpartition("_")[2].upper()
-
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Read the lists."""
         return Cut(index_file(data.train, self.lists, self.keep, data.data_root))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import MaxNLocator
@@ -17,91 +18,131 @@ from fedrepro.fl.algorithms.clustering import true_clusters
 from fedrepro.fl.data import describe, load
 from fedrepro.fl.data.pill_counts import COUNTS as PILL
 from fedrepro.papers.cadis.measurements import (
-    AS_RUN,
-    DATASETS,
-    METHODS,
+    CADIS,
     SERVER_MS,
     SINGLESET,
+    best,
     measured,
-    moving_average,
-    place,
-    recorded,
-    spread,
-    stand_in_method,
-    stand_in_runs,
+    results,
     timings,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
 from fedrepro.report.stats import summarise
-from fedrepro.report.style import PALETTE, WIDTH
-from fedrepro.runs.plan import PlannedRun
+from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
 
 WINDOW = 10
-"""Evaluations (of accuracies on the test images) or rounds of a moving average."""
-SWINGS = 40
-"""Rounds of the norm that are shown."""
+"""Values of a moving average; the paper's number is lost."""
 
-INKS = {
+TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
+STANDARD = "CADIS without transitive learning"
+
+_INKS = {
+    SINGLESET: Ink("grey", "--"),
     "FedAvg": Ink("blue"),
     "FedProx": Ink("sky", "--"),
     "FedFA": Ink("orange"),
     "FedDyn": Ink("green"),
-    "CADIS": Ink("red"),
-    SINGLESET: Ink("grey", "--"),
-    "FedFA" + AS_RUN: Ink("orange", ":"),
-    "FedDyn" + AS_RUN: Ink("green", ":"),
+    CADIS: Ink("red"),
+    TRUE_CLUSTERS: Ink("red"),
+    "FedFA, as run": Ink("orange", ":"),
+    "FedDyn, as run": Ink("green", ":"),
 }
-"""A method's look in every figure; FedProx is dashed because it may lie on FedAvg."""
+"""Every method in all figures."""
 
 
-def _curve(
-    runs: RunSet, run: PlannedRun, series: str, metric: str, window: int = 1
-) -> list[dict[str, object]]:
-    """Return a run's metric by round, one row a value, as a moving average of ``window`` values."""
-    metrics = runs.record(run).metrics
-    values = moving_average(metrics[metric], window)
-    evaluated = metrics["evaluated_rounds"]
-    rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
-    return [
-        {"series": series, "x": int(t), "value": value, "seed": run.seed, "run": run.id}
-        for t, value in zip(rounds, values, strict=True)
+def moving_average(values: Sequence[float], window: int) -> list[float]:
+    """Return the mean of each value and up to ``window - 1`` before it."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
+
+
+def _curves(found: pd.DataFrame, metric: str, window: int = 1) -> pd.DataFrame:
+    """Return a metric over the rounds, one row a run and value.
+
+    Args:
+        found: what :func:`fedrepro.papers.cadis.measurements.results` returns.
+        metric: of the records; runs without it are left out.
+        window: values of the moving average.
+
+    Returns:
+        The columns of ``found`` but for the record, ``x`` (the round) and ``value``.
+    """
+    rows = []
+    for run in found.to_dict("records"):
+        metrics = run.pop("record").metrics
+        if metric in metrics:
+            values = moving_average(metrics[metric], window)
+            rounds = metrics["evaluated_rounds"]
+            if len(values) != len(rounds):
+                rounds = range(1, len(values) + 1)
+            rows += [
+                run | {"x": int(t), "value": value} for t, value in zip(rounds, values, strict=True)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _panels(found: pd.DataFrame, metrics: Mapping[str, tuple[str, int]]) -> pd.DataFrame:
+    """Return the curves of several panels, which have a column and are part of the series.
+
+    Args:
+        found: the runs, with a column ``series``.
+        metrics: panel -> metric, and values of its moving average.
+    """
+    parts = [
+        _curves(run, metric, window).assign(panel=panel)
+        for _, run in found.groupby("run", sort=False)
+        for panel, (metric, window) in metrics.items()
     ]
+    curves = pd.concat(parts, ignore_index=True)
+    return curves.assign(series=curves["series"] + ", " + curves["panel"])
 
 
-def _summary(rows: Iterable[Mapping[str, object]], *more: str) -> pd.DataFrame:
-    return summarise(pd.DataFrame(list(rows)), "value", ["series", "x", *more])
+def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
+    return summarise(curves, "value", ["series", "x", *more])
 
 
-TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
+def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 100) -> None:
+    """Draw a curve a method."""
+    for method, points in cells.groupby("method", sort=False):
+        canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
+
+
+def _over_rounds(axes: Iterable[Axes]) -> None:
+    for axis in axes:
+        axis.set_xlabel(ROUND)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+
+
+def _with_legend(canvas: Canvas, columns: int = 3) -> MplFigure:
+    canvas.legend(columns)
+    figure: MplFigure = canvas.figure
+    return figure
 
 
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds."""
-    groups = {"mnist_mc_fedavg": "FedAvg", "mnist_mc_oracle": TRUE_CLUSTERS}
-    return _summary(
-        row
-        for group, series in groups.items()
-        for run in recorded(runs, [group])
-        for row in _curve(runs, run, series, "accuracy")
-    )
+    found = pd.concat([results(runs, [group]) for group in runs.plan.figures["fig2"].runs])
+    return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
 
 
 def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     """Draw both curves, with a dotted line at the mean of the seeds' best accuracies."""
     canvas = Canvas(height=3.4)
-    for series, ink in {"FedAvg": INKS["FedAvg"], TRUE_CLUSTERS: INKS["CADIS"]}.items():
-        points = cells[cells["series"] == series]
-        canvas.curve(canvas.axis, points, ink, series)
-        best = np.array(list(points["values"])).max(axis=0).mean()
-        canvas.level(canvas.axis, best, "", Ink(ink.colour, ":"))
-    canvas.key("our best accuracy, as in Table I", Ink("black", ":"))
+    marked = "best accuracy, as in Table I"
+    for series, points in cells.groupby("series", sort=False):
+        ink = _INKS[str(series)]
+        canvas.curve(canvas.axis, points, ink, str(series))
+        canvas.key(marked, Ink("black", ":"))
+        highest = float(np.array(list(points["values"])).max(axis=0).mean())
+        canvas.level(canvas.axis, highest, marked, Ink(ink.colour, ":"))
     canvas.accuracy_over_rounds()
     canvas.axis.set_ylim(0, 100)
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas, 2)
 
 
 SHOWN_CLASS = 8
@@ -113,55 +154,51 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
     ``series`` is a panel, ``x`` a class, ``mean`` the row's mean change; further columns: ``low``
     and ``high``, the row's lowest and highest change, and ``held``, whether the client holds it.
     """
-    rows: list[dict[str, object]] = []
-
-    def add(run: PlannedRun, client: int, panel: str) -> None:
-        record = runs.record(run)
-        counts = record.partition.counts[client]
-        for label, (low, mean, high) in enumerate(record.final["rows"][client]):
-            rows.append(
-                {"series": panel, "x": label, "mean": mean, "low": low, "high": high}
-                | {"held": counts[label] > 0, "run": run.id}
-            )
-
-    one = recorded(runs, ["probe_one_class"])[0]
-    counts = np.array(runs.record(one).partition.counts)
-    add(one, int((counts[:, SHOWN_CLASS] > 0).argmax()), f"class {SHOWN_CLASS} only")
-    two = recorded(runs, ["probe_two_classes"])[0]
-    held = np.flatnonzero(runs.record(two).partition.counts[0])
-    add(two, 0, f"classes {' and '.join(str(label) for label in held)}")
-    many = recorded(runs, ["probe_clusters"])[0]
-    same = true_clusters(np.array(runs.record(many).partition.counts))
-    first, twin, other = 0, int(same[0, 1:].argmax()) + 1, int((~same[0]).argmax())
-    for number, client in enumerate((first, twin, other)):
-        cluster = "first cluster" if client != other else "another cluster"
-        add(many, client, f"client {'ABC'[number]}, {cluster}")
-    return pd.DataFrame(rows)
+    one, two, many = (results(runs, [name])["record"][0] for name in runs.plan.figures["fig5"].runs)
+    holder = int((np.array(one.partition.counts)[:, SHOWN_CLASS] > 0).argmax())
+    pair = " and ".join(map(str, np.flatnonzero(two.partition.counts[0])))
+    same = true_clusters(np.array(many.partition.counts))
+    twin, other = int(same[0, 1:].argmax()) + 1, int((~same[0]).argmax())
+    shown = {
+        f"class {SHOWN_CLASS} only": (one, holder),
+        f"classes {pair}": (two, 0),
+        "client A, first cluster": (many, 0),
+        "client B, first cluster": (many, twin),
+        "client C, another cluster": (many, other),
+    }
+    return pd.DataFrame(
+        [
+            {"series": panel, "x": label, "mean": mean, "low": low, "high": high}
+            | {"held": record.partition.counts[client][label] > 0, "run": record.run_id}
+            for panel, (record, client) in shown.items()
+            for label, (low, mean, high) in enumerate(record.final["rows"][client])
+        ]
+    )
 
 
 def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a client: for each row a bar from its lowest to its highest change."""
-    panels = list(dict.fromkeys(cells["series"]))
-    canvas = Canvas(1, len(panels), height=3.0, sharex=True, sharey=True)
-    for axis, panel in zip(canvas, panels, strict=True):
-        points = cells[cells["series"] == panel]
-        for held, colour, whose in (
-            (True, "red", "class of the client"),
-            (False, "blue", "other class"),
-        ):
-            rows, bar = points[points["held"] == held], Ink(colour)
-            axis.vlines(rows["x"], rows["low"], rows["high"], color=PALETTE[colour], linewidth=3)
+    canvas = Canvas(1, cells["series"].nunique(), height=3.0, sharex=True, sharey=True)
+    bars = {True: ("class of the client", Ink("red")), False: ("other class", Ink("blue"))}
+    for axis, (panel, points) in zip(canvas, cells.groupby("series", sort=False), strict=True):
+        for held, (whose, ink) in bars.items():
+            rows = points[points["held"] == held]
+            axis.vlines(
+                rows["x"], rows["low"], rows["high"], color=ink.options["color"], linewidth=3
+            )
             axis.plot(rows["x"], rows["mean"], "o", color="white", markersize=2)
-            canvas.key(f"lowest to highest, {whose}", bar, linewidth=3)
+            canvas.key(f"lowest to highest, {whose}", ink, linewidth=3)
         axis.axhline(0, color="black", linewidth=0.6)
-        axis.set_title(panel.replace(", ", "\n"), fontsize=8)
+        axis.set_title(str(panel).replace(", ", "\n"), fontsize=8)
         axis.set_xticks(range(0, 10, 2))
         axis.tick_params(labelsize=6)
-    canvas.axes[0, len(panels) // 2].set_xlabel("row of the final layer (class)")
+    canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
     canvas.axis.set_ylabel("change of the row's weights\nin local training")
     canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas)
+
+
+PUBLISHED = "PILL (published)"
 
 
 def class_distribution(runs: RunSet) -> pd.DataFrame:
@@ -170,30 +207,21 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
     ``series`` is ``<partition>, class <c>``, ``x`` a client, ``mean`` the number of examples;
     further columns: ``panel`` and ``label``.
     """
-    rows = []
-    for group in runs.plan.figures["fig7"].runs:
-        if not runs.members([group]):
-            continue
-        run = recorded(runs, [group])[0]
-        where = place(run)
-        assert where is not None
-        panel = f"{where.dataset} {where.kind}"
-        for client, counts in enumerate(runs.record(run).partition.counts):
-            rows += [
-                {"series": f"{panel}, class {label}", "x": client, "mean": count, "run": run.id}
-                | {"panel": panel, "label": label}
-                for label, count in enumerate(counts)
-            ]
-    rows += [
-        {"series": f"{PUBLISHED}, class {label}", "x": client, "mean": count, "run": ""}
-        | {"panel": PUBLISHED, "label": label}
-        for client, counts in enumerate(PILL)
-        for label, count in enumerate(counts)
+    groups = [group for group in runs.plan.figures["fig7"].runs if runs.members([group])]
+    firsts = [results(runs, [group]).iloc[0] for group in groups]
+    shown = [
+        (f"{run['dataset']} {run['kind']}", run["record"].partition.counts, run["run"])
+        for run in firsts
     ]
-    return pd.DataFrame(rows)
-
-
-PUBLISHED = "PILL (published)"
+    return pd.DataFrame(
+        [
+            {"series": f"{panel}, class {label}", "x": client, "mean": count, "run": run}
+            | {"panel": panel, "label": label}
+            for panel, clients, run in [*shown, (PUBLISHED, PILL, "")]
+            for client, counts in enumerate(clients)
+            for label, count in enumerate(counts)
+        ]
+    )
 
 
 def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
@@ -201,10 +229,10 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
 
     Its scale is logarithmic where the numbers span more than two decades.
     """
-    panels = list(dict.fromkeys(cells["panel"]))
-    canvas = Canvas(len(panels), height=0.6 + 1.25 * len(panels))
-    for axis, panel in zip(canvas, panels, strict=True):
-        counts = cells[cells["panel"] == panel].pivot(index="label", columns="x", values="mean")
+    rows = cells["panel"].nunique()
+    canvas = Canvas(rows, height=0.6 + 1.25 * rows)
+    for axis, (panel, points) in zip(canvas, cells.groupby("panel", sort=False), strict=True):
+        counts = points.pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
         least, most = shown.min(), shown.max()
         scale = LogNorm(least, most) if most > 100 * least else Normalize(0, most)
@@ -220,12 +248,12 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         bar.set_label("examples", fontsize=7)
         bar.ax.tick_params(labelsize=6)
     canvas.axes[-1, 0].set_xlabel("client")
-    return canvas.figure
+    return _with_legend(canvas)
 
 
-_PANELS = {
-    "accuracy": ("accuracy", 1, "test accuracy (%)", ""),
-    "moving average": ("accuracy", WINDOW, "test accuracy (%)", "evaluations"),
+_EIGHT = {
+    "accuracy": ("accuracy", 1, ACCURACY, ""),
+    "moving average": ("accuracy", WINDOW, ACCURACY, "evaluations"),
     "local": ("local_accuracy", WINDOW, "accuracy on participants' data (%)", "rounds"),
     "spread": ("local_accuracy_sd", WINDOW, "its sd over participants (points)", "rounds"),
 }
@@ -233,48 +261,34 @@ _PANELS = {
 
 
 def robustness(runs: RunSet) -> pd.DataFrame:
-    """Return figure 8: accuracies (fractions) by data set; further columns: dataset and panel."""
-    rows = []
-    for run in _members(runs, runs.plan.figures["fig8"].runs):
-        where = place(run)
-        assert where is not None
-        for panel, (metric, window, *_) in _PANELS.items():
-            name = f"{where.dataset}, {where.method}, {panel}"
-            rows += [
-                row | {"dataset": where.dataset, "method": where.method, "panel": panel}
-                for row in _curve(runs, run, name, metric, window)
-            ]
-    return _summary(rows, "dataset", "method", "panel")
-
-
-def _members(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
-    """Return the recorded runs of those groups that this scale has."""
-    return recorded(runs, [group for group in groups if runs.members([group])])
+    """Return figure 8: accuracies (fractions) by data set; also dataset, method and panel."""
+    found = results(runs, runs.plan.figures["fig8"].runs)
+    named = found.assign(series=found["dataset"] + ", " + found["method"])
+    metrics = {panel: (metric, window) for panel, (metric, window, *_) in _EIGHT.items()}
+    return _summary(_panels(named, metrics), "dataset", "method", "panel")
 
 
 def draw_robustness(cells: pd.DataFrame) -> MplFigure:
     """Draw a row a data set, a column a panel; its title says what a value is a mean of."""
-    datasets = [name for name in reversed(DATASETS.values()) if name in set(cells["dataset"])]
-    canvas = Canvas(len(datasets), len(_PANELS), height=0.8 + 2.3 * len(datasets))
-    canvas.figure.set_figwidth(WIDTH * 1.35)
-    by_panel = dict(list(cells.groupby(["dataset", "method", "panel"])))
+    datasets = sorted(cells["dataset"].unique())
+    canvas = Canvas(len(datasets), len(_EIGHT))
+    canvas.figure.set_size_inches(1.35 * WIDTH, 0.8 + 2.3 * len(datasets))
     for dataset, line in zip(datasets, canvas.axes, strict=True):
-        for (panel, (_, window, title, over)), axis in zip(_PANELS.items(), line, strict=True):
-            shown = cells.iloc[:0]
-            for method in ("FedAvg", "FedProx", "CADIS"):
-                shown = by_panel.get((dataset, method, panel), cells.iloc[:0])
-                canvas.curve(axis, shown, INKS[method], method)
+        for (panel, (_, window, title, over)), axis in zip(_EIGHT.items(), line, strict=True):
+            shown = cells[(cells["dataset"] == dataset) & (cells["panel"] == panel)]
+            _methods(canvas, axis, shown)
             if over:
-                whole = len(shown) <= window
+                whole = shown["x"].nunique() <= window
                 title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
-            axis.tick_params(labelsize=7)
             axis.set_title(title, fontsize=8)
-        canvas.over_rounds(dataset, line)
-    canvas.legend(4)
-    return canvas.figure
+            axis.tick_params(labelsize=7)
+        line[0].set_ylabel(dataset)
+    _over_rounds(canvas)
+    return _with_legend(canvas, 4)
 
 
 _ERROR, _KNOWN = "error", "known"
+_MET, _SEEN = "expected to have met", "all clients seen"
 _NINE = {
     "transitive, eps = 0.02": Ink("red"),
     "transitive, eps = 0.1": Ink("green"),
@@ -289,57 +303,46 @@ def transitive(runs: RunSet) -> pd.DataFrame:
     A further column ``panel``. The series ``expected to have met`` is computed (Theorem III.4's
     setting), and ``all clients seen`` marks the round by which that is expected: of no run (n = 0).
     """
-    rows = []
-    clients, participants, last = 0, 0, 0
-    for run in _members(runs, runs.plan.figures["fig9"].runs):
-        eps = run.coordinates.get("eps", 0.02)
-        series = "standard" if run.group == "mnist_mc_standard" else f"transitive, eps = {eps}"
-        for panel, metric in ((_ERROR, "similarity_error"), (_KNOWN, "pairs_known")):
-            rows += [
-                row | {"panel": panel} for row in _curve(runs, run, f"{series}, {panel}", metric)
-            ]
-        clients = len(runs.record(run).partition.counts)
-        participants = min(getattr(run.spec.algorithm, "participants", clients), clients)
-        last = run.spec.rounds
-    cells = _summary(rows, "panel")
-    computed = {"panel": _KNOWN, "n": 0}
-    met = [
-        {
-            "series": "expected to have met",
-            "x": t,
-            "mean": share_of_pairs_met(clients, participants, t),
-        }
-        | computed
-        for t in range(last + 1)
-    ]
-    seen = {
-        "series": "all clients seen",
-        "x": rounds_to_see_all(clients, participants),
-        "mean": 1.0,
-    }
-    return pd.concat([cells, pd.DataFrame([*met, seen | computed])], ignore_index=True)
+    found = results(runs, runs.plan.figures["fig9"].runs)
+    eps = found.reindex(columns=["eps"])["eps"].fillna(0.02).map("transitive, eps = {:g}".format)
+    named = found.assign(series=eps.mask(found["method"] == STANDARD, "standard"))
+    curves = _panels(named, {_ERROR: ("similarity_error", 1), _KNOWN: ("pairs_known", 1)})
+    record = found["record"].iloc[-1]
+    clients = len(record.partition.counts)
+    drawn = min(record.spec["algorithm"]["participants"], clients)
+    rounds = range(record.spec["rounds"] + 1)
+    met = [(_MET, t, share_of_pairs_met(clients, drawn, t)) for t in rounds]
+    seen = (_SEEN, rounds_to_see_all(clients, drawn), 1.0)
+    computed = pd.DataFrame([*met, seen], columns=["series", "x", "mean"]).assign(panel=_KNOWN, n=0)
+    return pd.concat([_summary(curves, "panel"), computed], ignore_index=True)
 
 
 def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     """Draw the error on the left, what is known on the right."""
     canvas = Canvas(1, 2, height=3.2)
-    titles = {_ERROR: "mean squared error of the similarities", _KNOWN: "share of pairs known (%)"}
-    for axis, (panel, title) in zip(canvas, titles.items(), strict=True):
-        for series, ink in _NINE.items():
+    error, known = canvas
+    for series, ink in _NINE.items():
+        for axis, panel, factor in ((error, _ERROR, 1), (known, _KNOWN, 100)):
             points = cells[cells["series"] == f"{series}, {panel}"]
-            canvas.curve(axis, points, ink, series, factor=1 if panel == _ERROR else 100)
-        axis.set_title(title)
-        axis.set_ylim(bottom=0)
-    canvas.over_rounds("")
-    right, computed = canvas.axes[0, 1], Ink("black", ":")
-    met = cells[cells["series"] == "expected to have met"].assign(n=1)
-    canvas.curve(right, met, computed, "expected to have met (computed)", linewidth=0.8)
-    seen = float(cells.loc[cells["series"] == "all clients seen", "x"].iloc[0])
+            if len(points):
+                canvas.curve(axis, points, ink, series, factor=factor)
+    met = cells[cells["series"] == _MET]
+    dotted, grey = Ink("black", ":"), Ink("grey")
+    known.plot(met["x"], 100 * met["mean"], linewidth=0.8, **dotted.options)
+    canvas.key(f"{_MET} (computed)", dotted)
+    seen = float(cells.loc[cells["series"] == _SEEN, "x"].iloc[0])
     if seen <= met["x"].max():
-        right.axvline(seen, color=PALETTE["grey"], linewidth=0.8)
-        canvas.key("all clients seen (expected)", Ink("grey"), linewidth=0.8)
-    canvas.legend()
-    return canvas.figure
+        known.axvline(seen, color=grey.options["color"], linewidth=0.8)
+        canvas.key(f"{_SEEN} (expected)", grey)
+    error.set(title="mean squared error of the similarities")
+    known.set(title="share of pairs known (%)")
+    for axis in canvas:
+        axis.set_ylim(bottom=0)
+    _over_rounds(canvas)
+    return _with_legend(canvas, 4)
+
+
+_TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
 
 
 def sensitivity(runs: RunSet) -> pd.DataFrame:
@@ -347,67 +350,51 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
     A further column ``dataset``: the scales differ in it.
     """
-    grid = recorded(runs, ["grid"])
-    dataset = grid[0].spec.dataset.name
-    rows = [
-        {"series": f"lambda = {run.coordinates['distillation']:g}"}
-        | {"x": run.coordinates["threshold"], "value": max(runs.record(run).metrics["accuracy"])}
-        | {"seed": run.seed, "run": run.id}
-        for run in grid
-    ]
-    return _summary(rows).assign(dataset=DATASETS.get(dataset, dataset))
+    found = results(runs, runs.plan.figures["fig10"].runs)
+    shown = found.assign(
+        series=found["distillation"].map("lambda = {:g}".format),
+        x=found["threshold"],
+        value=found["record"].map(best),
+    )
+    name = found["record"][0].spec["dataset"]["name"]
+    return _summary(shown).assign(dataset=_TITLES.get(name, name))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     """Draw a line a weight of the distillation."""
     canvas = Canvas(height=3.4)
-    for series, colour in zip(cells["series"].unique(), ("blue", "orange", "red"), strict=False):
-        points = cells[cells["series"] == series]
+    colours = ("blue", "orange", "red")
+    for (series, points), colour in zip(cells.groupby("series", sort=False), colours, strict=False):
         label = str(series).replace("lambda", r"$\lambda$")
-        canvas.curve(canvas.axis, points, Ink(colour, marker="o"), label)
+        canvas.curve(canvas.axis, points, Ink(colour, marker="o"), label, seeds=False)
     canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
     canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
     canvas.axis.set_xticks(sorted(cells["x"].unique()))
-    canvas.legend()
-    return canvas.figure
+    return _with_legend(canvas)
 
 
-_AS_RUN = ("FedAvg", "FedFA", "FedFA" + AS_RUN, "FedDyn", "FedDyn" + AS_RUN)
+SWINGS = 40
+"""Rounds of the norm that are shown."""
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
-    """Return our own figure: what the baselines do as written and as run; further column panel."""
-    rows = []
-    for run in _members(runs, runs.plan.figures["as_run"].runs):
-        where = place(run)
-        assert where is not None
-        metrics = {"accuracy": "accuracy"}
-        if where.method.startswith(METHODS["feddyn"]):
-            metrics["norm"] = "norm"
-        for panel, metric in metrics.items():
-            rows += [
-                row | {"method": where.method, "panel": panel}
-                for row in _curve(runs, run, f"{where.method}, {panel}", metric)
-            ]
-    return _summary(rows, "method", "panel")
+    """Return our own figure: what the baselines do as written and as run; also method and panel."""
+    found = results(runs, runs.plan.figures["as_run"].runs)
+    metrics = {"accuracy": ("accuracy", 1), "norm": ("norm", 1)}
+    return _summary(_panels(found.assign(series=found["method"]), metrics), "method", "panel")
 
 
 def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     """Draw the accuracies, and the norm of FedDyn's model over the first forty rounds."""
     canvas = Canvas(1, 2, height=3.4)
     left, right = canvas
-    for method in _AS_RUN:
-        of_method = cells[cells["method"] == method]
-        canvas.curve(left, of_method[of_method["panel"] == "accuracy"], INKS[method], method)
-        norm = of_method[(of_method["panel"] == "norm") & (of_method["x"] <= SWINGS)]
-        canvas.curve(right, norm, INKS[method], factor=1)
-    canvas.accuracy_over_rounds([left])
-    canvas.over_rounds("", [right])
-    left.set_ylim(0, 100)
-    right.set_ylabel("norm of the global model")
+    _methods(canvas, left, cells[cells["panel"] == "accuracy"])
+    _methods(canvas, right, cells[(cells["panel"] == "norm") & (cells["x"] <= SWINGS)], factor=1)
+    left.set(ylabel=ACCURACY, ylim=(0, 100))
+    right.set(ylabel="norm of the global model")
     right.set_ylim(bottom=0)
-    canvas.legend()
-    return canvas.figure
+    _over_rounds(canvas)
+    return _with_legend(canvas, 6)
 
 
 _LOOKS = 8
@@ -417,22 +404,17 @@ _LOOKS = 8
 def stand_in(runs: RunSet) -> pd.DataFrame:
     """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
     groups = runs.plan.figures["synthetic_pills"].runs
-    rows = [
-        row
-        for run in stand_in_runs(runs, groups)
-        for row in _curve(runs, run, stand_in_method(run), "accuracy")
-    ]
-    if not rows:
+    if not runs.members(groups):
         return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
-    return _summary(rows)
+    found = results(runs, groups)
+    return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
 
 
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     """Draw a contact sheet of the made-up images on the left, the curves on the right."""
-    made = load("synthetic_pills")
     canvas = Canvas(1, 2, height=4.2, width_ratios=(1, 2))
     left, right = canvas
-    names = describe("synthetic_pills").class_names
+    made, names = load("synthetic_pills"), describe("synthetic_pills").class_names
     sheet = [
         np.concatenate(list(made.test_x[made.test_y == label][:_LOOKS]), axis=2)
         for label in range(len(names))
@@ -444,16 +426,15 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.grid(visible=False)
     left.set_title("made-up images")
     notes = {SINGLESET: ": rounds of central training"}
-    for method, ink in INKS.items():
-        points = cells[cells["series"] == method]
-        canvas.curve(right, points, ink, method + notes.get(method, ""))
+    for method, points in cells.groupby("series", sort=False):
+        label = f"{method}{notes.get(str(method), '')}"
+        canvas.curve(right, points, _INKS[str(method)], label)
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
-    canvas.over_rounds("", [right])
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    canvas.legend()
-    return canvas.figure
+    _over_rounds([right])
+    return _with_legend(canvas, 4)
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -461,9 +442,9 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 
     Panels: the server's milliseconds a round; CADIS's local training as a multiple of FedAvg's.
     """
-    found = timings()
-    cells = found.assign(series=found["network"] + ", " + found["what"], x=found["method"])
-    return spread(cells.assign(panel=cells["what"]), ["series", "x", "network", "panel"])
+    found = timings().rename(columns={"method": "x", "what": "panel"})
+    found.insert(0, "series", found["network"] + ", " + found["panel"])
+    return found[["series", "x", *found.columns.drop(["series", "x"])]]
 
 
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
@@ -471,34 +452,29 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     about = measured()
     canvas = Canvas(1, 2, height=3.6, width_ratios=(2.2, 1))
     left, right = canvas
-    networks = dict(zip(dict.fromkeys(cells["network"]), ("blue", "orange"), strict=True))
-    methods = list(dict.fromkeys(cells["x"]))
-    for number, (network, colour) in enumerate(networks.items()):
-        for _, cell in cells[cells["network"] == network].iterrows():
-            values = cell["values"]
-            if cell["panel"] == SERVER_MS:
-                place = methods.index(cell["x"]) + 0.3 * (number - 0.5)
-                points, ends = (values, [place] * len(values)), [place - 0.13, place + 0.13]
-                left.plot([cell["mean"]] * 2, ends, color="black", zorder=3)
-                axis = left
-            else:
-                points, ends = ([number] * len(values), values), [number - 0.2, number + 0.2]
-                right.plot(ends, [cell["mean"]] * 2, color="black", zorder=3)
-                axis = right
-            axis.plot(*points, "o", color=PALETTE[colour], markersize=3.5, alpha=0.7)
+    networks, methods = list(cells["network"].unique()), list(cells["x"].unique())
+    inks = [Ink(colour, "", "o") for colour in ("blue", "orange")]
+    for cell in cells.to_dict("records"):
+        values, number = cell["values"], networks.index(cell["network"])
+        dots = inks[number].options | {"markersize": 3.5, "alpha": 0.7}
+        if cell["panel"] == SERVER_MS:
+            height = methods.index(cell["x"]) + 0.3 * (number - 0.5)
+            left.plot(values, [height] * len(values), **dots)
+            left.plot([cell["mean"]] * 2, [height - 0.13, height + 0.13], color="black", zorder=3)
+        else:
+            right.plot([number] * len(values), values, **dots)
+            right.plot([number - 0.2, number + 0.2], [cell["mean"]] * 2, color="black", zorder=3)
+        canvas.key(cell["network"], inks[number])
     left.set_yticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods])
     left.invert_yaxis()
     left.set(xlabel="server, CPU milliseconds a round", xscale="log")
     left.set_title(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
-    right.axhline(1, color=PALETTE["grey"], linewidth=0.8)
+    right.axhline(1, color=Ink("grey").options["color"], linewidth=0.8)
     right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
     right.set_ylabel("local training of CADIS / FedAvg")
-    for network, colour in networks.items():
-        canvas.key(network, Ink(colour, "", "o"))
-    canvas.key("median", Ink("black"))
-    canvas.legend()
-    return canvas.figure
+    canvas.key("median", BLACK)
+    return _with_legend(canvas)
 
 
 FIGURES: dict[str, Figure] = {

@@ -1,4 +1,4 @@
-"""Nguyen et al. 2023: which run is which cell, and Tables I to III with our own beside them.
+"""Nguyen et al. 2023: Tables I to III with our own beside them, as frames of the recorded runs.
 
 The paper reports the best test accuracy of a run's rounds. Every method is trained as the paper
 means it; "as run" is what the authors' code does (docs/papers/cadis.md). A table shows the cells
@@ -7,10 +7,10 @@ whose runs are recorded.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,201 +20,166 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
-from fedrepro.fl.partition.index_file import IndexFile
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import summarise
-from fedrepro.runs.plan import PlannedRun, load_plan
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
-DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-SINGLESET = "SingleSet"
-METHODS = {
-    "singleset": SINGLESET,
-    "fedavg": "FedAvg",
-    "fedprox": "FedProx",
-    "fedfa": "FedFA",
-    "feddyn": "FedDyn",
-    "cadis": "CADIS",
-}
+SINGLESET, CADIS = "SingleSet", "CADIS"
 BASELINES = ("FedAvg", "FedProx", "FedFA", "FedDyn")
-KINDS = ("PA", "BC", "UC")
-AS_RUN = ", as run"
+METHODS = (SINGLESET, *BASELINES, CADIS)
+"""The rows of Table III, in the paper's order; those as run stand behind them."""
 
 OVER_FEDAVG, OVER_BEST = "CADIS over FedAvg", "CADIS over best baseline"
 """Columns of relative gains, the paper's Impr. (a) and (b)."""
 
-TARGETS = {"MNIST": (0.8, 0.9), "CIFAR-10": (0.48,), "CIFAR-100": (0.35,)}
-"""Accuracies of Table II."""
+KIND_OF = {
+    "cifar10_pa": "PA",
+    "cifar10_bc": "BC",
+    "cifar10_uc": "UC",
+    "cifar100_pa": "PA",
+    "cifar100_bc": "BC",
+    "cifar100_uc": "UC",
+}
+"""The partition of each of the authors' lists that the plan has as a grid."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a run belongs.
-
-    Attributes:
-        dataset: title of the data set.
-        kind: MC, PA, BC or UC.
-        method: title of the method, with ``, as run`` where it is the authors' code.
-        clients: ``10/100``: clients a round of all; empty for SingleSet.
-    """
-
-    dataset: str
-    kind: str
-    method: str
-    clients: str
+def participants(run: PlannedRun) -> int | None:
+    """Return how many clients take part in a round; None for training without clients."""
+    return getattr(run.spec.algorithm, "participants", None)
 
 
-def labels_of(run: PlannedRun) -> dict[str, str]:
-    """Return the labels of a run's group."""
-    return load_plan(run.paper).runs[run.group].labels
-
-
-def place(run: PlannedRun) -> Place | None:
-    """Return where a run belongs; None if it is not one of Tables I to III."""
-    labels, partition = labels_of(run), run.spec.partition
-    if "dataset" not in labels:
-        return None
-    kind = labels.get("kind") or (partition.kind if isinstance(partition, IndexFile) else "")
-    participants = getattr(run.spec.algorithm, "participants", None)
-    return Place(
-        labels["dataset"],
-        kind,
-        labels["method"],
-        f"{participants}/{partition.clients}" if participants else "",
-    )
-
-
-def recorded(runs: RunSet, groups: Iterable[str]) -> list[PlannedRun]:
-    """Return the runs of the groups that have a record, in plan order.
-
-    Raises:
-        MissingRunsError: there is none.
-    """
-    groups = list(groups)
-    missing = {run.id for run in runs.missing(groups)}
-    found = [run for run in runs.members(groups) if run.id not in missing]
-    if not found:
-        runs.require(groups, "this")
-        raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
-    return found
+def kind_of(runs: RunSet, run: PlannedRun) -> str:
+    """Return the partition of a run as the paper calls it: MC, PA, BC or UC; empty for pills."""
+    label = runs.plan.runs[run.group].labels.get("kind", "")
+    return KIND_OF.get(str(run.coordinates.get("lists")), label)
 
 
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
-    """Return what every recorded run of the groups reached, one row a run.
+    """Return every recorded run of the groups, one row a run, in plan order.
 
-    Columns: ``dataset``, ``kind``, ``method``, ``clients`` (of :class:`Place`), ``seed``, ``run``,
-    ``best`` and ``final`` (test accuracy, fractions).
+    Columns: ``title`` and labels of its group (``dataset``, ``kind`` and ``method``), the grid
+    coordinates, ``clients`` (``10/100``: clients a round of all; empty for central training),
+    ``seed``, ``run`` and ``record``.
 
     Raises:
         MissingRunsError: none is recorded.
     """
+    groups = list(groups)
+    missing = {run.id for run in runs.missing(groups)}
+    recorded = [run for run in runs.members(groups) if run.id not in missing]
+    if not recorded:
+        runs.require(groups, "this")
+        raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
     rows = []
-    for run in recorded(runs, groups):
-        where = place(run)
-        if where is not None:
-            accuracy = runs.record(run).metrics["accuracy"]
-            rows.append(
-                vars(where)
-                | {"seed": run.seed, "run": run.id}
-                | {"best": max(accuracy), "final": accuracy[-1]}
-            )
+    for run in recorded:
+        group, record, drawn = runs.plan.runs[run.group], runs.record(run), participants(run)
+        rows.append(
+            {"title": group.title, **group.labels, **run.coordinates, "kind": kind_of(runs, run)}
+            | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
+            | {"seed": run.seed, "run": run.id, "record": record}
+        )
     return pd.DataFrame(rows)
 
 
-def _rank(methods: pd.Series) -> pd.Series:
-    """Return the order of the paper's rows, with the methods as run behind them."""
-    order = [*METHODS.values(), *(method + AS_RUN for method in METHODS.values())]
-    return methods.map({method: i for i, method in enumerate(order)})
+def best(record: RunRecord) -> float:
+    """Return the best test accuracy of a run's rounds, a fraction."""
+    return max(record.metrics["accuracy"])
+
+
+def _shown(runs: RunSet, table: str) -> pd.DataFrame:
+    """Return the results of a table's runs, with their best accuracy."""
+    found = results(runs, runs.plan.tables[table].runs)
+    return found.assign(best=found["record"].map(best))
 
 
 def _cells(frame: pd.DataFrame, value: str, unit: str = "fraction") -> pd.DataFrame:
     return summarise(frame, value, ["row", "column"]).assign(unit=unit)
 
 
-def table1(runs: RunSet) -> pd.DataFrame:
+def _each(
+    found: pd.DataFrame, rows: Iterable[str], values: Iterable[dict[str, float]], unit: str
+) -> pd.DataFrame:
+    """Return the cells of a table with several values of each run.
+
+    Args:
+        found: one line a run, as of :func:`results`.
+        rows: each line's row in the table.
+        values: each line's values, by column.
+        unit: of the values.
+    """
+    long = [
+        {"row": row, "column": column, "value": value, "seed": seed, "run": run}
+        for row, seed, run, several in zip(rows, found["seed"], found["run"], values, strict=True)
+        for column, value in several.items()
+    ]
+    return _cells(pd.DataFrame(long), "value", unit)
+
+
+def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
     """Build Table I: rows are data set and clients a round, columns methods and CADIS's gains."""
-    return _multi_cluster(runs, runs.plan.tables["table1"].runs)
-
-
-def table1_mnist(runs: RunSet) -> pd.DataFrame:
-    """Build the row of Table I with MNIST and 10 clients a round."""
-    return _multi_cluster(runs, runs.plan.tables["table1_mnist"].runs)
-
-
-def _multi_cluster(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
-    found = results(runs, groups)
+    found = _shown(runs, table)
     central = found["method"] == SINGLESET
     federated = found[~central]
     keys = federated[["dataset", "clients"]].drop_duplicates()
     repeated = found[central].drop(columns="clients").merge(keys, on="dataset")
     both = pd.concat([repeated, federated], ignore_index=True)
     shown = both.assign(row=both["dataset"] + " " + both["clients"], column=both["method"])
-    cells = _cells(shown, "best")
-    order = {name: i for i, name in enumerate(dict.fromkeys(shown["row"]))}
-    gains = _gains(shown)
-    if len(gains):
-        cells = pd.concat([cells, _cells(gains, "gain")], ignore_index=True)
-    return cells.sort_values("row", key=lambda row: row.map(order), kind="stable").reset_index(
-        drop=True
-    )
+    order = list(shown["row"].unique())
+    cells = pd.concat([_cells(shown, "best"), _gains(shown)], ignore_index=True)
+    return cells.sort_values(
+        "row", key=lambda row: row.map(order.index), kind="stable"
+    ).reset_index(drop=True)
 
 
-def _gains(shown: pd.DataFrame) -> pd.DataFrame:
+def _gains(shown: pd.DataFrame) -> pd.DataFrame | None:
     """Return CADIS's relative gains, seed by seed, where all methods of a row are there."""
     rows = []
     for (row, seed), group in shown.groupby(["row", "seed"], sort=False):
-        best: dict[str, float] = dict(zip(group["method"], group["best"], strict=True))
-        ids: dict[str, str] = dict(zip(group["method"], group["run"], strict=True))
-        if not {"CADIS", *BASELINES} <= set(best):
-            continue
-        leader = max(BASELINES, key=lambda name: best[name])
-        for column, other in ((OVER_FEDAVG, "FedAvg"), (OVER_BEST, leader)):
-            gain = best["CADIS"] / best[other] - 1
-            both = (ids["CADIS"], ids[other])
-            rows.append({"row": row, "column": column, "seed": seed, "run": both, "gain": gain})
-    return pd.DataFrame(rows)
+        accuracy = dict(zip(group["method"], group["best"], strict=True))
+        ids = dict(zip(group["method"], group["run"], strict=True))
+        if {CADIS, *BASELINES} <= {*ids}:
+            leader = max(BASELINES, key=accuracy.__getitem__)
+            for column, other in ((OVER_FEDAVG, "FedAvg"), (OVER_BEST, leader)):
+                gain = accuracy[CADIS] / accuracy[other] - 1
+                rows.append((row, column, seed, (ids[CADIS], ids[other]), gain))
+    gains = pd.DataFrame(rows, columns=["row", "column", "seed", "run", "gain"])
+    return _cells(gains, "gain") if rows else None
 
 
-def rounds_to(runs: RunSet, run: PlannedRun, target: float) -> int:
+TARGETS = pd.DataFrame(
+    [("MNIST", 0.8), ("MNIST", 0.9), ("CIFAR-10", 0.48), ("CIFAR-100", 0.35)],
+    columns=["dataset", "target"],
+)
+"""Accuracies of Table II."""
+
+
+def rounds_to(record: RunRecord, target: float) -> int:
     """Return the first evaluated round with the target accuracy; one more than all if none has."""
-    metrics = runs.record(run).metrics
+    metrics = record.metrics
     for t, accuracy in zip(metrics["evaluated_rounds"], metrics["accuracy"], strict=True):
         if accuracy >= target - 1e-9:
             return int(t)
-    return run.spec.rounds + 1
+    return int(record.spec["rounds"]) + 1
 
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table II: rounds to a target, by method; one more than there are stands for never."""
-    rows = []
-    for run in recorded(runs, runs.plan.tables["table2"].runs):
-        where = place(run)
-        assert where is not None
-        for target in TARGETS[where.dataset]:
-            rows.append(
-                {
-                    "row": f"{where.dataset} {100 * target:.0f} %",
-                    "column": where.method,
-                    "seed": run.seed,
-                    "run": run.id,
-                    "rounds": rounds_to(runs, run, target),
-                }
-            )
-    return _cells(pd.DataFrame(rows), "rounds", "count")
+    found = _shown(runs, "table2").merge(TARGETS, on="dataset")
+    shown = found.assign(
+        row=found["dataset"] + (100 * found["target"]).map(" {:.0f} %".format),
+        column=found["method"],
+        rounds=list(map(rounds_to, found["record"], found["target"])),
+    )
+    return _cells(shown, "rounds", "count")
 
 
-def table3(runs: RunSet) -> pd.DataFrame:
+def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:
     """Build Table III: rows are methods, columns data set and partition."""
-    return _other_partitions(runs, runs.plan.tables["table3"].runs)
-
-
-def table3_mnist(runs: RunSet) -> pd.DataFrame:
-    """Build the columns of Table III with MNIST."""
-    return _other_partitions(runs, runs.plan.tables["table3_mnist"].runs)
-
-
-def _other_partitions(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
-    found = results(runs, groups).sort_values("method", key=_rank, kind="stable")
+    found = _shown(runs, table)
+    rank = {method: i for i, method in enumerate(METHODS)}
+    found = found.sort_values("method", key=lambda name: name.map(rank), kind="stable")
     shown = found.assign(row=found["method"], column=found["dataset"] + " " + found["kind"])
     return _cells(shown, "best")
 
@@ -226,46 +191,36 @@ VECTORS = {
     "bias": "biases",
 }
 STARTS = {0: "fresh model", 1: "trained model"}
-SAME, OTHER = "same labels", "other labels"
 RULES = {"all": "clusters", "as_run": "clusters as run"}
 
 
-def separations(runs: RunSet) -> pd.DataFrame:
-    """Return what one local training tells of the clusters: one row a run, vector and figure.
-
-    Columns: ``warm_up``, ``vector``, ``what``, ``seed``, ``run`` and ``value``. ``what`` is the
-    mean cosine of pairs of the same or of other labels, or a rule and its threshold: ``clusters,
-    0.8`` is how many clusters it makes.
-    """
-    rows = []
-    for _, run in runs.final(["probe_clusters"], ["vectors"]).iterrows():
-        for vector in VECTORS:
-            found = run["vectors"][vector]
-            values = {SAME: found["same"][1], OTHER: found["other"][1]}
-            for rule, title in RULES.items():
-                values |= {
-                    f"{title}, {tau:g}": number
-                    for tau, number in zip(THRESHOLDS, found[rule]["clusters"], strict=True)
-                }
-            rows += [
-                {"warm_up": run["warm_up"], "vector": vector, "what": what, "value": value}
-                | {"seed": run["seed"], "run": run["run"]}
-                for what, value in values.items()
-            ]
-    return pd.DataFrame(rows)
-
-
 def recovery(runs: RunSet) -> pd.DataFrame:
-    """Show how one local training of all clients tells clusters apart, by what is compared."""
-    found = separations(runs)
-    shown = found.assign(
-        row=[
-            f"{VECTORS[vector]}, {STARTS[warm_up]}"
-            for vector, warm_up in zip(found["vector"], found["warm_up"], strict=True)
-        ],
-        column=found["what"],
-    )
-    return _cells(shown, "value", "count")
+    """Show how one local training of all clients tells clusters apart, by what is compared.
+
+    Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a rule
+    makes at a threshold.
+    """
+    found = results(runs, runs.plan.tables["recovery"].runs)
+    lines = found.loc[found.index.repeat(len(VECTORS))]
+    vectors = [*VECTORS] * len(found)
+    rows = [
+        f"{VECTORS[vector]}, {STARTS[warm_up]}"
+        for vector, warm_up in zip(vectors, lines["warm_up"], strict=True)
+    ]
+    values = [
+        _separation(record.final["vectors"][vector])
+        for vector, record in zip(vectors, lines["record"], strict=True)
+    ]
+    return _each(lines, rows, values, "count")
+
+
+def _separation(found: dict[str, Any]) -> dict[str, float]:
+    cosines = {"same labels": found["same"][1], "other labels": found["other"][1]}
+    return cosines | {
+        f"{title}, {tau:g}": number
+        for rule, title in RULES.items()
+        for tau, number in zip(THRESHOLDS, found[rule]["clusters"], strict=True)
+    }
 
 
 LEARNT = {
@@ -279,22 +234,16 @@ LEARNT = {
 
 def clusters(runs: RunSet) -> pd.DataFrame:
     """Show what CADIS knows of the clusters after its last round."""
-    rows = []
-    for run in recorded(runs, runs.plan.tables["clusters"].runs):
-        metrics = runs.record(run).metrics
-        title = runs.plan.runs[run.group].title
-        if run.coordinates:
-            title += ", " + ", ".join(f"{key} {value}" for key, value in run.coordinates.items())
-        rows += [
-            {"row": title, "column": column, "seed": run.seed, "run": run.id}
-            | {"value": metrics[metric][-1]}
-            for metric, column in LEARNT.items()
-        ]
-    return _cells(pd.DataFrame(rows), "value", "count")
+    found = results(runs, runs.plan.tables["clusters"].runs)
+    last = [
+        {column: record.metrics[metric][-1] for metric, column in LEARNT.items()}
+        for record in found["record"]
+    ]
+    return _each(found, found["title"], last, "count")
 
 
 def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Return a partition in numbers.
+    """Return a partition in numbers; a cluster is clients of the same set of labels.
 
     Args:
         counts: examples of each class, [clients][classes].
@@ -312,21 +261,6 @@ def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:
         "clusters": len(np.unique(same, axis=0)),
         "largest cluster": float(same.sum(axis=1).max()),
     }
-
-
-def partitions(runs: RunSet) -> pd.DataFrame:
-    """Show the partitions in numbers; a cluster is clients of the same set of labels."""
-    rows = []
-    for run in recorded(runs, runs.plan.tables["partitions"].runs):
-        where = place(run)
-        assert where is not None
-        facts = partition_facts(runs.record(run).partition.counts)
-        rows += [
-            {"row": f"{where.dataset} {where.kind}", "column": name, "value": value}
-            | {"seed": run.seed, "run": run.id}
-            for name, value in facts.items()
-        ]
-    return _cells(pd.DataFrame(rows), "value", "count")
 
 
 def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> dict[str, float]:
@@ -358,47 +292,42 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
     }
 
 
+def partitions(runs: RunSet) -> pd.DataFrame:
+    """Show the partitions in numbers."""
+    found = results(runs, runs.plan.tables["partitions"].runs)
+    facts = [partition_facts(record.partition.counts) for record in found["record"]]
+    return _each(found, found["dataset"] + " " + found["kind"], facts, "count")
+
+
 def cluster_weight(runs: RunSet) -> pd.DataFrame:
     """Show the share of the largest cluster in the average, as FedAvg and as CADIS weigh it."""
-    rows = []
-    for run in recorded(runs, runs.plan.tables["cluster_weight"].runs):
-        where, record = place(run), runs.record(run)
-        assert where is not None
-        shares = cluster_weights(record.partition.counts, record.final["cluster_of"])
-        rows += [
-            {"row": f"{where.dataset} {where.kind}", "column": name, "value": value}
-            | {"seed": run.seed, "run": run.id}
-            for name, value in shares.items()
-        ]
-    return _cells(pd.DataFrame(rows), "value")
+    found = results(runs, runs.plan.tables["cluster_weight"].runs)
+    shares = [
+        cluster_weights(record.partition.counts, record.final["cluster_of"])
+        for record in found["record"]
+    ]
+    return _each(found, found["dataset"] + " " + found["kind"], shares, "fraction")
+
+
+LAWS = {
+    "MC": "MC, the authors' list",
+    "MC by law": "MC, the text's law",
+    "BC": "BC, the authors' list (40 %)",
+    "BC of 60 %": "BC, the text's 60 %",
+}
 
 
 def laws(runs: RunSet) -> pd.DataFrame:
     """Show FedAvg and CADIS on the authors' lists and on partitions by the text's law."""
-    rows: list[dict[str, Any]] = []
-    for run in recorded(runs, runs.plan.tables["laws"].runs):
-        labels, accuracy = labels_of(run), runs.record(run).metrics["accuracy"]
-        rows.append(
-            {"row": labels["law"], "column": labels["method"], "seed": run.seed, "run": run.id}
-            | {"best": max(accuracy)}
-        )
-    return _cells(pd.DataFrame(rows), "best")
+    found = _shown(runs, "laws")
+    return _cells(found.assign(row=found["kind"].map(LAWS), column=found["method"]), "best")
 
 
+PRINTED_PILL = "PILL, best accuracy (published only)"
 ON_STAND_IN = "synthetic stand-in, best accuracy (not PILL)"
-"""Column of our runs on synthetic pills."""
 ON_PILL = "PILL, best accuracy (ours)"
-"""Column of runs on the private images."""
-
-
-def stand_in_method(run: PlannedRun) -> str:
-    """Return the title of a run's method on pills."""
-    return labels_of(run)["method"]
-
-
-def stand_in_runs(runs: RunSet, groups: Sequence[str]) -> list[PlannedRun]:
-    """Return the recorded runs on pills; none where the scale plans none."""
-    return recorded(runs, groups) if runs.members(groups) else []
+PILLS = {"synthetic pills": ON_STAND_IN, "PILL": ON_PILL}
+"""Columns of Table I's row PILL, of runs on made-up pills, and of those on the private images."""
 
 
 def pill(runs: RunSet) -> pd.DataFrame:
@@ -407,7 +336,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     A published cell has no run of ours (``n`` is 0 and ``mean`` NaN); the two are not comparable.
     Runs on PILL itself, where the plan has some, are a third kind of column.
     """
-    nothing = {"mean": math.nan, "sd": math.nan, "low": math.nan, "high": math.nan}
+    nothing = dict.fromkeys(("mean", "sd", "low", "high"), math.nan)
     printed = pd.DataFrame(
         [
             {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
@@ -416,15 +345,11 @@ def pill(runs: RunSet) -> pd.DataFrame:
             if item.artefact == "pill"
         ]
     )
-    rows = [
-        {"row": stand_in_method(run), "seed": run.seed, "run": run.id}
-        | {"column": ON_STAND_IN if "images" in labels_of(run) else ON_PILL}
-        | {"best": max(runs.record(run).metrics["accuracy"])}
-        for run in stand_in_runs(runs, runs.plan.tables["pill"].runs)
-    ]
-    if not rows:
+    if not runs.members(runs.plan.tables["pill"].runs):
         return printed
-    return pd.concat([printed, _cells(pd.DataFrame(rows), "best")], ignore_index=True)
+    found = _shown(runs, "pill")
+    ours = _cells(found.assign(row=found["method"], column=found["dataset"].map(PILLS)), "best")
+    return pd.concat([printed, ours], ignore_index=True)
 
 
 def measured() -> dict[str, Any]:
@@ -448,59 +373,39 @@ SERVER_MS, LOCAL_RATIO = "server, ms a round", "local training, times FedAvg's"
 
 
 def timings() -> pd.DataFrame:
-    """Return every measured value: ``network``, ``method``, ``what``, ``repeat`` and ``value``.
+    """Return the measured values: a row a ``network``, ``method`` and ``what``.
 
     ``what`` is :data:`SERVER_MS` or :data:`LOCAL_RATIO`, whose pairs are neighbours in time.
+    Further columns as of :func:`fedrepro.report.stats.summarise`, but ``mean`` is the median and
+    ``low`` and ``high`` are the lowest and highest value; ``sd`` is left out (NaN).
     """
     return pd.DataFrame(
         [
             {"network": line["network"], "method": line["method"], "what": what}
-            | {"repeat": number, "value": value}
+            | {"mean": float(np.median(line[key])), "sd": math.nan, "n": len(line[key])}
+            | {"low": min(line[key]), "high": max(line[key])}
+            | {"values": tuple(line[key]), "runs": ()}
             for line in measured()["lines"]
             for what, key in ((SERVER_MS, "ms"), (LOCAL_RATIO, "ratio"))
-            for number, value in enumerate(line.get(key, []))
+            if key in line
         ]
     )
-
-
-def spread(found: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Summarise repeated timings: the columns of a table, with the median as ``mean``.
-
-    ``low`` and ``high`` are the lowest and highest value; ``sd`` is left out (NaN).
-    """
-    rows = []
-    for key, group in found.groupby(list(by), sort=False):
-        values = group["value"]
-        rows.append(
-            dict(zip(by, key, strict=True))
-            | {"mean": float(values.median()), "sd": math.nan, "n": len(values)}
-            | {"low": float(values.min()), "high": float(values.max())}
-            | {"values": tuple(values), "runs": ()}
-        )
-    return pd.DataFrame(rows)
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
     """Show the overhead of every method: medians of CPU times of one thread."""
     found = timings()
-    shown = found.assign(row=found["method"], column=found["network"] + ": " + found["what"])
-    return spread(shown, ["row", "column"]).assign(unit="count")
-
-
-def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Return the mean of each value and up to ``window - 1`` before it."""
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return [float(v) for v in (total[ends] - total[starts]) / (ends - starts)]
+    found.insert(0, "row", found["method"])
+    found.insert(1, "column", found["network"] + ": " + found["what"])
+    return found.drop(columns=["network", "method", "what"]).assign(unit="count")
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
-    "table1": table1,
-    "table1_mnist": table1_mnist,
+    "table1": functools.partial(multi_cluster, table="table1"),
+    "table1_mnist": functools.partial(multi_cluster, table="table1_mnist"),
     "table2": table2,
-    "table3": table3,
-    "table3_mnist": table3_mnist,
+    "table3": functools.partial(other_partitions, table="table3"),
+    "table3_mnist": functools.partial(other_partitions, table="table3_mnist"),
     "recovery": recovery,
     "clusters": clusters,
     "cluster_weight": cluster_weight,

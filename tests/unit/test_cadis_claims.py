@@ -133,7 +133,7 @@ def test_values_that_choose_no_runs_are_refused():
     for claim in CASES.values():
         inspect.signature(CLAIMS[claim.rule]).bind(None, **claim.values)
     signature = inspect.signature(CLAIMS["pairs_known"])
-    for wrong in ({"datset": "MNIST"}, {"clients": 10}):
+    for wrong in ({"data_set": "MNIST"}, {"clients": 10}):
         with pytest.raises(TypeError):
             signature.bind(None, what="CADIS", percent=95, **wrong)
 

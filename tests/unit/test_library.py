@@ -53,8 +53,8 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     figure = result.plot()
     assert len(figure.axes[0].lines) == 1 + 2
     assert "<table" in result._repr_html_()
-    with pytest.raises(FedreproError, match=r"no metric 'acuracy'; there are accuracy"):
-        result.plot("acuracy")
+    with pytest.raises(FedreproError, match=r"no metric 'accur'; there are accuracy"):
+        result.plot("accur")
 
 
 def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:

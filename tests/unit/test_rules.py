@@ -99,8 +99,8 @@ def test_rules_take_their_values_and_those_of_the_quantity_alone(rule: Any) -> N
     values = {"what": "a", "over": "b", "to": "b", "points": 1}
     taken = {key: value for key, value in values.items() if key in signature.parameters}
     signature.bind(None, **taken, shift=1)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'shfit'"):
-        signature.bind(None, **taken, shfit=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'moved'"):
+        signature.bind(None, **taken, moved=1)
     with pytest.raises(TypeError, match="missing a required argument: 'what'"):
         signature.bind(None, shift=1)
 

@@ -41,6 +41,7 @@ def log(**changes):
         "change": changes_of(accuracy),
         "archetype": np.array([0, 0, 1, 1]),
         "metas": np.array([0, 1]),
+        "majority": np.array([0.5, 0.5]),
         "active": [[[0], [0], [0], [0]], [[0, 1], [1], [0, 3], [0]]],
         "preferred": [[0, 0, 0, 0], [1, 1, 3, 0]],
         "scores": [[[1.0]] * 4, [[0.4, 0.6], [1.0], [0.1, 0.9], [1.0]]],
@@ -136,9 +137,7 @@ def rounds_until_calm(change):
 
 
 def test_the_criterion_by_hand():
-    assert (
-        rounds_until_calm([0.1] * 10 + [0.01] * 10) == 15
-    )  # the five of 11 to 15
+    assert rounds_until_calm([0.1] * 10 + [0.01] * 10) == 15  # the five of 11 to 15
     assert rounds_until_calm([0.01] * 10) == 5
     assert rounds_until_calm([0.1] * 10) is None
     assert rounds_until_calm([0.01] * 10 + [0.1]) is None  # restless in the end

@@ -25,30 +25,30 @@ from fedrepro.papers.fedcd.measurements import (
     by_rising_bias,
     converged,
     logs,
-    majority_share,
     params,
     passes_until,
 )
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, leads
+from fedrepro.report.rules import Names, Rule, Sample, leads
 from fedrepro.runs.runset import RunSet
 
 _Decided: TypeAlias = tuple[bool, str, float | None]
 
 
 def _logs(
-    runs: RunSet, experiment: str, method: str = FEDCD, first: int = 0, last: int | None = None
+    runs: RunSet, experiment: Names, method: str = FEDCD, first: int = 0, last: int | None = None
 ) -> list[Log]:
-    """Return an experiment's logs, cut to some rounds.
+    """Return the logs of experiments, cut to some rounds.
 
     Raises:
         FedreproError: the plan has none at this scale.
     """
-    found = logs(runs, experiment, method)
+    names = [experiment] if isinstance(experiment, str) else experiment
+    found = [log.cut(first, last) for name in names for log in logs(runs, name, method)]
     if not found:
-        raise not_planned(runs, f"{experiment}, {method}", "run")
-    return [log.cut(first, last) for log in found]
+        raise not_planned(runs, f"{', '.join(names)}, {method}", "run")
+    return found
 
 
 def _ids(logs_: Iterable[Log]) -> list[str]:
@@ -56,7 +56,7 @@ def _ids(logs_: Iterable[Log]) -> list[str]:
 
 
 def _decided(decide: Callable[..., _Decided]) -> Rule:
-    """Return the rule that decides by the logs of one experiment and method, cut to some rounds.
+    """Return the rule that decides by the logs of experiments, cut to some rounds.
 
     Args:
         decide: gets the logs, one a seed, and its values; returns whether the claim holds, the
@@ -66,7 +66,7 @@ def _decided(decide: Callable[..., _Decided]) -> Rule:
     def rule(
         runs: RunSet,
         *,
-        experiment: str,
+        experiment: Names,
         method: str = FEDCD,
         first: int = 0,
         last: int | None = None,
@@ -121,7 +121,7 @@ def accuracy(
     """
     values, found = [], _logs(runs, experiment, FEDCD, first, last)
     for log in found:
-        ends = _ends([log]) - (majority_share(runs, log) if above_label else 0)
+        ends = _ends([log]) - (log.majority if above_label else 0)
         values.append(float(ends[what if of == "archetype" else log.metas == what].mean()))
     return Sample(f"{of} {what}", tuple(values), tuple(_ids(found)))
 
@@ -199,18 +199,9 @@ def gains_little(found: list[Log], *, points: float) -> _Decided:
     return gain < points / 100, f"gain of {in_points(gain)}", gain
 
 
-def bits_do_not_matter(
-    runs: RunSet,
-    *,
-    experiments: Sequence[str],
-    method: str,
-    bits: Sequence[int],
-    first: int,
-    last: int,
-    points: float,
-) -> Finding:
+@_decided
+def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> _Decided:
     """Mean accuracies with some numbers of bits and unquantised are close to each other."""
-    found = [log for name in experiments for log in _logs(runs, name, method, first, last)]
     ends: dict[int | None, list[float]] = {number: [] for number in (*bits, None)}
     for log in found:
         ends[params(log.run.spec).quantise_bits].append(float(log.accuracy.mean()))
@@ -219,33 +210,23 @@ def bits_do_not_matter(
         for number, values in ends.items()
     }
     apart = max(means.values()) - min(means.values())
-    evidence = _shown(means, in_percent)
-    return Finding(apart <= points / 100 + SLACK, evidence, _ids(found), apart)
+    return apart <= points / 100 + SLACK, _shown(means, in_percent), apart
 
 
+@_decided
 def favours(
-    runs: RunSet,
-    *,
-    experiment: str,
-    method: str,
-    what: Sequence[int],
-    over: Sequence[int],
-    first: int,
-    settled: int,
-    last: int,
-) -> Finding:
+    found: list[Log], *, what: Sequence[int], over: Sequence[int], since: int, settled: int
+) -> _Decided:
     """Archetypes vary less than others, and settle farther above their most frequent labels."""
-    found = _logs(runs, experiment, method, first, last)
-    swings = _mean(log.by_archetype.std(axis=0, ddof=1) for log in found)
-    above = _ends(_logs(runs, experiment, method, settled, last))
-    above -= _mean(majority_share(runs, log) for log in found)
+    swings = _mean(log.by_archetype[since:].std(axis=0, ddof=1) for log in found)
+    above = _mean(log.by_archetype[settled:].mean(axis=0) - log.majority for log in found)
     calmer = swings[[*what]].max() < swings[[*over]].min()
     better = above[[*what]].min() > above[[*over]].max()
     evidence = (
         f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
         f"frequent label {_in_turn(above)}"
     )
-    return Finding(bool(calmer and better), evidence, _ids(found))
+    return calmer and better, evidence, None
 
 
 def is_cheaper(
@@ -389,26 +370,19 @@ def falls_back(found: list[Log], *, rounds: Sequence[int], models: int, within: 
     return apart <= within, evidence, apart
 
 
+@_decided
 def ends_as_logged(
-    runs: RunSet,
-    *,
-    experiment: str,
-    log: str,
-    first: int,
-    last: int,
-    points: float,
-    lower: int,
-    higher: int,
-) -> Finding:
+    found: list[Log], *, log: str, since: int, points: float, lower: int, higher: int
+) -> _Decided:
     """The mean accuracy is near that of a public log, and one meta-archetype below the other."""
-    found, logged = _logs(runs, experiment, FEDCD, first, last), public_log(log)
-    ours = float(_mean(one.accuracy.mean() for one in found))
-    theirs = float(np.mean([logged[t] for t in range(first, last + 1)]))
-    low, high = (float(_ends(found)[found[0].metas == meta].mean()) for meta in (lower, higher))
+    late, logged = [one.cut(since) for one in found], public_log(log)
+    ours = float(_mean(one.accuracy.mean() for one in late))
+    theirs = float(np.mean([logged[t] for t in range(since, len(found[0].accuracy))]))
+    low, high = (float(_ends(late)[found[0].metas == meta].mean()) for meta in (lower, higher))
     values = {"ours": ours, "log": theirs}
     values |= {f"meta-archetype {lower}": low, f"meta-archetype {higher}": high}
     holds = abs(ours - theirs) <= points / 100 + SLACK and low < high
-    return Finding(holds, _shown(values, in_percent), _ids(found), ours - theirs)
+    return holds, _shown(values, in_percent), ours - theirs
 
 
 @_decided

@@ -39,6 +39,7 @@ from fedrepro.papers.fedcd.measurements import (
     METHODS,
     Log,
     Row,
+    by_archetype,
     by_rising_bias,
     entry,
     logs,
@@ -157,7 +158,7 @@ def label_shares(runs: RunSet) -> Iterator[Row]:
         partition = log.run.spec.partition
         assert isinstance(partition, Hypergeometric)
         counts = np.array(runs.record(log.run).partition.counts) / partition.train
-        drawn = log.over_archetypes(counts.T).T
+        drawn = by_archetype(counts.T, log.archetype).T
         for a, successes in enumerate(partition.successes):
             law = hypergeom(partition.population, successes, partition.draws)
             probabilities = law.pmf(np.arange(partition.draws + 1))

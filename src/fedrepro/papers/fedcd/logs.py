@@ -6,7 +6,7 @@ report, in the set-ups of those. Rounds are counted from 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,7 +58,7 @@ def logged_as(series: str) -> str:
     return f"{series}, public log"
 
 
-def public(artefact: str, series: str, name: str) -> pd.DataFrame:
+def public(artefact: str, series: str, name: str, **others: Any) -> pd.DataFrame:
     """Return what a public log has of a series of a figure, as a series of that name."""
     (log,) = (
         item
@@ -66,16 +66,22 @@ def public(artefact: str, series: str, name: str) -> pd.DataFrame:
         if (item.artefact, item.series) == (artefact, series)
     )
     points = pd.DataFrame({"series": name, "x": log.x, "mean": log.published, "n": 0})
-    return points.assign(values="", runs="")
+    return points.assign(values="", runs="", **others)
 
 
 def _beside_logs(
-    rows: Callable[[RunSet], Iterable[Row]], artefact: str, names: Sequence[str]
+    rows: Callable[[RunSet], Iterable[Row]], artefact: str, names: Mapping[str, Row]
 ) -> Callable[[RunSet], pd.DataFrame]:
-    """Return what makes a figure's frame: our series, and public logs of those of some names."""
+    """Return what makes a figure's frame: our series, and public logs of those of some names.
+
+    Args:
+        rows: of our series.
+        artefact: the figure.
+        names: series that have a public log -> further columns.
+    """
 
     def frame(runs: RunSet) -> pd.DataFrame:
-        theirs = [public(artefact, name, logged_as(name)) for name in names]
+        theirs = [public(artefact, name, logged_as(name), **more) for name, more in names.items()]
         return pd.concat([summarised(rows)(runs), *theirs], ignore_index=True)
 
     return frame
@@ -144,16 +150,6 @@ def archetypes(runs: RunSet) -> Iterator[Row]:
     for log in logs(runs, NOTEBOOK):
         for a, accuracy in enumerate(log.by_archetype.T):
             yield from curve(log, f"archetype {a}", accuracy, archetype=a)
-
-
-def archetypes_beside_logs(runs: RunSet) -> pd.DataFrame:
-    """Return every archetype's accuracy, ours and the public log's."""
-    ours = summarised(archetypes)(runs)
-    theirs = [
-        public("archetypes", f"archetype {a}", logged_as(f"archetype {a}")).assign(archetype=a)
-        for a in sorted(ours["archetype"].unique())
-    ]
-    return pd.concat([ours, *theirs], ignore_index=True)
 
 
 def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
@@ -249,12 +245,14 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
     return canvas.figure
 
 
+_ARCHETYPES: dict[str, Row] = {f"archetype {a}": {"archetype": a} for a in range(10)}
+_COURSE = dict.fromkeys([ACTIVE_OF_18, f"{FEDCD}, {OF_18}", f"{FEDCD}, {OF_9}"], Row())
+
 FIGURES: dict[str, Figure] = {
-    "notebook": Figure(_beside_logs(notebook, "notebook", [*_LOGGED]), draw_notebook),
-    "archetypes": Figure(archetypes_beside_logs, draw_archetypes),
-    "six": Figure(_beside_logs(six, "six", [*_COUNTS]), draw_six),
-    "course": Figure(
-        _beside_logs(course, "course", [ACTIVE_OF_18, f"{FEDCD}, {OF_18}", f"{FEDCD}, {OF_9}"]),
-        draw_course,
+    "notebook": Figure(
+        _beside_logs(notebook, "notebook", dict.fromkeys(_LOGGED, Row())), draw_notebook
     ),
+    "archetypes": Figure(_beside_logs(archetypes, "archetypes", _ARCHETYPES), draw_archetypes),
+    "six": Figure(_beside_logs(six, "six", dict.fromkeys(_COUNTS, Row())), draw_six),
+    "course": Figure(_beside_logs(course, "course", _COURSE), draw_course),
 }

@@ -60,6 +60,8 @@ class Log:
         change: mean change over the devices, fractions, float64 [rounds]; round 0 has NaN.
         archetype: of every device, int [devices].
         metas: the meta-archetype of every archetype, int [archetypes].
+        majority: share of the most frequent label of every archetype's devices, [archetypes]: the
+            accuracy of a model that knows nothing but that label.
         active: models of every device after every round; empty without milestones.
         preferred: the model with the highest score, as ``active``.
         scores: of the active models in ascending order, fractions, as ``active``.
@@ -76,6 +78,7 @@ class Log:
     change: Floats
     archetype: NDArray[np.int64]
     metas: NDArray[np.int64]
+    majority: Floats
     active: list[list[list[int]]]
     preferred: list[list[int]]
     scores: list[list[list[float]]]
@@ -92,12 +95,7 @@ class Log:
     @property
     def by_archetype(self) -> Floats:
         """Mean accuracy of each archetype's devices, [rounds, archetypes]."""
-        return self.over_archetypes(self.accuracy)
-
-    def over_archetypes(self, values: Floats) -> Floats:
-        """Return the mean over each archetype's devices: [..., devices] -> [..., archetypes]."""
-        means = [values[..., self.archetype == a].mean(axis=-1) for a in range(len(self.metas))]
-        return np.stack(means, axis=-1)
+        return by_archetype(self.accuracy, self.archetype)
 
     @property
     def active_models(self) -> list[int]:
@@ -184,7 +182,8 @@ def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
     final: dict[str, Any] = record.final
     devices = len(final["tested"])
     accuracy = np.array(final["correct"]) / np.array(final["tested"])
-    metas = _meta_archetypes(run.spec)
+    metas, counts = _meta_archetypes(run.spec), np.array(record.partition.counts)
+    archetype = np.array([archetype_of(i, devices, len(metas)) for i in range(devices)])
     point = [_POINTS[name].format(value) for name, value in run.coordinates.items()]
     return Log(
         run=run,
@@ -192,8 +191,9 @@ def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
         **group.labels,
         accuracy=accuracy,
         change=changes_of(accuracy),
-        archetype=np.array([archetype_of(i, devices, len(metas)) for i in range(devices)]),
+        archetype=archetype,
         metas=metas,
+        majority=by_archetype(counts.max(axis=1) / counts.sum(axis=1), archetype),
         active=[[_bits(mask) for mask in masks] for masks in final.get("active", [])],
         preferred=final.get("preferred", []),
         scores=[
@@ -204,6 +204,12 @@ def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
         trained=np.array(record.metrics["trained_models"]),
         sent=np.array(record.metrics["sent_models"]),
     )
+
+
+def by_archetype(values: Floats, archetype: NDArray[np.int64]) -> Floats:
+    """Return the mean over each archetype's devices: [..., devices] -> [..., archetypes]."""
+    means = [values[..., archetype == a].mean(axis=-1) for a in range(archetype.max() + 1)]
+    return np.stack(means, axis=-1)
 
 
 def changes_of(accuracy: Floats) -> Floats:
@@ -266,15 +272,6 @@ def converged(change: Sequence[float] | Floats, points: float = 2, window: int =
     restless = np.flatnonzero(means >= points / 100)
     calm = int(restless[-1]) + 1 if restless.size else 0
     return None if calm == len(means) else calm + window
-
-
-def majority_share(runs: RunSet, log: Log) -> Floats:
-    """Return the share of the most frequent label of every archetype's devices, [archetypes].
-
-    It is the accuracy of a model that knows nothing but the most frequent label of each device.
-    """
-    counts = np.array(runs.record(log.run).partition.counts)
-    return log.over_archetypes(counts.max(axis=1) / counts.sum(axis=1))
 
 
 def passes_until(log: Log, t: int) -> float:
@@ -368,7 +365,7 @@ def accuracy(runs: RunSet) -> Iterator[Row]:
     for experiment, method in itertools.product(EXPERIMENTS, METHODS):
         for log in logs(runs, experiment, method):
             means = log.by_archetype[late(len(log.accuracy))].mean(axis=0)
-            for a, (mean, share) in enumerate(zip(means, majority_share(runs, log), strict=True)):
+            for a, (mean, share) in enumerate(zip(means, log.majority, strict=True)):
                 row = f"{experiment.lower()}, archetype {a}"
                 yield from _entries(log, row, {method: mean}, unit="fraction")
                 if experiment == HYPERGEOMETRIC:

@@ -25,9 +25,9 @@ from fedrepro.papers.fedcd.logs import (
     SPREAD,
     THIN,
     Y_CHANGE,
+    beside_logs,
     curve,
     of,
-    public,
 )
 from fedrepro.papers.fedcd.measurements import (
     BITS,
@@ -120,12 +120,6 @@ def changes(runs: RunSet, *, experiment: str, rounds: int) -> Iterator[Row]:
     for method in METHODS:
         for log in logs(runs, experiment, method):
             yield from curve(log, method, log.change[1:rounds], first=1)
-
-
-def changes_beside_log(runs: RunSet, *, rounds: int) -> pd.DataFrame:
-    """Return the changes on the hierarchy, and FedCD's of the public notebook."""
-    ours = changes(runs, experiment=HIERARCHICAL, rounds=rounds)
-    return pd.concat([ours, public("notebook", CHANGE, LOG_OF_30)], ignore_index=True)
 
 
 def draw_changes(cells: pd.DataFrame) -> MplFigure:
@@ -379,12 +373,6 @@ def by_bias(runs: RunSet, *, value: Callable[[Log], Sequence[float]]) -> Iterato
             yield from curve(log, name, value(log)[:COUNTED_UNTIL])
 
 
-def spread_by_bias(runs: RunSet) -> pd.DataFrame:
-    """Return the spread of the scores for every bias, and that of the course notebook's log."""
-    ours = by_bias(runs, value=lambda log: log.spread)
-    return pd.concat([ours, public("six", SPREAD, LOG_OF_18)], ignore_index=True)
-
-
 def draw_by_bias(cells: pd.DataFrame, *, label: str) -> MplFigure:
     """Draw a curve a bias."""
     canvas = Canvas(height=3.4)
@@ -412,7 +400,12 @@ Y_SPREAD = "mean standard deviation\nof a device's scores"
 FIGURES: dict[str, Figure] = {
     "fig1a": _accuracies(HIERARCHICAL, [FEDCD], 45),
     "fig1b": _accuracies(HIERARCHICAL, [FEDAVG, FEDCD], 50),
-    "fig2": Figure(_of(changes_beside_log, rounds=150), draw_changes),
+    "fig2": Figure(
+        beside_logs(
+            _of(changes, experiment=HIERARCHICAL, rounds=150), "notebook", {CHANGE: LOG_OF_30}
+        ),
+        draw_changes,
+    ),
     "fig3": Figure(label_shares, draw_label_shares),
     "fig4a": _accuracies(HYPERGEOMETRIC, [FEDCD], 80),
     "fig4b": _accuracies(HYPERGEOMETRIC, [FEDAVG, FEDCD], 80),
@@ -422,7 +415,10 @@ FIGURES: dict[str, Figure] = {
     "fig8": Figure(
         _of(by_bias, value=lambda log: log.active_models), _of(draw_by_bias, label=Y_ACTIVE)
     ),
-    "fig9": Figure(spread_by_bias, _of(draw_by_bias, label=Y_SPREAD)),
+    "fig9": Figure(
+        beside_logs(_of(by_bias, value=lambda log: log.spread), "six", {SPREAD: LOG_OF_18}),
+        _of(draw_by_bias, label=Y_SPREAD),
+    ),
     "preference": Figure(_of(preferences, by="device"), _of(draw_preferences, by="device")),
     "holders": Figure(holders, draw_holders),
     "active": Figure(active, draw_active),

@@ -6,7 +6,7 @@ report, in the set-ups of those. Rounds are counted from 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,31 +58,25 @@ def logged_as(series: str) -> str:
     return f"{series}, public log"
 
 
-def public(artefact: str, series: str, name: str, **others: Any) -> pd.DataFrame:
-    """Return what a public log has of a series of a figure, as a series of that name."""
-    (log,) = (
-        item
-        for item in load_expected("fedcd").series
-        if (item.artefact, item.series) == (artefact, series)
-    )
-    points = pd.DataFrame({"series": name, "x": log.x, "mean": log.published, "n": 0})
-    return points.assign(values="", runs="", **others)
-
-
-def _beside_logs(
-    rows: Callable[[RunSet], Iterable[Row]], artefact: str, names: Mapping[str, Row]
+def beside_logs(
+    data: Callable[[RunSet], pd.DataFrame], artefact: str, names: Mapping[str, str] | None = None
 ) -> Callable[[RunSet], pd.DataFrame]:
-    """Return what makes a figure's frame: our series, and public logs of those of some names.
+    """Return what makes a figure's frame: our series, and public logs as series of their own.
 
     Args:
-        rows: of our series.
-        artefact: the figure.
-        names: series that have a public log -> further columns.
+        data: makes the frame of ours.
+        artefact: the figure that the public logs belong to.
+        names: its series with a public log -> what the log is called; None: all.
     """
 
     def frame(runs: RunSet) -> pd.DataFrame:
-        theirs = [public(artefact, name, logged_as(name), **more) for name, more in names.items()]
-        return pd.concat([summarised(rows)(runs), *theirs], ignore_index=True)
+        cells = [data(runs)]
+        for log in load_expected(runs.paper).series:
+            if log.artefact == artefact and (names is None or log.series in names):
+                name = logged_as(log.series) if names is None else names[log.series]
+                points = {"series": name, "x": log.x, "mean": log.published, "n": 0}
+                cells.append(pd.DataFrame(points).assign(values="", runs=""))
+        return pd.concat(cells, ignore_index=True)
 
     return frame
 
@@ -120,6 +114,7 @@ _LOGGED = {
 }
 
 
+@summarised
 def notebook(runs: RunSet) -> Iterator[Row]:
     """Yield what the last public notebook logs (fractions)."""
     for log in logs(runs, NOTEBOOK):
@@ -142,6 +137,7 @@ def draw_notebook(cells: pd.DataFrame) -> MplFigure:
     return _finished(canvas)
 
 
+@summarised
 def archetypes(runs: RunSet) -> Iterator[Row]:
     """Yield the accuracy (fraction) of every archetype as the last public notebook has it.
 
@@ -150,6 +146,13 @@ def archetypes(runs: RunSet) -> Iterator[Row]:
     for log in logs(runs, NOTEBOOK):
         for a, accuracy in enumerate(log.by_archetype.T):
             yield from curve(log, f"archetype {a}", accuracy, archetype=a)
+
+
+def archetypes_beside_logs(runs: RunSet) -> pd.DataFrame:
+    """Return every archetype's accuracy, ours and the public log's."""
+    cells = beside_logs(archetypes, "archetypes")(runs)
+    places = {logged_as(f"archetype {a}"): a for a in range(10)}
+    return cells.fillna({"archetype": cells["series"].map(places)})
 
 
 def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
@@ -172,6 +175,7 @@ def draw_archetypes(cells: pd.DataFrame) -> MplFigure:
 _COUNTS = {"active models": Ink("blue"), "models left": Ink("green"), SPREAD: Ink("red")}
 
 
+@summarised
 def six(runs: RunSet) -> Iterator[Row]:
     """Yield what the course notebook logs: active and live models, and the spread of scores."""
     for log in logs(runs, OF_18, FEDCD):
@@ -201,6 +205,7 @@ _PANELS: dict[str, dict[str, tuple[str, Ink]]] = {
 """Titles of the panels -> series -> what it is called, and its ink."""
 
 
+@summarised
 def course(runs: RunSet) -> Iterator[Row]:
     """Yield what the course report plots, and its notebook logs, of 18 and of 9 devices.
 
@@ -210,12 +215,6 @@ def course(runs: RunSet) -> Iterator[Row]:
         yield from curve(log, ACTIVE_OF_18, log.active_models)
     for log in [*logs(runs, OF_18), *logs(runs, OF_9)]:
         yield from curve(log, f"{log.method}, {log.experiment}", log.accuracy.mean(axis=1))
-
-
-def fedavg_range() -> tuple[float, float]:
-    """Return between which mean accuracies (fractions) FedAvg swings in the course report."""
-    found = {item.id: item.published for item in load_expected("fedcd").not_reproducible}
-    return found["course.fedavg-low"], found["course.fedavg-high"]
 
 
 def draw_course(cells: pd.DataFrame) -> MplFigure:
@@ -236,7 +235,8 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
                 axis.text(0.5, 0.05, f"no run of {name} at this scale", fontsize=7, **place)
         axis.set_title(title, fontsize=9)
         axis.set_ylim(0, None if counts else 100)
-    low, high = fedavg_range()
+    ends = {item.id: item.published for item in load_expected("fedcd").not_reproducible}
+    low, high = ends["course.fedavg-low"], ends["course.fedavg-high"]
     band: dict[str, Any] = {"color": INKS[FEDAVG].options["color"], "alpha": 0.12, "linewidth": 0}
     canvas.axes[0, 1].axhspan(100 * low, 100 * high, **band)
     canvas.patch("published: FedAvg swings in this range", **band)
@@ -245,14 +245,9 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
     return canvas.figure
 
 
-_ARCHETYPES: dict[str, Row] = {f"archetype {a}": {"archetype": a} for a in range(10)}
-_COURSE = dict.fromkeys([ACTIVE_OF_18, f"{FEDCD}, {OF_18}", f"{FEDCD}, {OF_9}"], Row())
-
 FIGURES: dict[str, Figure] = {
-    "notebook": Figure(
-        _beside_logs(notebook, "notebook", dict.fromkeys(_LOGGED, Row())), draw_notebook
-    ),
-    "archetypes": Figure(_beside_logs(archetypes, "archetypes", _ARCHETYPES), draw_archetypes),
-    "six": Figure(_beside_logs(six, "six", dict.fromkeys(_COUNTS, Row())), draw_six),
-    "course": Figure(_beside_logs(course, "course", _COURSE), draw_course),
+    "notebook": Figure(beside_logs(notebook, "notebook"), draw_notebook),
+    "archetypes": Figure(archetypes_beside_logs, draw_archetypes),
+    "six": Figure(beside_logs(six, "six"), draw_six),
+    "course": Figure(beside_logs(course, "course"), draw_course),
 }

@@ -11,8 +11,7 @@ import numpy as np
 from made_up import content
 from scipy import stats
 
-from fedrepro.fl.partition.archetypes import archetype_of
-from fedrepro.papers.fedcd.measurements import archetypes_of
+from fedrepro.fl.partition.archetypes import Hypergeometric, archetype_of
 from fedrepro.report.expected import load_expected
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
@@ -115,7 +114,7 @@ class World:
         return content(run, metrics=metrics, final=final, partition=partition)
 
     def _accuracy(self, run: PlannedRun, t: int, device: int) -> float:
-        archetypes = archetypes_of(run.spec)
+        archetypes = archetypes_of(run)
         a = archetype_of(device, run.spec.partition.clients, archetypes)
         meta = int(2 * a >= archetypes)
         sign = (-1) ** t * (1 if meta or "hyper" in run.group else -1)
@@ -183,7 +182,7 @@ class World:
             return 0
         meta = int(2 * device >= run.spec.partition.clients)
         if self.named and run.group == "hier_fedcd" and t >= 31:
-            own = archetype_of(device, run.spec.partition.clients, archetypes_of(run.spec))
+            own = archetype_of(device, run.spec.partition.clients, archetypes_of(run))
             *most, rest = self.named[meta]
             return rest if device % 3 == 2 else most[own % len(most)]
         if len(models) == 2 and models == [0, 1]:
@@ -205,7 +204,7 @@ class World:
         partition = run.spec.partition
         devices, rows = partition.clients, []
         for device in range(devices):
-            if partition.scheme == "hypergeometric":
+            if isinstance(partition, Hypergeometric):
                 k = partition.successes[archetype_of(device, devices, len(partition.successes))]
                 shares = stats.hypergeom(partition.population, k, partition.draws).pmf(
                     np.arange(10)
@@ -215,6 +214,14 @@ class World:
                 shares[archetype_of(device, devices, partition.archetypes)] = 0.64
             rows.append([int(count) for count in np.round(partition.train * shares)])
         return rows
+
+
+def archetypes_of(run: PlannedRun) -> int:
+    """Return how many archetypes a run has."""
+    partition = run.spec.partition
+    if isinstance(partition, Hypergeometric):
+        return len(partition.successes)
+    return partition.archetypes
 
 
 def public(series: str, t: int) -> float:

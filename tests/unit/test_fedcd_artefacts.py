@@ -12,9 +12,10 @@ from frames import cell
 from pydantic import ValidationError
 
 from fedrepro.fl import models
+from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.papers.fedcd import measurements as tables
 from fedrepro.papers.fedcd.figures import FIGURES, LOG_OF_18, LOG_OF_30
-from fedrepro.papers.fedcd.measurements import Log, converged, late, model_bytes
+from fedrepro.papers.fedcd.measurements import Log, changes_of, converged, late, model_bytes
 from fedrepro.report import artefacts, verdicts
 from fedrepro.report.expected import Series, load_expected
 
@@ -30,10 +31,17 @@ def paper() -> MadeUpRuns:
 
 
 def log(**changes):
+    accuracy = np.array([[0.1, 0.3, 0.5, 0.9], [0.2, 0.1, 0.5, 0.5]])
     values = {
         "run": SimpleNamespace(),
-        "accuracy": np.array([[0.1, 0.3, 0.5, 0.9], [0.2, 0.1, 0.5, 0.5]]),
+        "title": "FedCD",
+        "experiment": "Hierarchical",
+        "method": "FedCD",
+        "accuracy": accuracy,
+        "change": changes_of(accuracy),
         "archetype": np.array([0, 0, 1, 1]),
+        "metas": np.array([0, 1]),
+        "majority": np.array([0.5, 0.5]),
         "active": [[[0], [0], [0], [0]], [[0, 1], [1], [0, 3], [0]]],
         "preferred": [[0, 0, 0, 0], [1, 1, 3, 0]],
         "scores": [[[1.0]] * 4, [[0.4, 0.6], [1.0], [0.1, 0.9], [1.0]]],
@@ -46,23 +54,27 @@ def log(**changes):
 
 def test_what_a_log_says_by_hand():
     made = log()
-    assert made.change == pytest.approx([(0.1 + 0.2 + 0 + 0.4) / 4])
+    assert np.isnan(made.change[0])
+    assert made.change[1:] == pytest.approx([(0.1 + 0.2 + 0 + 0.4) / 4])
     assert made.by_archetype == pytest.approx(np.array([[0.2, 0.7], [0.15, 0.5]]))
     assert made.active_models == [4, 6]
     assert made.live_models == [1, 3]
     # sample deviation of two scores: their distance over the root of 2
     assert made.spread == pytest.approx([0, (0.2 + 0.8) / np.sqrt(2) / 4])
-    assert made.consensus == [[0, 0], [1, 0]]  # archetype 1 is divided: the lowest
-    assert made.preferred_by([1], [0, 1]) == {0, 3}
+    assert made.consensus.tolist() == [[0, 0], [1, 0]]  # archetype 1 is divided: the lowest
+    assert made.preferred_by(1) == {0, 3}
+    assert made.cut(0, 0).preferred_by(1) == {0}
+    assert made.cut(1).active_models == [6]
     assert tables.passes_until(made, 1) == 10
 
 
 def cloned_twice():
     """Two devices; milestones 0 and 2. Round 1 opens with models 0 and 1, round 3 with four."""
-    algorithm = SimpleNamespace(name="fedcd", milestones=(0, 2))
+    algorithm = Params(name="fedcd", milestones=(0, 2))
     return log(
         run=SimpleNamespace(spec=SimpleNamespace(algorithm=algorithm), id="abc", seed=0),
         archetype=np.array([0, 1]),
+        metas=np.array([0, 1]),
         active=[[[0], [0]], [[0, 1], [1]], [[0, 1], [1]], [[1, 2], [1, 3]]],
         preferred=[[0, 0], [1, 1], [0, 1], [2, 1]],
     )
@@ -75,8 +87,8 @@ def test_who_deleted_what_when_by_hand():
     assert made.given[2] == [{0, 1}, {1}]
     assert made.given[3] == [{0, 1, 2, 3}, {1, 3}]  # clones of 0 and 1; of 1
     assert made.deletions == [(1, 1, 0), (3, 0, 0), (3, 0, 3)]
-    assert made.holders(1, [0, 1]) == [0, 2, 2, 2]
-    assert made.holders(3, [1]) == [0, 0, 0, 1]
+    assert made.holders(1, 0) == [0, 1, 1, 1]
+    assert made.holders(3, 1) == [0, 0, 0, 1]
 
 
 def test_lives_by_hand(monkeypatch):
@@ -110,7 +122,7 @@ def test_lives_by_hand(monkeypatch):
 
 
 def test_a_record_is_unpacked(paper):
-    made = tables.logs(paper, "hier_fedcd")[0]
+    made = tables.logs(paper, "Hierarchical", "FedCD")[0]
     record = paper.record(made.run)
     assert made.accuracy.shape == (150, 30)
     assert made.accuracy[3, 7] == record.final["correct"][3][7] / 500
@@ -120,20 +132,24 @@ def test_a_record_is_unpacked(paper):
     assert made.scores[6][0] == [0.78, 0.22]
 
 
+def rounds_until_calm(change):
+    return converged([np.nan, *change])  # round 0 has no change
+
+
 def test_the_criterion_by_hand():
-    assert converged([0.1] * 10 + [0.01] * 10) == 15  # rounds 11 to 15 are the first calm five
-    assert converged([0.01] * 10) == 5
-    assert converged([0.1] * 10) is None
-    assert converged([0.01] * 10 + [0.1]) is None  # restless in the end
-    assert converged([0.01] * 10 + [0.1] + [0.01] * 5) == 16
-    assert converged([0.0] * 4) is None
-    assert converged([0.02] * 5) is None  # below two points, not at
+    assert rounds_until_calm([0.1] * 10 + [0.01] * 10) == 15  # the five of 11 to 15
+    assert rounds_until_calm([0.01] * 10) == 5
+    assert rounds_until_calm([0.1] * 10) is None
+    assert rounds_until_calm([0.01] * 10 + [0.1]) is None  # restless in the end
+    assert rounds_until_calm([0.01] * 10 + [0.1] + [0.01] * 5) == 16
+    assert rounds_until_calm([0.0] * 4) is None
+    assert rounds_until_calm([0.02] * 5) is None  # below two points, not at
 
 
 def test_the_public_log_converges_in_round_35():
     series = SERIES["ref.change"]
     assert series.x == list(range(1, 53))
-    assert converged(series.published) == 35
+    assert rounds_until_calm(series.published) == 35
 
 
 def test_the_public_logs_are_whole():
@@ -343,7 +359,7 @@ def test_18_and_9_devices_beside_the_course_report(paper):
     assert cell(frame, "FedCD, 9 devices", 30)["mean"] == pytest.approx(0.934)
     assert cell(frame, "FedAvg, 18 devices", 10)["mean"] == pytest.approx(0.65)
     figure = FIGURES["course"].draw(frame)
-    assert [len(axis.lines) for axis in figure.axes] == [2, 4, 2]
+    assert [len(axis.lines) for axis in figure.axes] == [2, 3, 2]
     assert not any(axis.texts for axis in figure.axes)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "FedAvg, ours" in labels
@@ -371,7 +387,7 @@ def test_models_over_the_rounds(paper):
     assert cell(held, "model 1, meta-archetype 1", 10)["mean"] == 15
     assert set(held["devices"]) == {15}
     every = artefacts.frame(paper, "active")
-    assert len(every) == sum(tables.logs(paper, "hier_fedcd")[0].active_models[:45])
+    assert len(every) == sum(tables.logs(paper, "Hierarchical", "FedCD")[0].active_models[:45])
     assert cell(every, "device 3, model 1", 6)["mean"] == 1
 
 

@@ -11,6 +11,7 @@ from fedrepro.papers.fedcd import claims
 from fedrepro.papers.fedcd.claims import CLAIMS
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
+from fedrepro.report.finding import Finding
 from fedrepro.runs.runset import RunSet
 
 AGAINST = {
@@ -59,23 +60,31 @@ OTHER_WAYS = [
 
 NO_RUNS = {"P1", "P2"}
 
+BY_ID = {claim.id: claim for claim in load_expected("fedcd").claims}
+
+
+def decide(name: str, runs: RunSet) -> Finding:
+    """Decide a claim by its rule, with its values."""
+    claim = BY_ID[name]
+    return CLAIMS[claim.rule](runs, **claim.values)
+
 
 @pytest.fixture(scope="module")
 def as_claimed() -> MadeUpRuns:
     return MadeUpRuns("paper")
 
 
-def test_every_claim_has_a_function_and_every_function_a_claim():
-    assert {claim.id for claim in load_expected("fedcd").claims} == set(CLAIMS)
+def test_every_claim_has_a_rule_and_every_rule_a_claim():
+    assert {claim.rule for claim in BY_ID.values()} == set(CLAIMS)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert set(CLAIMS) - NO_RUNS - {"R1"} == set(AGAINST)
+    assert set(BY_ID) - NO_RUNS - {"R1"} == set(AGAINST)
 
 
-@pytest.mark.parametrize("name", [name for name in CLAIMS if name not in NO_RUNS])
+@pytest.mark.parametrize("name", [name for name in BY_ID if name not in NO_RUNS])
 def test_claim_holds(as_claimed, name):
-    finding = CLAIMS[name](as_claimed)
+    finding = decide(name, as_claimed)
     assert finding.holds, finding.evidence
     assert finding.evidence
     assert finding.runs
@@ -84,35 +93,35 @@ def test_claim_holds(as_claimed, name):
 
 @pytest.mark.parametrize("name", AGAINST)
 def test_claim_fails(name):
-    finding = CLAIMS[name](MadeUpRuns("paper", AGAINST[name]))
+    finding = decide(name, MadeUpRuns("paper", AGAINST[name]))
     assert not finding.holds, finding.evidence
 
 
 @pytest.mark.parametrize(("name", "world"), OTHER_WAYS)
 def test_claim_fails_in_its_other_parts(name, world):
-    finding = CLAIMS[name](MadeUpRuns("paper", world))
+    finding = decide(name, MadeUpRuns("paper", world))
     assert not finding.holds, finding.evidence
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
     theirs = claims.public_log("six.active")
-    assert theirs[:16] == [18] * 6 + [36] * 10
-    monkeypatch.setattr(claims, "public_log", lambda _: [*theirs[:9], 35, *theirs[10:]])
-    finding = CLAIMS["R1"](as_claimed)
+    assert [theirs[t] for t in range(16)] == [18] * 6 + [36] * 10
+    monkeypatch.setattr(claims, "public_log", lambda _: theirs | {9: 35})
+    finding = decide("R1", as_claimed)
     assert not finding.holds
     assert finding.ours == 1
 
 
 def test_evidence_has_our_numbers(as_claimed):
-    assert CLAIMS["A7"](as_claimed).ours == pytest.approx(0.05, abs=0.002)
-    assert CLAIMS["A11"](as_claimed).ours == 6
-    assert CLAIMS["A4"](as_claimed).evidence == "mean correlation 1.00 within, -1.00 across"
-    assert "round 25: 36, round 30: 36, round 44: 36" in CLAIMS["R2"](as_claimed).evidence
+    assert decide("A7", as_claimed).ours == pytest.approx(0.05, abs=0.002)
+    assert decide("A11", as_claimed).ours == 6
+    assert decide("A4", as_claimed).evidence == "mean correlation 1.00 within, -1.00 across"
+    assert "round 25: 36, round 30: 36, round 44: 36" in decide("R2", as_claimed).evidence
 
 
 @pytest.mark.parametrize("name", sorted(NO_RUNS))
 def test_published_numbers_alone_contradict_each_other(tmp_path, name):
-    finding = CLAIMS[name](RunSet("fedcd", "lite", tmp_path))  # no record is needed
+    finding = decide(name, RunSet("fedcd", "lite", tmp_path))  # no record is needed
     assert not finding.holds
     assert list(finding.runs) == []
 
@@ -129,7 +138,7 @@ def test_published_numbers_alone_contradict_each_other(tmp_path, name):
 )
 def test_other_published_numbers_would_agree(tmp_path, monkeypatch, name, changes):
     monkeypatch.setattr(claims, "published", lambda *args: published(*args) | changes)
-    assert CLAIMS[name](RunSet("fedcd", "lite", tmp_path)).holds
+    assert decide(name, RunSet("fedcd", "lite", tmp_path)).holds
 
 
 def test_lite_judges_no_number_and_no_timing(tmp_path):
@@ -141,7 +150,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
     timed |= {"R3", "R4"}
     for name in timed:
         assert found[name].verdict == "not decidable"
-    for name in set(CLAIMS) - timed - NO_RUNS:
+    for name in set(BY_ID) - timed - NO_RUNS:
         assert found[name].verdict == "reproduced", found[name].evidence
     for name in NO_RUNS:
         assert found[name].verdict == "deviates"

@@ -1,449 +1,445 @@
-"""Kopparapu, Lin, Zhao 2020: the claims.
+"""Kopparapu, Lin, Zhao 2020: what decides the claims.
 
-A claim is a function of our runs; where there are several seeds, accuracies are means over them and
-counts have to hold for each. Every number in the code is a fraction, "points" in the texts are
-percentage points. Rounds count from 0. The last claims are about the paper's own numbers and rest
-on no run.
+Their values stand in ``config/expected/fedcd.yaml``: experiments and methods by the plan's labels,
+``points`` in percentage points, rounds from 0, from ``first`` to ``last`` inclusive. Where there
+are several seeds, accuracies are means over them and counts have to hold for each. The last rules
+are about the paper's own numbers and rest on no run.
 """
 
 from __future__ import annotations
 
-import functools
+import inspect
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.papers.fedcd.measurements import (
-    BITS,
-    CALM,
-    COUNTED_UNTIL,
-    EXPERIMENTS,
-    FEDAVG_FLOAT32,
-    FEDAVG_ROUNDS,
-    FEDCD_FLOAT32,
-    FEDCD_ROUNDS,
-    HIER_AS_RUN,
-    HIER_FEDAVG,
-    HIER_FEDCD,
-    HYPER_FEDAVG,
-    HYPER_FEDCD,
+    FEDAVG,
+    FEDCD,
     PASSES_RATIO,
-    SIX_AS_RUN,
-    SIX_FEDAVG_AS_RUN,
-    WINDOW,
+    ROUNDS,
     Floats,
     Log,
     by_rising_bias,
     converged,
-    late,
     logs,
-    majority_share,
-    members_of,
-    milestones,
+    params,
     passes_until,
 )
 from fedrepro.report.expected import load_expected, published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
+from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
+from fedrepro.report.rules import Names, Rule, Sample, leads
 from fedrepro.runs.runset import RunSet
 
-END = COUNTED_UNTIL - 1
-"""Round 44, the last of Figs 1 and 7 to 9."""
+_Decided: TypeAlias = tuple[bool, str, float | None]
 
 
-_percent = functools.partial(in_percent, digits=1)
-_points = functools.partial(in_points, digits=1)
+def _logs(
+    runs: RunSet, experiment: Names, method: str = FEDCD, first: int = 0, last: int | None = None
+) -> list[Log]:
+    """Return the logs of experiments, cut to some rounds.
+
+    Raises:
+        FedreproError: the plan has none at this scale.
+    """
+    names = [experiment] if isinstance(experiment, str) else experiment
+    found = [log.cut(first, last) for name in names for log in logs(runs, name, method)]
+    if not found:
+        raise not_planned(runs, f"{', '.join(names)}, {method}", "run")
+    return found
 
 
-def _ids(*used: Iterable[Log]) -> list[str]:
-    return [log.run.id for log in itertools.chain(*used)]
+def _ids(logs_: Iterable[Log]) -> list[str]:
+    return [log.run.id for log in logs_]
 
 
-def _mean(values: Iterable[Floats]) -> Floats:
+def _decided(decide: Callable[..., _Decided]) -> Rule:
+    """Return the rule that decides by the logs of experiments, cut to some rounds.
+
+    Args:
+        decide: gets the logs, one a seed, and its values; returns whether the claim holds, the
+            evidence, and the number that sums it up.
+    """
+
+    def rule(
+        runs: RunSet,
+        *,
+        experiment: Names,
+        method: str = FEDCD,
+        first: int = 0,
+        last: int | None = None,
+        **values: Any,
+    ) -> Finding:
+        found = _logs(runs, experiment, method, first, last)
+        holds, evidence, ours = decide(found, **values)
+        return Finding(bool(holds), evidence, _ids(found), ours)
+
+    *own, _ = inspect.signature(rule).parameters.values()
+    _, *further = inspect.signature(decide).parameters.values()
+    rule.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
+    return rule
+
+
+def _mean(values: Iterable[Any]) -> Floats:
     """Return the mean over the seeds."""
     mean: Floats = np.mean(list(values), axis=0)
     return mean
 
 
-def _ends(found: Sequence[Log]) -> Floats:
-    """Return the mean accuracy of every archetype in rounds 35 to 44."""
-    return _mean(log.by_archetype[late(len(log.accuracy))].mean(axis=0) for log in found)
+def _ends(found: Iterable[Log]) -> Floats:
+    """Return the mean accuracy of every archetype, [archetypes]."""
+    return _mean(log.by_archetype.mean(axis=0) for log in found)
 
 
-def _end(found: Sequence[Log]) -> float:
-    """Return the mean accuracy of all devices in rounds 35 to 44."""
-    return float(_mean(log.accuracy[late(len(log.accuracy))].mean() for log in found))
+def _shown(values: Mapping[str, float], show: Callable[[float], str]) -> str:
+    """Return names and values: ``FedCD: 91.52 %, FedAvg: 60.00 %``."""
+    return ", ".join(f"{name}: {show(value)}" for name, value in values.items())
 
 
-def _listed(values: Iterable[float]) -> str:
-    return ", ".join(f"{100 * value:.1f}" for value in values) + " %"
+def _in_turn(values: Iterable[float]) -> str:
+    return ", ".join(map(in_percent, values))
 
 
-# The hierarchical experiment
+# Accuracies and their changes
 
 
-def beats_fedavg(runs: RunSet) -> Finding:
-    """A1: every archetype is better off under FedCD."""
-    fedcd, fedavg = logs(runs, HIER_FEDCD), logs(runs, HIER_FEDAVG)
-    ours, theirs = _ends(fedcd), _ends(fedavg)
+def accuracy(
+    runs: RunSet,
+    what: int,
+    *,
+    of: Literal["archetype", "meta-archetype"],
+    experiment: str,
+    first: int,
+    last: int,
+    above_label: bool = False,
+) -> Sample:
+    """Return FedCD's mean accuracy of an archetype, or of a meta-archetype, in some rounds.
+
+    With ``above_label`` it is less the share of each device's most frequent label.
+    """
+    values, found = [], _logs(runs, experiment, FEDCD, first, last)
+    for log in found:
+        ends = _ends([log]) - (log.majority if above_label else 0)
+        values.append(float(ends[what if of == "archetype" else log.metas == what].mean()))
+    return Sample(f"{of} {what}", tuple(values), tuple(_ids(found)))
+
+
+def leads_everywhere(
+    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
+) -> Finding:
+    """Every archetype has a higher accuracy under one method than under the other."""
+    high, low = (_logs(runs, experiment, method, first, last) for method in (what, over))
+    ours, theirs = _ends(high), _ends(low)
     lead = float((ours - theirs).min())
-    evidence = f"FedCD {_listed(ours)}; FedAvg {_listed(theirs)}"
-    return Finding(lead > 0, evidence, _ids(fedcd, fedavg), lead)
+    evidence = f"{what} {_in_turn(ours)}; {over} {_in_turn(theirs)}"
+    return Finding(lead > 0, evidence, _ids([*high, *low]), lead)
 
 
-def converges(runs: RunSet, *, group: str, by: int) -> Finding:
-    """A2, A17: FedCD has converged by a round."""
-    found = logs(runs, group)
-    rounds = [converged(log.change) for log in found]
+@_decided
+def converges(found: list[Log], *, about: int, within: int, points: float, window: int) -> _Decided:
+    """FedCD has converged by about some round."""
+    rounds = [converged(log.change, points, window) for log in found]
     met = [t for t in rounds if t is not None]
     evidence = "; ".join("not converged" if t is None else f"round {t}" for t in rounds)
-    holds = len(met) == len(rounds) and max(met) <= by
-    return Finding(holds, evidence, _ids(found), float(np.mean(met)) if met else None)
+    holds = len(met) == len(rounds) and max(met) <= about + within
+    return holds, evidence, float(np.mean(met)) if met else None
 
 
-def calms_down(runs: RunSet) -> Finding:
-    """A3: the mean change is large in some round from 1 to 7, and below 10 points from 11 on."""
-    found = logs(runs, HIER_FEDCD)
-    change = _mean(log.change[: END + 1] for log in found)  # entry t - 1 is round t
-    early, later = float(change[0:7].max()), float(change[10:45].max())
-    evidence = f"largest mean change: {_points(early)} up to round 7, {_points(later)} from 11 on"
-    return Finding(early > 0.15 and later < 0.10, evidence, _ids(found), later)
+@_decided
+def calms_down(found: list[Log], *, until: int, above: float, since: int, below: float) -> _Decided:
+    """The mean change exceeds ``above`` points up to a round, and stays low from another on."""
+    change = _mean(log.change for log in found)
+    early, late = float(change[1 : until + 1].max()), float(change[since:].max())
+    evidence = f"largest: {in_points(early)} up to round {until}, {in_points(late)} from {since} on"
+    return early > above / 100 and late < below / 100, evidence, late
 
 
-def oscillates_together(runs: RunSet) -> Finding:
-    """A4: curves of rounds 0 to 7 correlate more within meta-archetypes than across."""
-    found = logs(runs, HIER_FEDCD)
-    within: list[float] = []
-    across: list[float] = []
+@_decided
+def moves_together(found: list[Log]) -> _Decided:
+    """Curves of archetypes correlate more within meta-archetypes than across."""
+    correlations: dict[bool, list[float]] = {True: [], False: []}
     for log in found:
-        curves = log.by_archetype[:8]
-        moving = [a for a in range(curves.shape[1]) if curves[:, a].std() > 0]
-        for a, b in itertools.combinations(moving, 2):
-            together = any({a, b} <= set(members_of(log.run.spec, meta)) for meta in (0, 1))
-            value = float(np.corrcoef(curves[:, a], curves[:, b])[0, 1])
-            (within if together else across).append(value)
-    means = float(np.mean(within)), float(np.mean(across))
-    evidence = f"mean correlation {means[0]:.2f} within, {means[1]:.2f} across"
-    return Finding(means[0] > means[1], evidence, _ids(found), means[0] - means[1])
+        curves = log.by_archetype
+        for a, b in itertools.combinations(np.flatnonzero(curves.std(axis=0)), 2):
+            together = bool(log.metas[a] == log.metas[b])
+            correlations[together].append(float(np.corrcoef(curves[:, a], curves[:, b])[0, 1]))
+    within, across = (float(np.mean(correlations[together])) for together in (True, False))
+    evidence = f"mean correlation {within:.2f} within, {across:.2f} across"
+    return within > across, evidence, within - across
 
 
-def fedavg_oscillates(runs: RunSet, *, factor: float) -> Finding:
-    """A5: in rounds 40 to 49 FedAvg's mean change is a multiple of FedCD's, or just larger."""
-    fedcd, fedavg = logs(runs, HIER_FEDCD), logs(runs, HIER_FEDAVG)
-    ours, theirs = (
-        float(_mean(log.change[39:49].mean() for log in found)) for found in (fedcd, fedavg)
+def changes_more(
+    runs: RunSet, *, what: str, than: str, experiment: str, first: int, last: int, times: float = 1
+) -> Finding:
+    """The mean change is larger under one method, so many times or more."""
+    both = [_logs(runs, experiment, method, first, last) for method in (than, what)]
+    low, high = (float(_mean(log.change.mean() for log in found)) for found in both)
+    evidence = _shown({than: low, what: high}, in_points)
+    holds = high > low and high >= times * low - SLACK
+    return Finding(holds, evidence, _ids(itertools.chain(*both)), high / low if low else None)
+
+
+@_decided
+def stays_restless(
+    found: list[Log], *, spans: Sequence[int], window: int, points: float
+) -> _Decided:
+    """The mean change of the last rounds of each span is that large or larger."""
+    change = _mean(log.change for log in found)
+    last = {f"of {span}": float(change[span - window : span].mean()) for span in spans}
+    least = min(last.values())
+    return least >= points / 100 - SLACK, f"last rounds {_shown(last, in_points)}", least
+
+
+@_decided
+def gains_little(found: list[Log], *, points: float) -> _Decided:
+    """From the first to the last round the mean accuracy of all devices gains less."""
+    gain = float(_mean(log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found))
+    return gain < points / 100, f"gain of {in_points(gain)}", gain
+
+
+@_decided
+def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> _Decided:
+    """Mean accuracies with some numbers of bits and unquantised are close to each other."""
+    ends: dict[int | None, list[float]] = {number: [] for number in (*bits, None)}
+    for log in found:
+        ends[params(log.run.spec).quantise_bits].append(float(log.accuracy.mean()))
+    means = {
+        f"{number} bits" if number else "unquantised": float(np.mean(values))
+        for number, values in ends.items()
+    }
+    apart = max(means.values()) - min(means.values())
+    return apart <= points / 100 + SLACK, _shown(means, in_percent), apart
+
+
+@_decided
+def favours(
+    found: list[Log], *, what: Sequence[int], over: Sequence[int], since: int, settled: int
+) -> _Decided:
+    """Archetypes vary less than others, and settle farther above their most frequent labels."""
+    swings = _mean(log.by_archetype[since:].std(axis=0, ddof=1) for log in found)
+    above = _mean(log.by_archetype[settled:].mean(axis=0) - log.majority for log in found)
+    calmer = swings[[*what]].max() < swings[[*over]].min()
+    better = above[[*what]].min() > above[[*over]].max()
+    evidence = (
+        f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
+        f"frequent label {_in_turn(above)}"
     )
-    evidence = f"FedCD {_points(ours)}, FedAvg {_points(theirs)}"
-    ratio = theirs / ours if ours else None
-    holds = theirs > ours if factor == 1 else theirs >= factor * ours - SLACK
-    return Finding(holds, evidence, _ids(fedcd, fedavg), ratio)
+    return calmer and better, evidence, None
 
 
-def fedavg_does_not_converge(runs: RunSet) -> Finding:
-    """A6: the mean change of the last five of 150 and of 300 rounds is 2 points or more."""
-    found = logs(runs, HIER_FEDAVG)
-    last = [float(_mean(log.change[: n - 1][-WINDOW:].mean() for log in found)) for n in (150, 300)]
-    evidence = f"last five rounds of 150: {_points(last[0])}, of 300: {_points(last[1])}"
-    return Finding(min(last) >= CALM - SLACK, evidence, _ids(found), min(last))
+def is_cheaper(
+    runs: RunSet,
+    *,
+    experiments: Sequence[str],
+    rounds: int,
+    low: float,
+    high: float,
+    points: float,
+    window: int,
+) -> Finding:
+    """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
+    ratios: dict[str, float] = {}
+    used: list[Log] = []
+    for name in experiments:
+        fedcd, fedavg = _logs(runs, name), _logs(runs, name, FEDAVG)
+        used += [*fedcd, *fedavg]
+        ends = [converged(log.change, points, window) for log in fedcd]
+        if None not in ends:
+            cost = np.mean([passes_until(log, t) for log, t in zip(fedcd, ends, strict=True) if t])
+            ratios[name] = float(np.mean([passes_until(log, rounds) for log in fedavg]) / cost)
+    holds = len(ratios) == len(experiments) and all(low <= r <= high for r in ratios.values())
+    missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
+    return Finding(holds, _shown(ratios, "{:.2f}".format) + missing, _ids(used))
 
 
-def first_meta_ends_lower(runs: RunSet) -> Finding:
-    """A7: meta-archetype 0 ends below meta-archetype 1."""
-    found = logs(runs, HIER_FEDCD)
-    ends = _ends(found)
-    first, second = (float(ends[members_of(found[0].run.spec, meta)].mean()) for meta in (0, 1))
-    evidence = f"meta-archetype 0 {_percent(first)}, 1 {_percent(second)}"
-    return Finding(first < second, evidence, _ids(found), second - first)
-
-
-def _sides(log: Log, rounds: Iterable[int]) -> tuple[set[int], set[int]]:
-    rounds = list(rounds)
-    first, second = (log.preferred_by(members_of(log.run.spec, meta), rounds) for meta in (0, 1))
-    return first, second
+# Models: who prefers them, who has them
 
 
 def _told(sides: Iterable[tuple[set[int], set[int]]]) -> str:
     return "; ".join(
-        f"meta-archetype 0 prefers {sorted(first)}, 1 {sorted(second)}" for first, second in sides
+        f"meta-archetype 0 prefers {sorted(one)}, 1 {sorted(other)}" for one, other in sides
     )
 
 
-def splits(runs: RunSet, *, first: int, last: int) -> Finding:
-    """A8: no model is preferred by devices of both meta-archetypes."""
-    found = logs(runs, HIER_FEDCD)
-    sides = [_sides(log, range(first, last + 1)) for log in found]
+@_decided
+def splits(found: list[Log]) -> _Decided:
+    """No model is preferred by devices of both meta-archetypes."""
+    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
     shared = max(len(one & other) for one, other in sides)
-    return Finding(shared == 0, _told(sides), _ids(found), shared)
+    return shared == 0, _told(sides), shared
 
 
-def later_clones_matter_little(runs: RunSet) -> Finding:
-    """A9: from round 30 to 44 less than 5 points are gained."""
-    found = logs(runs, HIER_FEDCD)
-    gain = float(_mean(log.accuracy[END].mean() - log.accuracy[30].mean() for log in found))
-    return Finding(gain < 0.05, f"gain of {_points(gain)}", _ids(found), gain)
+@_decided
+def prefers_few(found: list[Log], *, low: int, high: int) -> _Decided:
+    """Each meta-archetype prefers a few models, none of them shared."""
+    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+    apart = all(not one & other for one, other in sides)
+    few = all(low <= len(side) <= high for pair in sides for side in pair)
+    return apart and few, _told(sides), None
 
 
-def few_models_alternate(runs: RunSet) -> Finding:
-    """A10: in rounds 31 to 44 each meta-archetype prefers 2 or 3 models, none of them shared."""
-    found = logs(runs, HIER_FEDCD)
-    sides = [_sides(log, range(31, END + 1)) for log in found]
-    holds = all(
-        not first & second and all(len(side) in (2, 3) for side in (first, second))
-        for first, second in sides
-    )
-    return Finding(holds, _told(sides), _ids(found))
+@_decided
+def prefers_named(found: list[Log], *, one: Sequence[int], other: Sequence[int]) -> _Decided:
+    """Most devices of an archetype prefer these models in one meta-archetype, those in the other.
 
-
-def the_named_models_alternate(runs: RunSet) -> Finding:
-    """A10-which: archetypes of one meta-archetype prefer models 0 and 1, of the other 4 and 5."""
-    found = logs(runs, HIER_FEDCD)
+    That is, each of them in some round, and never another.
+    """
     sides = []
     for log in found:
-        consensus = np.array(log.consensus[31 : END + 1])
-        first, second = (set(consensus[:, members_of(log.run.spec, meta)].flat) for meta in (0, 1))
-        sides.append(({int(m) for m in first}, {int(m) for m in second}))
-    named = ({0, 1}, {4, 5})
-    holds = all(pair in (named, named[::-1]) for pair in sides)
-    return Finding(holds, _told(sides), _ids(found))
+        here, there = (set(log.consensus[:, log.metas == meta].ravel().tolist()) for meta in (0, 1))
+        sides.append((here, there))
+    holds = all(pair in (({*one}, {*other}), ({*other}, {*one})) for pair in sides)
+    return holds, _told(sides), None
 
 
-def most_models_die(runs: RunSet) -> Finding:
-    """A11: 4 to 8 models are left in round 44."""
-    found = logs(runs, HIER_FEDCD)
-    left = [log.live_models[END] for log in found]
-    evidence = "models left: " + ", ".join(map(str, left))
-    return Finding(all(4 <= n <= 8 for n in left), evidence, _ids(found), float(np.mean(left)))
+@_decided
+def deletes_most(found: list[Log], *, created: int, deleted: int, within: int) -> _Decided:
+    """About so many of the models are deleted by all devices in the last round."""
+    left = [log.live_models[-1] for log in found]
+    holds = all(abs(created - deleted - count) <= within for count in left)
+    return holds, f"models left: {', '.join(map(str, left))}", float(np.mean(left))
 
 
-def two_models_a_device(runs: RunSet) -> Finding:
-    """A12: no device has more than two active models in round 44."""
-    found = logs(runs, HIER_FEDCD)
-    most = max(len(models) for log in found for models in log.active[END])
-    return Finding(most <= 2, f"at most {most}", _ids(found), most)
+@_decided
+def keeps_few(found: list[Log], *, models: int) -> _Decided:
+    """No device has more active models in the last round."""
+    most = max(len(held) for log in found for held in log.active[-1])
+    return most <= models, f"at most {most}", most
 
 
-def rises_and_falls(runs: RunSet) -> Finding:
-    """A13: active models rise after each milestone, and not again before the next."""
-    found = logs(runs, HIER_FEDCD)
+@_decided
+def rises_and_falls(found: list[Log]) -> _Decided:
+    """Active models rise after each milestone, and not again before the next."""
     holds, told = True, []
     for log in found:
         active = log.active_models
-        marks = [*(m for m in milestones(log.run.spec) if m < END), END]
+        end = len(active) - 1
+        marks = [*(m for m in params(log.run.spec).milestones if m < end), end]
         for mark, following in itertools.pairwise(marks):
             span = active[mark + 1 : following + 1]
-            holds &= span[0] > active[mark] and all(
-                later <= earlier for earlier, later in itertools.pairwise(span)
-            )
-            told.append(
-                f"{active[mark]} in round {mark}, {span[0]} after it, {span[-1]} in the end"
-            )
-    return Finding(bool(holds), "; ".join(told), _ids(found))
+            holds &= span[0] > active[mark] and span == sorted(span, reverse=True)
+            told.append(f"{active[mark]} in round {mark}, {span[0]} after, {span[-1]} in the end")
+    return holds, "; ".join(told), None
 
 
-def bias_prunes(runs: RunSet) -> Finding:
-    """A14: the mean number of active models of rounds 16 to 44 falls with the bias."""
+def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
+    """The mean number of active models falls from each bias to the next."""
     levels = by_rising_bias(runs)
     means = {
-        name: float(np.mean([np.mean(log.active_models[16 : END + 1]) for log in found]))
+        name: float(np.mean([log.active_models[first : last + 1] for log in found]))
         for name, found in levels.items()
     }
     holds = all(high < low for low, high in itertools.pairwise(means.values()))
-    evidence = ", ".join(f"{name}: {value:.1f}" for name, value in means.items())
-    return Finding(holds, evidence, _ids(*levels.values()))
+    return Finding(holds, _shown(means, "{:.1f}".format), _ids(itertools.chain(*levels.values())))
 
 
-def scores_agree(runs: RunSet) -> Finding:
-    """A15: the deviation of the scores in round 44 is below 0.05 at every bias."""
+def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
+    """The deviation of the scores in a round is small at every bias."""
     levels = by_rising_bias(runs)
-    spreads = {name: max(log.spread[END] for log in found) for name, found in levels.items()}
-    evidence = ", ".join(f"{name}: {value:.3f}" for name, value in spreads.items())
-    worst = max(spreads.values())
-    return Finding(worst < 0.05, evidence, _ids(*levels.values()), worst)
+    spreads = {name: max(log.spread[last] for log in found) for name, found in levels.items()}
+    worst, evidence = max(spreads.values()), _shown(spreads, "{:.3f}".format)
+    return Finding(worst < below, evidence, _ids(itertools.chain(*levels.values())), worst)
 
 
-def bits_do_not_matter(runs: RunSet, *, groups: Sequence[str]) -> Finding:
-    """A16: accuracies at the end are at most 3 points apart."""
-    found = logs(runs, *groups)
-    ends: dict[str, list[Log]] = {}
-    for log in found:
-        algorithm = log.run.spec.algorithm
-        assert isinstance(algorithm, Params)
-        bits = algorithm.quantise_bits
-        ends.setdefault("not quantised" if bits is None else f"{bits} bits", []).append(log)
-    means = {name: _end(members) for name, members in ends.items()}
-    apart = max(means.values()) - min(means.values())
-    evidence = ", ".join(f"{name} {_percent(value)}" for name, value in means.items())
-    return Finding(apart <= 0.03 + SLACK, evidence, _ids(found), apart)
+# Beside the public logs
 
 
-# The hypergeometric experiment
-
-CENTRAL, SKEWED = (2, 3), (0, 5)
-
-
-def skewed_do_best(runs: RunSet, *, above_majority: bool) -> Finding:
-    """A18: archetypes 0 and 5 are above 2 and 3, in accuracy or above the most frequent label."""
-    found = logs(runs, HYPER_FEDCD)
-    ends = _ends(found)
-    if above_majority:
-        ends = ends - _mean(majority_share(runs, log) for log in found)
-    lead = float(ends[list(SKEWED)].min() - ends[list(CENTRAL)].max())
-    return Finding(lead > 0, f"archetypes 0 to 5: {_listed(ends)}", _ids(found), lead)
+def public_log(name: str) -> dict[float, float]:
+    """Return the values of a public log, round -> value."""
+    (series,) = (item for item in load_expected("fedcd").series if item.id == name)
+    return dict(zip(series.x, series.published, strict=True))
 
 
-def fedavg_favours_the_centre(runs: RunSet) -> Finding:
-    """A19: under FedAvg 2 and 3 vary less in rounds 20 to 44, and gain more above the majority."""
-    found = logs(runs, HYPER_FEDAVG)
-    swings = _mean(log.by_archetype[20 : END + 1].std(axis=0, ddof=1) for log in found)
-    above = _ends(found) - _mean(majority_share(runs, log) for log in found)
-    calmer = swings[list(CENTRAL)].max() < swings[list(SKEWED)].min()
-    better = above[list(CENTRAL)].min() > above[list(SKEWED)].max()
-    evidence = (
-        f"archetypes 0 to 5: standard deviation {_listed(swings)}; above the most frequent label "
-        f"{_listed(above)}"
-    )
-    return Finding(bool(calmer and better), evidence, _ids(found))
+@_decided
+def as_logged(found: list[Log], *, log: str) -> _Decided:
+    """Active models are those of a public log."""
+    theirs = public_log(log)
+    apart = max(abs(n - theirs[t]) for one in found for t, n in enumerate(one.active_models))
+    return apart == 0, f"at most {apart:g} apart", apart
 
 
-def fedcd_is_cheaper(runs: RunSet) -> Finding:
-    """A20: 300 rounds of FedAvg take 1.4 to 4 times the images of FedCD until it has converged."""
-    ratios, used, holds = {}, [], True
-    for name, (fedcd, fedavg) in EXPERIMENTS.items():
-        ours, theirs = logs(runs, fedcd), logs(runs, fedavg)
-        ends = [converged(log.change) for log in ours]
-        used += _ids(ours, theirs)
-        if None in ends:
-            holds, ratios[name] = False, "FedCD did not converge"
-            continue
-        cost = np.mean([passes_until(log, t) for log, t in zip(ours, ends, strict=True) if t])
-        ratio = float(np.mean([passes_until(log, 300) for log in theirs]) / cost)
-        holds, ratios[name] = holds and 1.4 <= ratio <= 4, f"{ratio:.2f}"
-    return Finding(holds, "; ".join(f"{k} {v}" for k, v in ratios.items()), used)
-
-
-# Beside the public log
-
-
-def public_log(name: str) -> list[float]:
-    """Return the values of a public log, by round."""
-    series = load_expected("fedcd").series
-    return next(item.published for item in series if item.id == name)
-
-
-def rules_leave_no_choice(runs: RunSet) -> Finding:
-    """R1: active models are those of the public log up to round 15."""
-    found = logs(runs, SIX_AS_RUN)
-    theirs = public_log("six.active")[:16]
-    apart = max(
-        abs(a - b) for log in found for a, b in zip(log.active_models[:16], theirs, strict=True)
-    )
-    return Finding(apart == 0, f"at most {apart:g} apart", _ids(found), apart)
-
-
-def falls_back_to_two(runs: RunSet) -> Finding:
-    """R2: active models are two a device in rounds 25, 30 and 44, within 3."""
-    found = logs(runs, SIX_AS_RUN)
-    counts = {t: [log.active_models[t] for log in found] for t in (25, 30, END)}
-    two = [2 * log.accuracy.shape[1] for log in found]
-    apart = max(
-        abs(n - wanted) for values in counts.values() for n, wanted in zip(values, two, strict=True)
-    )
+@_decided
+def falls_back(found: list[Log], *, rounds: Sequence[int], models: int, within: int) -> _Decided:
+    """Active models are so many a device in some rounds, about."""
+    wanted = models * len(found[0].archetype)
+    counts = {t: [log.active_models[t] for log in found] for t in rounds}
+    apart = max(abs(count - wanted) for values in counts.values() for count in values)
     evidence = ", ".join(f"round {t}: {', '.join(map(str, v))}" for t, v in counts.items())
-    return Finding(apart <= 3, evidence, _ids(found), apart)
+    return apart <= within, evidence, apart
 
 
-LOGGED_END = slice(43, 53)
-"""The last ten rounds of the public notebook's log."""
+@_decided
+def ends_as_logged(
+    found: list[Log], *, log: str, since: int, points: float, lower: int, higher: int
+) -> _Decided:
+    """The mean accuracy is near that of a public log, and one meta-archetype below the other."""
+    late, logged = [one.cut(since) for one in found], public_log(log)
+    ours = float(_mean(one.accuracy.mean() for one in late))
+    theirs = float(np.mean([logged[t] for t in range(since, len(found[0].accuracy))]))
+    low, high = (float(_ends(late)[found[0].metas == meta].mean()) for meta in (lower, higher))
+    values = {"ours": ours, "log": theirs}
+    values |= {f"meta-archetype {lower}": low, f"meta-archetype {higher}": high}
+    holds = abs(ours - theirs) <= points / 100 + SLACK and low < high
+    return holds, _shown(values, in_percent), ours - theirs
 
 
-def ends_as_logged(runs: RunSet) -> Finding:
-    """R3: rounds 43 to 52 are within 2 points of the log, and meta-archetype 0 ends lower."""
-    found = logs(runs, HIER_AS_RUN)
-    ours = float(_mean(log.accuracy[LOGGED_END].mean() for log in found))
-    theirs = float(np.mean(public_log("ref.all")[LOGGED_END]))
-    ends = _mean(log.by_archetype[LOGGED_END].mean(axis=0) for log in found)
-    first, second = (float(ends[members_of(found[0].run.spec, meta)].mean()) for meta in (0, 1))
-    evidence = (
-        f"ours {_percent(ours)}, log {_percent(theirs)}; meta-archetype 0 {_percent(first)}, "
-        f"1 {_percent(second)}"
-    )
-    holds = abs(ours - theirs) <= 0.02 + SLACK and first < second
-    return Finding(holds, evidence, _ids(found), ours - theirs)
-
-
-def one_model_swings(runs: RunSet) -> Finding:
-    """R4: FedAvg's mean accuracy of 18 devices ranges over 25 points in rounds 5 to 44."""
-    found = logs(runs, SIX_FEDAVG_AS_RUN)
-    means = [log.accuracy[5 : END + 1].mean(axis=1) for log in found]
-    lows, highs = ([float(pick(curve)) for curve in means] for pick in (np.min, np.max))
-    narrowest = min(high - low for low, high in zip(lows, highs, strict=True))
-    evidence = "; ".join(
-        f"between {_percent(low)} and {_percent(high)}"
-        for low, high in zip(lows, highs, strict=True)
-    )
-    return Finding(narrowest >= 0.25 - SLACK, evidence, _ids(found), narrowest)
+@_decided
+def swings_widely(found: list[Log], *, low: float, high: float, percent: float) -> _Decided:
+    """The mean accuracy ranges over so many per cent of a range."""
+    means = [log.accuracy.mean(axis=1) for log in found]
+    narrowest = min(float(np.ptp(curve)) for curve in means)
+    ranges = (f"between {in_percent(curve.min())} and {in_percent(curve.max())}" for curve in means)
+    wanted = percent / 100 * (high - low) / 100
+    return narrowest >= wanted - SLACK, "; ".join(ranges), narrowest
 
 
 # The paper's own numbers
 
 
-def text_is_table1(runs: RunSet) -> Finding:
-    """P1: the text's rounds of convergence are Table 1's."""
+def text_is_table(runs: RunSet, *, experiments: Sequence[str], rounds: Sequence[int]) -> Finding:
+    """The rounds of convergence in the text are Table 1's."""
     table = published(runs.paper, "table1")
-    text = {"Hypergeometric": 45.0, "Hierarchical": 35.0}
-    apart = {name: table[name, FEDCD_ROUNDS] - t for name, t in text.items()}
-    evidence = "; ".join(
-        f"{name}: text {text[name]:g}, table {table[name, FEDCD_ROUNDS]:g}" for name in text
-    )
-    return Finding(all(gap == 0 for gap in apart.values()), evidence, [], max(apart.values()))
+    cells = [table[name, ROUNDS.format(FEDCD)] for name in experiments]
+    apart = max((cell - text for cell, text in zip(cells, rounds, strict=True)), key=abs)
+    told = zip(experiments, rounds, cells, strict=True)
+    evidence = "; ".join(f"{name}: text {text:g}, table {cell:g}" for name, text, cell in told)
+    return Finding(apart == 0, evidence, [], apart)
 
 
-def ratio_fits_two_models(runs: RunSet) -> Finding:
-    """P2: a FedCD round costs at most two FedAvg rounds by Table 1's hierarchical ratio."""
+def ratio_fits(runs: RunSet, *, experiment: str, models: int) -> Finding:
+    """By Table 1 a FedCD round costs at most so many FedAvg rounds."""
     table = published(runs.paper, "table1")
-    costs = {
-        name: table[name, FEDAVG_ROUNDS] / table[name, FEDCD_ROUNDS] / table[name, PASSES_RATIO]
-        for name in EXPERIMENTS
-    }
-    evidence = "a FedCD round in FedAvg rounds: " + ", ".join(
-        f"{name} {cost:.2f}" for name, cost in costs.items()
-    )
-    return Finding(costs["Hierarchical"] <= 2, evidence, [], costs["Hierarchical"])
+    fedavg, fedcd = (table[experiment, ROUNDS.format(method)] for method in (FEDAVG, FEDCD))
+    cost = fedavg / fedcd / table[experiment, PASSES_RATIO]
+    return Finding(cost <= models, f"a FedCD round in FedAvg rounds: {cost:.2f}", [], cost)
 
 
-_of = functools.partial
-
-CLAIMS: dict[str, Callable[[RunSet], Finding]] = {
-    "A1": beats_fedavg,
-    "A2": _of(converges, group=HIER_FEDCD, by=40),
-    "A3": calms_down,
-    "A4": oscillates_together,
-    "A5": _of(fedavg_oscillates, factor=3),
-    "A5-trend": _of(fedavg_oscillates, factor=1),
-    "A6": fedavg_does_not_converge,
-    "A7": first_meta_ends_lower,
-    "A8": _of(splits, first=11, last=14),
-    "A8-late": _of(splits, first=35, last=END),
-    "A9": later_clones_matter_little,
-    "A10": few_models_alternate,
-    "A10-which": the_named_models_alternate,
-    "A11": most_models_die,
-    "A12": two_models_a_device,
-    "A13": rises_and_falls,
-    "A14": bias_prunes,
-    "A15": scores_agree,
-    "A16": _of(bits_do_not_matter, groups=(BITS, HIER_FEDCD, FEDCD_FLOAT32)),
-    "A16-fedavg": _of(bits_do_not_matter, groups=(HIER_FEDAVG, FEDAVG_FLOAT32)),
-    "A17": _of(converges, group=HYPER_FEDCD, by=55),
-    "A18": _of(skewed_do_best, above_majority=False),
-    "A18-baseline": _of(skewed_do_best, above_majority=True),
-    "A19": fedavg_favours_the_centre,
-    "A20": fedcd_is_cheaper,
-    "R1": rules_leave_no_choice,
-    "R2": falls_back_to_two,
-    "R3": ends_as_logged,
-    "R4": one_model_swings,
-    "P1": text_is_table1,
-    "P2": ratio_fits_two_models,
+CLAIMS: dict[str, Rule] = {
+    "leads": leads(accuracy),
+    "leads_everywhere": leads_everywhere,
+    "converges": converges,
+    "calms_down": calms_down,
+    "moves_together": moves_together,
+    "changes_more": changes_more,
+    "stays_restless": stays_restless,
+    "gains_little": gains_little,
+    "bits_do_not_matter": bits_do_not_matter,
+    "favours": favours,
+    "is_cheaper": is_cheaper,
+    "splits": splits,
+    "prefers_few": prefers_few,
+    "prefers_named": prefers_named,
+    "deletes_most": deletes_most,
+    "keeps_few": keeps_few,
+    "rises_and_falls": rises_and_falls,
+    "bias_prunes": bias_prunes,
+    "scores_agree": scores_agree,
+    "as_logged": as_logged,
+    "falls_back": falls_back,
+    "ends_as_logged": ends_as_logged,
+    "swings_widely": swings_widely,
+    "text_is_table": text_is_table,
+    "ratio_fits": ratio_fits,
 }

@@ -7,176 +7,140 @@ public logs. Rounds are counted from 0.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
+from matplotlib.colors import ListedColormap, to_hex
 from matplotlib.figure import Figure as MplFigure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
-from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.fl.partition.archetypes import Hypergeometric
 from fedrepro.papers.fedcd import logs as log_figures
-from fedrepro.papers.fedcd.curves import (
+from fedrepro.papers.fedcd.logs import (
     CHANGE,
-    KEYS,
-    PUBLIC_LOOK,
+    INKS,
     SPREAD,
-    X_ROUND,
-    Y_ACCURACY,
+    THIN,
     Y_CHANGE,
+    beside_logs,
     curve,
-    drawn_rounds,
-    public,
-    round_axis,
-    row,
+    of,
 )
 from fedrepro.papers.fedcd.measurements import (
     BITS,
     COUNTED_UNTIL,
-    EXPERIMENTS,
-    FEDAVG_FLOAT32,
-    FEDCD_FLOAT32,
-    HIER_FEDAVG,
-    HIER_FEDCD,
-    HYPER_FEDCD,
+    FEDAVG,
+    FEDCD,
+    HIERARCHICAL,
+    HYPERGEOMETRIC,
+    METHODS,
     Log,
+    Row,
+    by_archetype,
     by_rising_bias,
-    bytes_of,
-    cells_of,
+    entry,
     logs,
-    members_of,
-    meta_archetype,
+    megabytes,
+    params,
+    summarised,
 )
 from fedrepro.report.figure import Figure
-from fedrepro.report.style import PALETTE, WIDTH
+from fedrepro.report.plots import ACCURACY, ROUND, Canvas, Ink
 from fedrepro.runs.runset import RunSet
-
-Experiment = Literal["Hierarchical", "Hypergeometric"]
-
-
-def archetype_curves(
-    runs: RunSet, *, experiment: Experiment, algorithms: Sequence[str], rounds: int
-) -> pd.DataFrame:
-    """Return the accuracy (fraction) of every archetype over the rounds (Figs 1 and 4).
-
-    Further columns: ``algorithm``, ``archetype``, ``meta`` (its meta-archetype) and ``archetypes``
-    (how many there are).
-    """
-    groups = dict(zip(("FedCD", "FedAvg"), EXPERIMENTS[experiment], strict=True))
-    rows: list[dict[str, Any]] = []
-    for algorithm in algorithms:
-        for log in logs(runs, groups[algorithm]):
-            curves = log.by_archetype[:rounds]
-            for a in range(curves.shape[1]):
-                rows += curve(
-                    log,
-                    f"{algorithm}, archetype {a}",
-                    curves[:, a],
-                    algorithm=algorithm,
-                    archetype=a,
-                    meta=meta_archetype(log.run.spec, a),
-                    archetypes=curves.shape[1],
-                )
-    return cells_of(rows, KEYS)
-
-
-def _archetype_colours(cells: pd.DataFrame) -> dict[int, Any]:
-    """Return a colour for each archetype: shades of one colour a meta-archetype, or a scale."""
-    table = cells.drop_duplicates("archetype")
-    metas = dict(zip(table["archetype"].astype(int), table["meta"].astype(int), strict=True))
-    if len(set(metas.values())) == 1:
-        scale = colormaps["viridis"]
-        return {a: scale(0.95 * a / max(1, len(metas) - 1)) for a in metas}
-    colours = {}
-    for meta, name in zip(sorted(set(metas.values())), ("Blues", "Oranges"), strict=False):
-        members = [a for a in metas if metas[a] == meta]
-        for place, a in enumerate(members):
-            colours[a] = colormaps[name](0.45 + 0.5 * place / max(1, len(members) - 1))
-    return colours
-
-
-def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel an algorithm, with every archetype's curve."""
-    colours = _archetype_colours(cells)
-    algorithms = cells["algorithm"].unique()
-    figure, axes = plt.subplots(
-        1, len(algorithms), figsize=(WIDTH, 4.0), sharey=True, squeeze=False
-    )
-    for axis, algorithm in zip(axes[0], algorithms, strict=True):
-        shown = cells[cells["algorithm"] == algorithm]
-        for archetype, points in shown.groupby("archetype"):
-            axis.plot(points["x"], 100 * points["mean"], color=colours[archetype], linewidth=1.2)
-        axis.set(xlabel=X_ROUND, title=f"{algorithm}, {drawn_rounds(shown)}", ylim=(0, 100))
-        round_axis(axis, cells)
-    axes[0, 0].set_ylabel(Y_ACCURACY)
-    handles = [
-        Line2D([], [], color=colour, label=f"archetype {a}") for a, colour in colours.items()
-    ]
-    metas = "blue: meta-archetype 0, orange: meta-archetype 1" if cells["meta"].any() else None
-    columns = len(handles) // 2
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=metas)
-    return figure
-
 
 LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"
 LOG_OF_18 = "public notebook, 18 devices"
 """Public logs in figures of our own runs as published, whose set-up is close to theirs."""
+_LOG_INK = Ink("dimgrey", "--")
 
 
-def changes(runs: RunSet, *, experiment: Experiment, rounds: int) -> pd.DataFrame:
-    """Return the mean change (fraction) of a device's accuracy, by round (Figs 2 and 5).
+def _shades(scale: str, count: int, low: float = 0, high: float = 0.95) -> list[Ink]:
+    """Return inks along one of Matplotlib's colour scales."""
+    return [Ink(to_hex(colormaps[scale](place))) for place in np.linspace(low, high, count)]
 
-    The public notebook logs it for FedCD on the hierarchy, with its own milestones.
+
+def _drawn(points: pd.DataFrame) -> str:
+    """Return which rounds a curve has."""
+    return f"rounds {points['x'].min():g} to {points['x'].max():g}"
+
+
+# Figures 1 and 4: accuracy of the archetypes
+
+
+@summarised
+def archetype_curves(
+    runs: RunSet, *, experiment: str, methods: Sequence[str], rounds: int
+) -> Iterator[Row]:
+    """Yield the accuracy (fraction) of every archetype over the rounds.
+
+    Further columns: ``algorithm``, ``archetype``, ``meta`` (its meta-archetype) and ``archetypes``
+    (how many there are).
     """
-    rows: list[dict[str, Any]] = []
-    for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS[experiment], strict=True):
-        for log in logs(runs, group):
-            rows += curve(log, name, log.change[: rounds - 1], first=1)
-    cells = cells_of(rows, KEYS)
-    if experiment == "Hierarchical":
-        cells = pd.concat([cells, public("notebook", CHANGE, LOG_OF_30)], ignore_index=True)
-    return cells
+    for method in methods:
+        for log in logs(runs, experiment, method):
+            for a, values in enumerate(log.by_archetype[:rounds].T):
+                more = {"archetype": a, "meta": log.metas[a], "archetypes": len(log.metas)}
+                name = f"{method}, archetype {a}"
+                yield from curve(log, name, values, algorithm=method, **more)
 
 
-_ALGORITHM_COLOURS = {"FedCD": PALETTE["orange"], "FedAvg": PALETTE["blue"]}
+def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel an algorithm: shades of a colour a meta-archetype, or a scale."""
+    canvas = Canvas(1, cells["algorithm"].nunique(), height=4, sharey=True)
+    members = cells.groupby("meta")["archetype"].unique()
+    inks = _shades("viridis", len(members[0]))
+    if len(members) > 1:
+        inks = [
+            ink
+            for scale, archetypes in zip(("Blues", "Oranges"), members, strict=True)
+            for ink in _shades(scale, len(archetypes), 0.45)
+        ]
+    for axis, (algorithm, shown) in zip(
+        canvas, cells.groupby("algorithm", sort=False), strict=True
+    ):
+        for a, ink in enumerate(inks):
+            points = shown[shown["archetype"] == a]
+            canvas.curve(axis, points, ink, f"archetype {a}", linewidth=1.2)
+        axis.set(title=f"{algorithm}, {_drawn(shown)}", ylim=(0, 100))
+    canvas.accuracy_over_rounds()
+    metas = "blue: meta-archetype 0, orange: meta-archetype 1" if len(members) > 1 else ""
+    canvas.legend(len(inks) // 2, metas)
+    return canvas.figure
+
+
+# Figures 2 and 5: changes
+
+
+@summarised
+def changes(runs: RunSet, *, experiment: str, rounds: int) -> Iterator[Row]:
+    """Yield the mean change (fraction) of a device's accuracy, by round."""
+    for method in METHODS:
+        for log in logs(runs, experiment, method):
+            yield from curve(log, method, log.change[1:rounds], first=1)
 
 
 def draw_changes(cells: pd.DataFrame) -> MplFigure:
     """Draw both algorithms' mean change."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
-    for name, colour in _ALGORITHM_COLOURS.items():
-        points = cells[cells["series"] == name]
-        label = f"{name}, {drawn_rounds(points)}"
-        axis.plot(points["x"], 100 * points["mean"], color=colour, label=label, linewidth=1.2)
-    _draw_log(axis, cells, LOG_OF_30, factor=100)
-    axis.set(xlabel=X_ROUND, ylabel=Y_CHANGE)
-    axis.set_ylim(bottom=0)
-    round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
+    canvas = Canvas(height=3.4)
+    for method, ink in INKS.items():
+        points = of(cells, method)
+        canvas.curve(canvas.axis, points, ink, f"{method}, {_drawn(points)}", linewidth=1.2)
+    canvas.curve(canvas.axis, of(cells, LOG_OF_30), _LOG_INK, LOG_OF_30, **THIN)
+    canvas.over_rounds(Y_CHANGE)
+    canvas.axis.set_ylim(bottom=0)
+    canvas.legend(2)
+    return canvas.figure
 
 
-def _draw_log(axis: Axes, cells: pd.DataFrame, series: str, factor: float = 1) -> None:
-    """Draw a public log in grey, if the frame has it."""
-    points = cells[cells["series"] == series]
-    if len(points):
-        axis.plot(
-            points["x"], factor * points["mean"], color="dimgrey", label=series, **PUBLIC_LOOK
-        )
+# Figure 3: the hypergeometric law
 
 
-DRAWN_IMAGES = ", images drawn"
-
-
-def label_shares(runs: RunSet) -> pd.DataFrame:
-    """Return the hypergeometric law of every archetype (Fig. 3), and what our devices drew.
+@summarised
+def label_shares(runs: RunSet) -> Iterator[Row]:
+    """Yield the hypergeometric law of every archetype, and what our devices drew.
 
     The law is computed, and its last value lies beyond the last label: those images are dropped.
     ``<archetype>, images drawn`` is the mean share of each label in the images that the archetype's
@@ -184,189 +148,177 @@ def label_shares(runs: RunSet) -> pd.DataFrame:
     """
     from scipy.stats import hypergeom  # slow to import
 
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, HYPER_FEDCD):
+    for log in logs(runs, HYPERGEOMETRIC, FEDCD):
         partition = log.run.spec.partition
         assert isinstance(partition, Hypergeometric)
         counts = np.array(runs.record(log.run).partition.counts) / partition.train
+        drawn = by_archetype(counts.T, log.archetype).T
         for a, successes in enumerate(partition.successes):
             law = hypergeom(partition.population, successes, partition.draws)
-            name = f"archetype {a}"
-            for x in range(partition.draws + 1):
-                rows.append(row(log, name, x, law.pmf(x), archetype=a))
-            drawn = counts[log.archetype == a].mean(axis=0)
-            rows += curve(log, f"{name}{DRAWN_IMAGES}", drawn, archetype=a)
-    return cells_of(rows, KEYS)
+            probabilities = law.pmf(np.arange(partition.draws + 1))
+            yield from curve(log, f"archetype {a}", probabilities, archetype=a)
+            yield from curve(log, _drawn_by(a), drawn[a], archetype=a)
+
+
+def _drawn_by(archetype: int) -> str:
+    return f"archetype {archetype}, images drawn"
+
+
+_HOLLOW: dict[str, Any] = {"markerfacecolor": "none"}
 
 
 def draw_label_shares(cells: pd.DataFrame) -> MplFigure:
     """Draw the law of every archetype as a line, and our devices' images as circles."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
-    count = int(cells["archetype"].max()) + 1
-    colours = [colormaps["viridis"](0.95 * a / max(1, count - 1)) for a in range(count)]
-    for series, points in cells.groupby("series", sort=False):
-        colour = colours[int(points["archetype"].iloc[0])]
-        drawn = str(series).endswith(DRAWN_IMAGES)
-        look: dict[str, Any] = {"linestyle": "", "marker": "o", "mfc": "none"} if drawn else {}
-        axis.plot(points["x"], points["mean"], color=colour, **look)
+    canvas = Canvas(height=3.6)
+    axis = canvas.axis
+    for a, ink in enumerate(_shades("viridis", cells["archetype"].nunique())):
+        name = f"archetype {a}"
+        dots = Ink(ink.colour, "", "o")
+        canvas.curve(axis, of(cells, name), ink, name, factor=1)
+        canvas.curve(axis, of(cells, _drawn_by(a)), dots, factor=1, **_HOLLOW)
     last = int(cells["x"].max())
     axis.set(xlabel="label", ylabel="probability", xticks=range(last + 1))
-    axis.set_xticklabels([*(str(x) for x in range(last)), f"{last}\n(dropped)"])
-    handles = [
-        Line2D([], [], color=colour, label=f"archetype {a}") for a, colour in enumerate(colours)
-    ]
-    black: dict[str, Any] = {"color": "black", "linestyle": ""}
-    handles.append(Line2D([], [], **black, marker="o", mfc="none", label="images our devices drew"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    return figure
+    axis.set_xticklabels([*map(str, range(last)), f"{last}\n(dropped)"])
+    canvas.key("images our devices drew", Ink("black", "", "o"), **_HOLLOW)
+    canvas.legend(4)
+    return canvas.figure
 
 
-def bits_curves(runs: RunSet) -> pd.DataFrame:
-    """Return the mean accuracy (fraction) of all devices by number of bits (Fig. 6).
+# Figure 6: quantisation
+
+
+@summarised
+def bits_curves(runs: RunSet) -> Iterator[Row]:
+    """Yield the mean accuracy (fraction) of all devices by number of bits.
 
     Further columns: ``algorithm`` and ``bits`` (32: not quantised).
     """
-    rows: list[dict[str, Any]] = []
-    for log in logs(runs, BITS, HIER_FEDCD, FEDCD_FLOAT32, HIER_FEDAVG, FEDAVG_FLOAT32):
-        algorithm = log.run.spec.algorithm
-        assert isinstance(algorithm, Params)
-        name, bits = "FedCD" if algorithm.milestones else "FedAvg", algorithm.quantise_bits or 32
-        rows += curve(
-            log,
-            f"{name}, {bits} bits",
-            log.accuracy[:COUNTED_UNTIL].mean(axis=1),
-            algorithm=name,
-            bits=bits,
-        )
-    return cells_of(rows, KEYS)
+    for log in [*logs(runs, HIERARCHICAL), *logs(runs, BITS)]:
+        bits = params(log.run.spec).quantise_bits or 32
+        values = log.accuracy[:COUNTED_UNTIL].mean(axis=1)
+        name = f"{log.method}, {bits} bits"
+        yield from curve(log, name, values, algorithm=log.method, bits=bits)
 
 
 _BITS_COLOURS = {4: "red", 8: "orange", 16: "green", 32: "blue"}
+_LINES = {FEDCD: ("-", 1.4), FEDAVG: ("--", 0.9)}
 
 
 def draw_bits_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw FedCD as lines and FedAvg dashed; a colour a number of bits."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.6))
-    for series, points in sorted(cells.groupby("series"), key=lambda item: _order(item[1])):
-        fedavg = points["algorithm"].iloc[0] == "FedAvg"
-        axis.plot(
-            points["x"],
-            100 * points["mean"],
-            color=PALETTE[_BITS_COLOURS[int(points["bits"].iloc[0])]],
-            linestyle="--" if fedavg else "-",
-            linewidth=0.9 if fedavg else 1.4,
-            label=str(series).replace("32 bits", "not quantised"),
-        )
-    axis.set(xlabel=X_ROUND, ylabel=f"mean {Y_ACCURACY}", ylim=(0, 100))
-    round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+    canvas = Canvas(height=3.6)
+    for method, (line, width) in _LINES.items():
+        for bits, colour in _BITS_COLOURS.items():
+            name = f"{method}, {bits} bits"
+            label = name if bits < 32 else f"{method}, not quantised"
+            points = of(cells, name)
+            canvas.curve(canvas.axis, points, Ink(colour, line), label, linewidth=width)
+    canvas.over_rounds(f"mean {ACCURACY}")
+    canvas.axis.set_ylim(0, 100)
+    canvas.legend()
+    return canvas.figure
 
 
-def _order(points: pd.DataFrame) -> tuple[bool, int]:
-    return points["algorithm"].iloc[0] == "FedAvg", int(points["bits"].iloc[0])
+# Figure 7, and our own: who prefers and who has which model, in the run of the first seed
 
 
-def consensus(runs: RunSet) -> pd.DataFrame:
-    """Return the model that most devices of each archetype prefer, by round (Fig. 7).
+def _first(runs: RunSet) -> Log:
+    """Return the run of the first seed: no mean of models makes sense."""
+    return logs(runs, HIERARCHICAL, FEDCD)[0]
 
-    ``mean`` is the number of a model in the run of the first seed: no mean of models makes sense.
-    Further column: ``line``, the archetype.
+
+@summarised
+def preferences(runs: RunSet, *, by: Literal["archetype", "device"]) -> Iterator[Row]:
+    """Yield the model that most devices of each archetype, or each device, prefer, by round.
+
+    ``mean`` is the number of the model. Further column: ``line``, the archetype or device.
     """
-    rows: list[dict[str, Any]] = []
-    first = logs(runs, HIER_FEDCD)[0]
-    for t, models in enumerate(first.consensus[:COUNTED_UNTIL]):
-        rows += [row(first, f"archetype {a}", t, m, line=a) for a, m in enumerate(models)]
-    return cells_of(rows, KEYS)
+    log = _first(runs)
+    rounds = log.consensus[:COUNTED_UNTIL] if by == "archetype" else np.array(log.preferred)
+    for i, models in enumerate(rounds.T):
+        yield from curve(log, f"{by} {i}", models, line=i)
 
 
-def preferences(runs: RunSet) -> pd.DataFrame:
-    """Return the model that every device prefers, by round; as :func:`consensus`."""
-    rows: list[dict[str, Any]] = []
-    first = logs(runs, HIER_FEDCD)[0]
-    for t, models in enumerate(first.preferred):
-        rows += [row(first, f"device {i}", t, m, line=i) for i, m in enumerate(models)]
-    return cells_of(rows, KEYS)
-
-
-def draw_preferences(cells: pd.DataFrame, *, label: str) -> MplFigure:
+def draw_preferences(cells: pd.DataFrame, *, by: str) -> MplFigure:
     """Draw a row a device or archetype, a column a round, a colour a model."""
     grid = cells.pivot(index="line", columns="x", values="mean").to_numpy().round().astype(int)
-    shown = sorted(set(grid.flat))
-    figure, axis = plt.subplots(figsize=(WIDTH, 2.4 + 0.08 * len(grid)))
-    places = np.searchsorted(shown, grid)
-    axis.pcolormesh(
-        np.arange(grid.shape[1] + 1) - 0.5,
-        np.arange(len(grid) + 1) - 0.5,
-        places,
-        cmap=ListedColormap([_model_colour(m) for m in shown]),
+    return _mosaic(grid, len(grid), by, 2.4 + 0.08 * len(grid))
+
+
+def _mosaic(models: NDArray[np.int64], lines: int, label: str, height: float) -> MplFigure:
+    """Draw a colour a model, [rows, rounds]; the rows are shared out evenly among the lines."""
+    canvas = Canvas(height=height)
+    axis, shown = canvas.axis, np.unique(models)
+    colours = [colormaps["tab20"](model % 20) for model in shown]
+    axis.imshow(
+        np.searchsorted(shown, models),
+        cmap=ListedColormap(colours),
         vmin=-0.5,
         vmax=len(shown) - 0.5,
-        edgecolors="white",
-        linewidth=0.2 if grid.shape[1] <= COUNTED_UNTIL else 0,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(-0.5, models.shape[1] - 0.5, lines - 0.5, -0.5),
     )
-    step = max(1, len(grid) // 10)
-    axis.set(xlabel=X_ROUND, ylabel=label, yticks=range(0, len(grid), step))
-    axis.invert_yaxis()
+    for line in range(1, lines):
+        look: dict[str, Any] = {"color": "white", "linewidth": 0.8}
+        if 2 * line == lines:
+            look = {"color": "black", "linewidth": 1.2}
+        axis.axhline(line - 0.5, **look)
+    canvas.over_rounds(label)
+    axis.set_yticks(range(0, lines, max(1, lines // 10)))
     axis.grid(visible=False)
-    axis.axhline(len(grid) / 2 - 0.5, color="black", linewidth=0.8)
-    _model_legend(figure, shown)
-    return figure
+    for model, colour in zip(shown, colours, strict=True):
+        canvas.patch(f"model {model}", color=colour)
+    canvas.legend(6)
+    return canvas.figure
 
 
-def holders(runs: RunSet) -> pd.DataFrame:
-    """Return how many devices of each meta-archetype have each model, by round.
+@summarised
+def holders(runs: RunSet) -> Iterator[Row]:
+    """Yield how many devices of each meta-archetype have each model, by round.
 
-    Of the first seed, as models of different runs are not the same. Further columns: ``model``,
-    ``meta`` and ``devices`` (how many the meta-archetype has).
+    Further columns: ``model``, ``meta`` and ``devices`` (how many the meta-archetype has).
     """
-    rows: list[dict[str, Any]] = []
-    first = logs(runs, HIER_FEDCD)[0]
-    created = sorted(
-        {m for devices in first.active[:COUNTED_UNTIL] for had in devices for m in had}
-    )
+    log = _first(runs).cut(0, COUNTED_UNTIL - 1)
+    created = sorted({model for devices in log.active for held in devices for model in held})
     for meta in (0, 1):
-        members = members_of(first.run.spec, meta)
-        size = int(np.isin(first.archetype, members).sum())
+        size = int((log.metas[log.archetype] == meta).sum())
         for model in created:
-            counts = first.holders(model, members)[:COUNTED_UNTIL]
-            series = f"model {model}, meta-archetype {meta}"
-            rows += curve(first, series, counts, model=model, meta=meta, devices=size)
-    return cells_of(rows, KEYS)
+            counts, name = log.holders(model, meta), f"model {model}, meta-archetype {meta}"
+            yield from curve(log, name, counts, model=model, meta=meta, devices=size)
 
 
 def draw_holders(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a meta-archetype: a row a model, a column a round, dark where all have it."""
     models = sorted(cells["model"].unique())
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 1.6 + 0.16 * len(models)), sharey=True)
+    canvas = Canvas(1, 2, height=1.6 + 0.16 * len(models), sharey=True)
     most = int(cells["devices"].max())
-    for axis, (meta, part) in zip(axes, cells.groupby("meta"), strict=True):
+    for axis, (meta, part) in zip(canvas, cells.groupby("meta"), strict=True):
         grid = part.pivot(index="model", columns="x", values="mean").to_numpy()
         mesh = axis.pcolormesh(grid, cmap="Blues", vmin=0, vmax=most, edgecolors="white", lw=0.2)
-        axis.set(xlabel=X_ROUND, title=f"devices of meta-archetype {meta}")
-        axis.set_xticks(np.arange(0, grid.shape[1], 5) + 0.5, range(0, grid.shape[1], 5))
+        axis.set(xlabel=ROUND, title=f"devices of meta-archetype {meta}")
+        ticks = np.arange(0, grid.shape[1], 5)
+        axis.set_xticks(ticks + 0.5, map(str, ticks))
         axis.set_yticks(np.arange(len(models)) + 0.5, [f"{m:g}" for m in models])
         axis.grid(visible=False)
-    axes[0].invert_yaxis()
-    axes[0].set_ylabel("model")
-    figure.colorbar(mesh, ax=axes, label="devices that have it")
-    return figure
+    canvas.axis.invert_yaxis()
+    canvas.axis.set_ylabel("model")
+    canvas.figure.colorbar(mesh, ax=canvas.axes, label="devices that have it")
+    return canvas.figure
 
 
-def active(runs: RunSet) -> pd.DataFrame:
-    """Return which models every device has, by round: a row a device, model and round.
+@summarised
+def active(runs: RunSet) -> Iterator[Row]:
+    """Yield which models every device has, by round: a row a device, model and round.
 
-    Of the first seed. ``mean`` is the model's number; a model that is missing in the next round was
-    deleted there. Further columns: ``device`` and ``model``.
+    ``mean`` is the model's number; a model that is missing in the next round was deleted there.
+    Further columns: ``device`` and ``model``.
     """
-    first = logs(runs, HIER_FEDCD)[0]
-    rows = [
-        row(first, f"device {i}, model {m}", t, m, device=i, model=m)
-        for t, devices in enumerate(first.active[:COUNTED_UNTIL])
-        for i, models in enumerate(devices)
-        for m in models
-    ]
-    return cells_of(rows, KEYS)
+    log = _first(runs)
+    for t, devices in enumerate(log.active[:COUNTED_UNTIL]):
+        for i, models in enumerate(devices):
+            for m in models:
+                yield entry(log, m, series=f"device {i}, model {m}", x=t, device=i, model=m)
 
 
 SLICES = 12
@@ -375,134 +327,99 @@ SLICES = 12
 
 def draw_active(cells: pd.DataFrame) -> MplFigure:
     """Draw a row a device, a column a round, shared out evenly among the device's models."""
-    shown = sorted(int(m) for m in cells["model"].unique())
     rounds, devices = int(cells["x"].max()) + 1, int(cells["device"].max()) + 1
-    places = np.zeros((devices * SLICES, rounds), dtype=int)
-    for _, held in cells.groupby(["device", "x"]):
-        models = np.searchsorted(shown, sorted(held["model"]))
-        top, t = int(held["device"].iloc[0]) * SLICES, int(held["x"].iloc[0])
-        places[top : top + SLICES, t] = models[np.arange(SLICES) * len(models) // SLICES]
-    figure, axis = plt.subplots(figsize=(WIDTH, 5.2))
-    axis.imshow(
-        places,
-        cmap=ListedColormap([_model_colour(m) for m in shown]),
-        vmin=-0.5,
-        vmax=len(shown) - 0.5,
-        aspect="auto",
-        interpolation="nearest",
-        extent=(-0.5, rounds - 0.5, devices - 0.5, -0.5),
-    )
-    axis.set(xlabel=X_ROUND, ylabel="device", yticks=range(0, devices, max(1, devices // 10)))
-    axis.grid(visible=False)
-    for edge in np.arange(1, devices) - 0.5:
-        middle = edge + 0.5 == devices / 2
-        axis.axhline(edge, color="black" if middle else "white", linewidth=1.2 if middle else 0.8)
-    _model_legend(figure, shown)
-    return figure
+    grid = np.zeros((devices, SLICES, rounds), dtype=np.int64)
+    held = cells.sort_values("model").groupby(["device", "x"])["model"].agg(list)
+    for (device, t), models in zip(held.index, held, strict=True):
+        share = np.arange(SLICES) * len(models) // SLICES
+        grid[device, :, t] = np.array(models)[share]
+    return _mosaic(grid.reshape(devices * SLICES, rounds), devices, "device", 5.2)
 
 
-def _model_legend(figure: MplFigure, shown: Iterable[int]) -> None:
-    handles = [Patch(color=_model_colour(m), label=f"model {m}") for m in shown]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6)
+# Our own: traffic
+
+_WAYS = {"up": "drawn devices send", "down": "all devices receive"}
 
 
-def traffic(runs: RunSet) -> pd.DataFrame:
-    """Return the megabytes that all devices together send and receive, by round (section 3.6)."""
-    rows: list[dict[str, Any]] = []
-    for name, group in zip(("FedCD", "FedAvg"), EXPERIMENTS["Hierarchical"], strict=True):
-        for log in logs(runs, group):
-            size, first = bytes_of(log.run.spec), slice(0, COUNTED_UNTIL)
-            rows += curve(log, f"{name}, up", log.trained[first] * size.up / 1e6)
-            rows += curve(log, f"{name}, down", log.sent[first] * size.down / 1e6)
-    return cells_of(rows, KEYS)
+@summarised
+def traffic(runs: RunSet) -> Iterator[Row]:
+    """Yield the megabytes that all devices together send and receive, by round (section 3.6)."""
+    for log in logs(runs, HIERARCHICAL):
+        for way, sizes in megabytes(log).items():
+            yield from curve(log, f"{log.method}, {way}", sizes[:COUNTED_UNTIL])
 
 
 def draw_traffic(cells: pd.DataFrame) -> MplFigure:
     """Draw uploads on the left, downloads on the right."""
-    figure, axes = plt.subplots(1, 2, figsize=(WIDTH, 3.2))
-    ways = {"up": "drawn devices send", "down": "all devices receive"}
-    for axis, (way, title) in zip(axes, ways.items(), strict=True):
-        for name, colour in _ALGORITHM_COLOURS.items():
-            points = cells[cells["series"] == f"{name}, {way}"]
-            axis.plot(points["x"], points["mean"], color=colour)
-        axis.set(xlabel=X_ROUND, ylabel="MB in a round", title=title)
+    canvas = Canvas(1, 2, height=3.2)
+    for axis, (way, title) in zip(canvas, _WAYS.items(), strict=True):
+        for method, ink in INKS.items():
+            canvas.curve(axis, of(cells, f"{method}, {way}"), ink, method, factor=1)
+        axis.set_title(title)
         axis.set_ylim(bottom=0)
-        round_axis(axis, cells)
-    handles = [Line2D([], [], color=c, label=name) for name, c in _ALGORITHM_COLOURS.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    return figure
+    canvas.over_rounds("MB in a round")
+    canvas.legend()
+    return canvas.figure
 
 
-def _model_colour(model: int) -> Any:
-    """Return the colour of a model."""
-    return colormaps["tab20"](model % 20)
+# Figures 8 and 9: biases
 
 
-def by_bias(
-    runs: RunSet, *, value: Callable[[Log], Sequence[float]], logged: str = ""
-) -> pd.DataFrame:
-    """Return a value of every round, for every bias, rising (Figs 8 and 9).
-
-    ``logged`` is what the log of the course notebook calls a value that does not depend on the
-    number of devices: it is then a series of its own.
-    """
-    rows: list[dict[str, Any]] = []
+@summarised
+def by_bias(runs: RunSet, *, value: Callable[[Log], Sequence[float]]) -> Iterator[Row]:
+    """Yield a value of every round, for every bias, rising."""
     for name, found in by_rising_bias(runs).items():
         for log in found:
-            rows += curve(log, name, value(log)[:COUNTED_UNTIL])
-    cells = cells_of(rows, KEYS)
-    if logged:
-        cells = pd.concat([cells, public("six", logged, LOG_OF_18)], ignore_index=True)
-    return cells
+            yield from curve(log, name, value(log)[:COUNTED_UNTIL])
 
 
 def draw_by_bias(cells: pd.DataFrame, *, label: str) -> MplFigure:
     """Draw a curve a bias."""
-    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
+    canvas = Canvas(height=3.4)
     names = [name for name in cells["series"].unique() if name != LOG_OF_18]
-    for place, name in enumerate(names):
-        points = cells[cells["series"] == name]
-        colour = colormaps["plasma"](0.88 * place / max(1, len(names) - 1))
-        axis.plot(points["x"], points["mean"], color=colour, label=name)
-    _draw_log(axis, cells, LOG_OF_18)
-    axis.set(xlabel=X_ROUND, ylabel=label)
-    axis.set_ylim(bottom=0)
-    round_axis(axis, cells)
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+    for name, ink in zip(names, _shades("plasma", len(names), high=0.88), strict=True):
+        canvas.curve(canvas.axis, of(cells, name), ink, name, factor=1)
+    canvas.curve(canvas.axis, of(cells, LOG_OF_18), _LOG_INK, LOG_OF_18, factor=1, **THIN)
+    canvas.over_rounds(label)
+    canvas.axis.set_ylim(bottom=0)
+    canvas.legend()
+    return canvas.figure
 
 
 _of = functools.partial
 
 
-def _accuracies(experiment: Experiment, algorithms: Sequence[str], rounds: int) -> Figure:
-    return Figure(
-        _of(archetype_curves, experiment=experiment, algorithms=algorithms, rounds=rounds),
-        draw_archetype_curves,
-    )
+def _accuracies(experiment: str, methods: Sequence[str], rounds: int) -> Figure:
+    data = _of(archetype_curves, experiment=experiment, methods=methods, rounds=rounds)
+    return Figure(data, draw_archetype_curves)
 
 
 Y_ACTIVE = "active models of all devices"
 Y_SPREAD = "mean standard deviation\nof a device's scores"
 
 FIGURES: dict[str, Figure] = {
-    "fig1a": _accuracies("Hierarchical", ["FedCD"], 45),
-    "fig1b": _accuracies("Hierarchical", ["FedAvg", "FedCD"], 50),
-    "fig2": Figure(_of(changes, experiment="Hierarchical", rounds=150), draw_changes),
+    "fig1a": _accuracies(HIERARCHICAL, [FEDCD], 45),
+    "fig1b": _accuracies(HIERARCHICAL, [FEDAVG, FEDCD], 50),
+    "fig2": Figure(
+        beside_logs(
+            _of(changes, experiment=HIERARCHICAL, rounds=150), "notebook", {CHANGE: LOG_OF_30}
+        ),
+        draw_changes,
+    ),
     "fig3": Figure(label_shares, draw_label_shares),
-    "fig4a": _accuracies("Hypergeometric", ["FedCD"], 80),
-    "fig4b": _accuracies("Hypergeometric", ["FedAvg", "FedCD"], 80),
-    "fig5": Figure(_of(changes, experiment="Hypergeometric", rounds=80), draw_changes),
+    "fig4a": _accuracies(HYPERGEOMETRIC, [FEDCD], 80),
+    "fig4b": _accuracies(HYPERGEOMETRIC, [FEDAVG, FEDCD], 80),
+    "fig5": Figure(_of(changes, experiment=HYPERGEOMETRIC, rounds=80), draw_changes),
     "fig6": Figure(bits_curves, draw_bits_curves),
-    "fig7": Figure(consensus, _of(draw_preferences, label="archetype")),
+    "fig7": Figure(_of(preferences, by="archetype"), _of(draw_preferences, by="archetype")),
     "fig8": Figure(
         _of(by_bias, value=lambda log: log.active_models), _of(draw_by_bias, label=Y_ACTIVE)
     ),
     "fig9": Figure(
-        _of(by_bias, value=lambda log: log.spread, logged=SPREAD),
+        beside_logs(_of(by_bias, value=lambda log: log.spread), "six", {SPREAD: LOG_OF_18}),
         _of(draw_by_bias, label=Y_SPREAD),
     ),
-    "preference": Figure(preferences, _of(draw_preferences, label="device")),
+    "preference": Figure(_of(preferences, by="device"), _of(draw_preferences, by="device")),
     "holders": Figure(holders, draw_holders),
     "active": Figure(active, draw_active),
     "traffic": Figure(traffic, draw_traffic),

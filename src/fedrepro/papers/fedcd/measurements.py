@@ -1,4 +1,4 @@
-"""Kopparapu, Lin, Zhao 2020: what the paper shows of a run, and its table.
+"""Kopparapu, Lin, Zhao 2020: what the paper shows of a run, and its tables.
 
 Rounds are counted from 0, as the paper's milestones are: round 5 is the sixth. A device's accuracy
 is that of the model it scores highest, on its own test images. "Change" is the size of the step of
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,30 +25,26 @@ from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
-HIER_FEDCD, HIER_FEDAVG = "hier_fedcd", "hier_fedavg"
-HYPER_FEDCD, HYPER_FEDAVG = "hyper_fedcd", "hyper_fedavg"
-BITS, FEDCD_FLOAT32, FEDAVG_FLOAT32 = "fedcd_bits", "fedcd_float32", "fedavg_float32"
-BIAS = "fedcd_bias"
-HIER_AS_RUN, SIX_AS_RUN = "hier_as_run", "six_as_run"
-SIX_FEDAVG_AS_RUN, NINE_AS_RUN = "six_fedavg_as_run", "nine_as_run"
-"""Groups of runs by their names in the plan."""
+EXPERIMENTS = HYPERGEOMETRIC, HIERARCHICAL = "Hypergeometric", "Hierarchical"
+BITS, BIAS = "bits", "bias"
+"""Hierarchical runs with other numbers of bits, and at other biases."""
+NOTEBOOK, OF_18, OF_9 = "public notebook", "18 devices", "9 devices"
+"""Set-ups of the public notebooks."""
+FEDCD, FEDAVG = METHODS = "FedCD", "FedAvg"
+"""Labels of the plan: experiments and methods."""
 
-EXPERIMENTS = {
-    "Hypergeometric": (HYPER_FEDCD, HYPER_FEDAVG),
-    "Hierarchical": (HIER_FEDCD, HIER_FEDAVG),
-}
-"""Rows of Table 1: FedCD and FedAvg of each experiment."""
-
-LATE = (35, 45)
-"""First round, and the one behind the last, of the ten whose mean is the accuracy at the end."""
-
-CALM, WINDOW = 0.02, 5
-"""Converged: the mean change of five rounds stays below two points."""
+COUNTED_UNTIL = 45
+"""Rounds of Figs 1 and 7 to 9, at whose end the paper counts models."""
 
 FLOAT_BYTES = 4
 """Bytes of a number that is not quantised."""
 
-Floats = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = dict[str, Any]
+_P = ParamSpec("_P")
+
+
+# What a run recorded
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,15 @@ class Log:
 
     Attributes:
         run: the planned run.
+        title: of its group, with its grid point.
+        experiment: label of its group.
+        method: label of its group.
         accuracy: fractions, float64 [rounds, devices].
+        change: mean change over the devices, fractions, float64 [rounds]; round 0 has NaN.
         archetype: of every device, int [devices].
+        metas: the meta-archetype of every archetype, int [archetypes].
+        majority: share of the most frequent label of every archetype's devices, [archetypes]: the
+            accuracy of a model that knows nothing but that label.
         active: models of every device after every round; empty without milestones.
         preferred: the model with the highest score, as ``active``.
         scores: of the active models in ascending order, fractions, as ``active``.
@@ -68,8 +71,14 @@ class Log:
     """
 
     run: PlannedRun
+    title: str
+    experiment: str
+    method: str
     accuracy: Floats
+    change: Floats
     archetype: NDArray[np.int64]
+    metas: NDArray[np.int64]
+    majority: Floats
     active: list[list[list[int]]]
     preferred: list[list[int]]
     scores: list[list[list[float]]]
@@ -77,22 +86,16 @@ class Log:
     trained: Floats
     sent: Floats
 
-    @property
-    def change(self) -> Floats:
-        """Mean change over the devices, fractions, [rounds - 1]; entry 0 is round 1."""
-        steps: Floats = np.abs(np.diff(self.accuracy, axis=0)).mean(axis=1)
-        return steps
+    def cut(self, first: int, last: int | None = None) -> Log:
+        """Return the rounds from ``first`` to ``last`` inclusive; None: to the end."""
+        span = slice(first, None if last is None else last + 1)
+        names = ("accuracy", "change", "active", "preferred", "scores", "passes", "trained", "sent")
+        return replace(self, **{name: getattr(self, name)[span] for name in names})
 
     @property
     def by_archetype(self) -> Floats:
         """Mean accuracy of each archetype's devices, [rounds, archetypes]."""
-        return np.stack(
-            [
-                self.accuracy[:, self.archetype == a].mean(axis=1)
-                for a in range(int(self.archetype.max()) + 1)
-            ],
-            axis=1,
-        )
+        return by_archetype(self.accuracy, self.archetype)
 
     @property
     def active_models(self) -> list[int]:
@@ -102,7 +105,7 @@ class Log:
     @property
     def live_models(self) -> list[int]:
         """Models that some device has, in every round."""
-        return [len({m for models in devices for m in models}) for devices in self.active]
+        return [len(set().union(*devices)) for devices in self.active]
 
     @property
     def given(self) -> list[list[set[int]]]:
@@ -115,7 +118,7 @@ class Log:
         given = []
         for t, after in enumerate(self.active):
             held = [set(models) for models in before]
-            if t - 1 in milestones(self.run.spec):
+            if t - 1 in params(self.run.spec).milestones:
                 held = [models | {count + m for m in models} for models in held]
                 count *= 2
             given.append(held)
@@ -132,10 +135,10 @@ class Log:
             for model in sorted(had - set(has))
         ]
 
-    def holders(self, model: int, archetypes: Iterable[int]) -> list[int]:
-        """Return how many devices of some archetypes have a model, in every round."""
-        wanted = np.flatnonzero(np.isin(self.archetype, list(archetypes)))
-        return [sum(model in devices[i] for i in wanted) for devices in self.active]
+    def holders(self, model: int, meta: int) -> list[int]:
+        """Return how many devices of a meta-archetype have a model, in every round."""
+        theirs = np.flatnonzero(self.metas[self.archetype] == meta)
+        return [sum(model in devices[i] for i in theirs) for devices in self.active]
 
     @property
     def spread(self) -> list[float]:
@@ -146,40 +149,51 @@ class Log:
         ]
 
     @property
-    def consensus(self) -> list[list[int]]:
-        """Model that most devices of each archetype prefer, round by round; of equals the lowest.
+    def consensus(self) -> NDArray[np.int64]:
+        """Model that most devices of each archetype prefer, of equals the lowest.
 
-        What a device prefers is a model it has, so some device still holds it.
+        int [rounds, archetypes]. What a device prefers is a model it has.
         """
-        return [
-            [
-                int(np.argmax(np.bincount(np.array(devices)[self.archetype == a])))
-                for a in range(int(self.archetype.max()) + 1)
-            ]
-            for devices in self.preferred
+        votes = np.array(self.preferred)
+        models = [
+            [int(np.bincount(row[self.archetype == a]).argmax()) for a in range(len(self.metas))]
+            for row in votes
         ]
+        return np.array(models)
 
-    def preferred_by(self, archetypes: Iterable[int], rounds: Iterable[int]) -> set[int]:
-        """Return the models that devices of some archetypes prefer in any of some rounds."""
-        wanted = np.isin(self.archetype, list(archetypes))
-        return {
-            model
-            for t in rounds
-            for model, theirs in zip(self.preferred[t], wanted, strict=True)
-            if theirs
-        }
+    def preferred_by(self, meta: int) -> set[int]:
+        """Return the models that devices of a meta-archetype prefer in any round."""
+        theirs = self.metas[self.archetype] == meta
+        return set(np.array(self.preferred)[:, theirs].ravel().tolist())
 
 
-def log_of(runs: RunSet, run: PlannedRun) -> Log:
-    """Unpack a run's record."""
-    record = runs.record(run)
+def logs(runs: RunSet, experiment: str, method: str | None = None) -> list[Log]:
+    """Unpack the records of an experiment, of both methods or of one, in plan order."""
+    labels = {"experiment": experiment} | ({"method": method} if method else {})
+    return [_unpacked(runs, run) for run in runs.members(runs.labelled(**labels))]
+
+
+_POINTS = {"bias": "b = {:g}", "quantise_bits": "{} bits"}
+"""What a grid point is called."""
+
+
+def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
+    record, group = runs.record(run), runs.plan.runs[run.group]
     final: dict[str, Any] = record.final
     devices = len(final["tested"])
-    archetypes = archetypes_of(run.spec)
+    accuracy = np.array(final["correct"]) / np.array(final["tested"])
+    metas, counts = _meta_archetypes(run.spec), np.array(record.partition.counts)
+    archetype = np.array([archetype_of(i, devices, len(metas)) for i in range(devices)])
+    point = [_POINTS[name].format(value) for name, value in run.coordinates.items()]
     return Log(
         run=run,
-        accuracy=np.array(final["correct"]) / np.array(final["tested"]),
-        archetype=np.array([archetype_of(i, devices, archetypes) for i in range(devices)]),
+        title=": ".join([group.title, *point]),
+        **group.labels,
+        accuracy=accuracy,
+        change=changes_of(accuracy),
+        archetype=archetype,
+        metas=metas,
+        majority=by_archetype(counts.max(axis=1) / counts.sum(axis=1), archetype),
         active=[[_bits(mask) for mask in masks] for masks in final.get("active", [])],
         preferred=final.get("preferred", []),
         scores=[
@@ -192,119 +206,72 @@ def log_of(runs: RunSet, run: PlannedRun) -> Log:
     )
 
 
-def logs(runs: RunSet, *groups: str) -> list[Log]:
-    """Unpack the records of groups of runs, in plan order."""
-    return [log_of(runs, run) for run in runs.members(groups)]
+def by_archetype(values: Floats, archetype: NDArray[np.int64]) -> Floats:
+    """Return the mean over each archetype's devices: [..., devices] -> [..., archetypes]."""
+    means = [values[..., archetype == a].mean(axis=-1) for a in range(archetype.max() + 1)]
+    return np.stack(means, axis=-1)
+
+
+def changes_of(accuracy: Floats) -> Floats:
+    """Return the mean change over the devices, [rounds]: NaN in round 0."""
+    steps = np.abs(np.diff(accuracy, axis=0)).mean(axis=1)
+    return np.concatenate([[np.nan], steps])
 
 
 def _bits(mask: int) -> list[int]:
     return [m for m in range(mask.bit_length()) if mask >> m & 1]
 
 
-def archetypes_of(spec: RunSpec) -> int:
-    """Return the number of archetypes of a run's partition."""
+def _meta_archetypes(spec: RunSpec) -> NDArray[np.int64]:
+    """Return the meta-archetype of every archetype; 0 where there are none."""
     partition = spec.partition
     if isinstance(partition, Hierarchical):
-        return partition.archetypes
+        return np.arange(partition.archetypes) * partition.meta_archetypes // partition.archetypes
     assert isinstance(partition, Hypergeometric)
-    return len(partition.successes)
+    return np.zeros(len(partition.successes), dtype=np.int64)
 
 
-def meta_archetype(spec: RunSpec, archetype: int) -> int:
-    """Return the meta-archetype of an archetype; 0 where there are none."""
-    partition = spec.partition
-    if not isinstance(partition, Hierarchical):
-        return 0
-    return archetype * partition.meta_archetypes // partition.archetypes
-
-
-def members_of(spec: RunSpec, meta: int) -> list[int]:
-    """Return the archetypes of a meta-archetype."""
-    return [a for a in range(archetypes_of(spec)) if meta_archetype(spec, a) == meta]
+def params(spec: RunSpec) -> Params:
+    """Return a run's parameters of FedCD."""
+    assert isinstance(spec.algorithm, Params)
+    return spec.algorithm
 
 
 def by_rising_bias(runs: RunSet) -> dict[str, list[Log]]:
     """Return the runs of Figs 8 and 9 by rising bias: its name -> one log a seed."""
     found: dict[tuple[float, str], list[Log]] = {}
-    for log in logs(runs, HIER_FEDCD, BIAS):
+    for log in [*logs(runs, HIERARCHICAL, FEDCD), *logs(runs, BIAS)]:
         partition = log.run.spec.partition
         assert isinstance(partition, Hierarchical)
         low, high, one = partition.bias_low, partition.bias_high, partition.bias
-        key = (
-            ((low + high) / 2, f"b = {low:g} to {high:g}") if one is None else (one, f"b = {one:g}")
-        )
+        key = ((low + high) / 2, f"{low:g} to {high:g}") if one is None else (one, f"{one:g}")
         found.setdefault(key, []).append(log)
-    return {name: found[level, name] for level, name in sorted(found)}
+    return {f"b = {name}": members for (_, name), members in sorted(found.items())}
 
 
 def late(rounds: int) -> slice:
     """Return the rounds whose mean is the accuracy at the end: 35 to 44, or the last ten."""
-    first, behind = LATE
-    return slice(first, behind) if rounds >= behind else slice(max(rounds - 10, 0), rounds)
+    last = min(rounds, COUNTED_UNTIL)
+    return slice(max(last - 10, 0), last)
 
 
-def converged(change: Sequence[float] | Floats) -> int | None:
+def converged(change: Sequence[float] | Floats, points: float = 2, window: int = 5) -> int | None:
     """Return the round in which a run has converged, or None.
 
     The paper gives no criterion. Here: the first round at which, and at every later one of the run,
-    the mean change of the last five rounds is below two points.
+    the mean change of the last rounds is below a bound.
 
     Args:
-        change: mean change, fractions; entry 0 is round 1.
+        change: mean change, fractions, by round; that of round 0 is not read.
+        points: the bound, in percentage points.
+        window: rounds that the mean is taken of.
     """
-    if len(change) < WINDOW:
+    if len(change) <= window:
         return None
-    means = np.convolve(change, np.full(WINDOW, 1 / WINDOW), mode="valid")  # entry 0: round 5
-    restless = np.flatnonzero(means >= CALM)
-    first = 0 if restless.size == 0 else int(restless[-1]) + 1
-    return None if first == len(means) else first + WINDOW
-
-
-def rounds_to_convergence(log: Log) -> int:
-    """Return the round in which a run has converged, or its number of rounds (the cap)."""
-    found = converged(log.change)
-    return len(log.accuracy) if found is None else found
-
-
-def majority_share(runs: RunSet, log: Log) -> Floats:
-    """Return the share of the most frequent label of every archetype's devices, [archetypes].
-
-    It is the accuracy of a model that knows nothing but the most frequent label of each device.
-    """
-    counts = np.array(runs.record(log.run).partition.counts)
-    shares = counts.max(axis=1) / counts.sum(axis=1)
-    return np.array([shares[log.archetype == a].mean() for a in range(log.archetype.max() + 1)])
-
-
-def cells_of(rows: Iterable[dict[str, Any]], keys: tuple[str, str]) -> pd.DataFrame:
-    """Summarise ``value`` over the seeds of each cell; columns beyond the summary's are kept.
-
-    Args:
-        rows: one a run and cell: the keys, ``value``, ``seed``, ``run``, and what else names the
-            cell.
-        keys: the two key columns.
-    """
-    table = pd.DataFrame(list(rows))
-    others = [n for n in table.columns if n not in (*keys, "value", "seed", "run")]
-    cells = summarise(table, "value", [*keys, *others])
-    return cells[[*keys, *(n for n in cells.columns if n not in (*keys, *others)), *others]]
-
-
-def _cell(
-    log: Log, row: str, column: str, value: float, unit: str = "count", *others: Log
-) -> dict[str, Any]:
-    used = tuple(dict.fromkeys(item.run.id for item in (log, *others)))
-    cell = {"row": row, "column": column, "value": float(value), "unit": unit}
-    return cell | {"seed": log.run.seed, "run": used}
-
-
-_ROW_AND_COLUMN = ("row", "column")
-
-
-def _pairs(runs: RunSet, fedcd: str, fedavg: str) -> list[tuple[Log, Log]]:
-    """Return FedCD and FedAvg of the same seed."""
-    others = {log.run.seed: log for log in logs(runs, fedavg)}
-    return [(log, others[log.run.seed]) for log in logs(runs, fedcd) if log.run.seed in others]
+    means = np.convolve(change[1:], np.full(window, 1 / window), mode="valid")
+    restless = np.flatnonzero(means >= points / 100)
+    calm = int(restless[-1]) + 1 if restless.size else 0
+    return None if calm == len(means) else calm + window
 
 
 def passes_until(log: Log, t: int) -> float:
@@ -312,12 +279,47 @@ def passes_until(log: Log, t: int) -> float:
     return float(log.passes[:t].sum())
 
 
-FEDCD_ROUNDS, FEDAVG_ROUNDS = "rounds, FedCD", "rounds, FedAvg"
-FEDCD_CONVERGED, FEDAVG_CONVERGED = "FedCD converged", "FedAvg converged"
-PASSES_RATIO, SECONDS_RATIO = "FedAvg : FedCD, sample passes", "FedAvg : FedCD, seconds"
+# Frames
 
 
-def table1(runs: RunSet) -> pd.DataFrame:
+def summarised(rows: Callable[_P, Iterable[Row]]) -> Callable[_P, pd.DataFrame]:
+    """Turn a function that yields a row a run and cell into one that summarises the seeds.
+
+    The two keys come first in each row; what else names the cell follows ``runs`` in the frame.
+    """
+
+    @functools.wraps(rows)
+    def frame(*args: _P.args, **kwargs: _P.kwargs) -> pd.DataFrame:
+        table = pd.DataFrame(list(rows(*args, **kwargs)))
+        names = [name for name in table.columns if name not in ("value", "seed", "run")]
+        cells = summarise(table, "value", names)
+        return cells[[*names[:2], *cells.columns[len(names) :], *names[2:]]]
+
+    return frame
+
+
+def entry(log: Log, value: float, *others: Log, **names: Any) -> Row:
+    """Return a row: the value of a run, or of several, in the cell that the names say."""
+    used = tuple(dict.fromkeys(item.run.id for item in (log, *others)))
+    return names | {"value": float(value), "seed": log.run.seed, "run": used}
+
+
+def _entries(
+    log: Log, row: str, columns: Mapping[str, float], *others: Log, unit: str = "count"
+) -> Iterator[Row]:
+    """Yield cells of a table's row that have one unit."""
+    for column, value in columns.items():
+        yield entry(log, value, *others, row=row, column=column, unit=unit)
+
+
+# Tables
+
+ROUNDS, PASSES_RATIO = "rounds, {}", "FedAvg : FedCD, sample passes"
+"""Columns of Table 1 that claims on the paper's own numbers read."""
+
+
+@summarised
+def table1(runs: RunSet) -> Iterator[Row]:
     """Build Table 1: rounds to convergence, and what FedAvg costs beside FedCD until then.
 
     A run that does not converge counts with all its rounds, as FedAvg's "300*" does in the paper;
@@ -325,113 +327,97 @@ def table1(runs: RunSet) -> pd.DataFrame:
     the number of sample passes, which no machine changes; beside it the seconds that the runs took,
     in proportion to the passes until convergence.
     """
-    rows = []
-    for experiment, groups in EXPERIMENTS.items():
-        for fedcd, fedavg in _pairs(runs, *groups):
-            met = [converged(log.change) is not None for log in (fedcd, fedavg)]
-            ends = [rounds_to_convergence(log) for log in (fedcd, fedavg)]
-            passes = [
-                passes_until(log, end) for log, end in zip((fedcd, fedavg), ends, strict=True)
-            ]
-            seconds = [
-                runs.record(log.run).provenance.seconds * part / log.passes.sum()
-                for log, part in zip((fedcd, fedavg), passes, strict=True)
-            ]
-            rows += [
-                _cell(fedcd, experiment, FEDCD_ROUNDS, ends[0]),
-                _cell(fedcd, experiment, FEDCD_CONVERGED, met[0]),
-                _cell(fedavg, experiment, FEDAVG_ROUNDS, ends[1]),
-                _cell(fedavg, experiment, FEDAVG_CONVERGED, met[1]),
-                _cell(fedcd, experiment, "million sample passes, FedCD", passes[0] / 1e6, "M"),
-                _cell(fedavg, experiment, "million sample passes, FedAvg", passes[1] / 1e6, "M"),
-                _cell(fedcd, experiment, PASSES_RATIO, passes[1] / passes[0], "ratio", fedavg),
-                _cell(fedcd, experiment, "minutes, FedCD", seconds[0] / 60, "min"),
-                _cell(fedavg, experiment, "minutes, FedAvg", seconds[1] / 60, "min"),
-                _cell(fedcd, experiment, SECONDS_RATIO, seconds[1] / seconds[0], "ratio", fedavg),
-            ]
-    return cells_of(rows, _ROW_AND_COLUMN)
+    for experiment in EXPERIMENTS:
+        fedavg_of = {log.run.seed: log for log in logs(runs, experiment, FEDAVG)}
+        for fedcd in logs(runs, experiment, FEDCD):
+            if fedcd.run.seed in fedavg_of:
+                yield from _costs(runs, experiment, fedcd, fedavg_of[fedcd.run.seed])
 
 
-def accuracy(runs: RunSet) -> pd.DataFrame:
+def _costs(runs: RunSet, experiment: str, *pair: Log) -> Iterator[Row]:
+    """Yield the cells of FedCD and FedAvg of one seed."""
+    met = [converged(log.change) for log in pair]
+    ends = [len(log.accuracy) if t is None else t for log, t in zip(pair, met, strict=True)]
+    passes = [passes_until(log, end) for log, end in zip(pair, ends, strict=True)]
+    seconds = [
+        runs.record(log.run).provenance.seconds * part / log.passes.sum()
+        for log, part in zip(pair, passes, strict=True)
+    ]
+    columns: dict[str, tuple[str, list[float]]] = {
+        ROUNDS: ("count", [*ends]),
+        "{} converged": ("count", [t is not None for t in met]),
+        "million sample passes, {}": ("M", [part / 1e6 for part in passes]),
+        "minutes, {}": ("min", [part / 60 for part in seconds]),
+    }
+    for column, (unit, values) in columns.items():
+        for log, value in zip(pair, values, strict=True):
+            yield from _entries(log, experiment, {column.format(log.method): value}, unit=unit)
+    ratios = {
+        PASSES_RATIO: passes[1] / passes[0],
+        "FedAvg : FedCD, seconds": seconds[1] / seconds[0],
+    }
+    yield from _entries(pair[0], experiment, ratios, pair[1], unit="ratio")
+
+
+@summarised
+def accuracy(runs: RunSet) -> Iterator[Row]:
     """Show the accuracy at the end (mean of rounds 35 to 44) of every archetype."""
-    rows = []
-    for groups, name in itertools.product(EXPERIMENTS.values(), ("FedCD", "FedAvg")):
-        for log in logs(runs, groups[name == "FedAvg"]):
+    for experiment, method in itertools.product(EXPERIMENTS, METHODS):
+        for log in logs(runs, experiment, method):
             means = log.by_archetype[late(len(log.accuracy))].mean(axis=0)
-            experiment = "hierarchical" if groups[0] == HIER_FEDCD else "hypergeometric"
-            share = majority_share(runs, log)
-            for a, value in enumerate(means):
-                row = f"{experiment}, archetype {a}"
-                rows.append(_cell(log, row, name, value, "fraction"))
-                if experiment == "hypergeometric":
-                    above = value - share[a]
-                    column = f"{name}, above the majority label"
-                    rows.append(_cell(log, row, column, above, "points"))
-                    if name == "FedCD":
-                        rows.append(_cell(log, row, "majority label", share[a], "fraction"))
-            rows.append(_cell(log, f"{experiment}, all devices", name, means.mean(), "fraction"))
-    return cells_of(rows, _ROW_AND_COLUMN)
+            for a, (mean, share) in enumerate(zip(means, log.majority, strict=True)):
+                row = f"{experiment.lower()}, archetype {a}"
+                yield from _entries(log, row, {method: mean}, unit="fraction")
+                if experiment == HYPERGEOMETRIC:
+                    above = {f"{method}, above the majority label": mean - share}
+                    yield from _entries(log, row, above, unit="points")
+                    if method == FEDCD:
+                        yield from _entries(log, row, {"majority label": share}, unit="fraction")
+            row = f"{experiment.lower()}, all devices"
+            yield from _entries(log, row, {method: means.mean()}, unit="fraction")
 
 
-CREATED, DELETED, LIVE = "models created", "deleted by all devices", "models left"
-PREFERRED, MOST_ACTIVE = "models preferred at the end", "active models of a device, at most"
-COUNTED_UNTIL = 45
-"""Rounds of Figs 7 to 9, at whose end the paper counts models."""
-
-
-def models(runs: RunSet) -> pd.DataFrame:
+@summarised
+def models(runs: RunSet) -> Iterator[Row]:
     """Count models after 45 rounds (sections 3.5 and 3.6)."""
-    rows = []
-    for log in logs(runs, HIER_FEDCD, HYPER_FEDCD, BIAS, HIER_AS_RUN, SIX_AS_RUN):
-        end = min(COUNTED_UNTIL, len(log.active)) - 1
-        created = 2 ** sum(m < end for m in milestones(log.run.spec))
-        counts = {
-            CREATED: created,
-            DELETED: created - log.live_models[end],
-            LIVE: log.live_models[end],
-            PREFERRED: len(set(log.preferred[end])),
-            MOST_ACTIVE: max(len(active) for active in log.active[end]),
-        }
-        name = runs.plan.runs[log.run.group].title
-        point = ", ".join(f"b = {value:g}" for value in log.run.coordinates.values())
-        row = f"{name}: {point}" if point else name
-        rows += [_cell(log, row, column, value) for column, value in counts.items()]
-    return cells_of(rows, _ROW_AND_COLUMN)
+    for experiment in (HIERARCHICAL, HYPERGEOMETRIC, BIAS, NOTEBOOK, OF_18):
+        for log in logs(runs, experiment, FEDCD):
+            end = min(COUNTED_UNTIL, len(log.active)) - 1
+            created = 2 ** sum(m < end for m in params(log.run.spec).milestones)
+            counts = {
+                "models created": created,
+                "deleted by all devices": created - log.live_models[end],
+                "models left": log.live_models[end],
+                "models preferred at the end": len(set(log.preferred[end])),
+                "active models of a device, at most": max(len(held) for held in log.active[end]),
+            }
+            yield from _entries(log, log.title, counts)
 
 
-def lives(runs: RunSet) -> pd.DataFrame:
+@summarised
+def lives(runs: RunSet) -> Iterator[Row]:
     """Tell what became of each model in 45 rounds: who had it, deleted it, preferred it.
 
     Of the first seed, as models of different runs are not the same. A model is born in the round
     after a milestone; a column is left empty where there is nothing to say.
     """
-    log = logs(runs, HIER_FEDCD)[0]
-    end = min(COUNTED_UNTIL, len(log.active)) - 1
+    log = logs(runs, HIERARCHICAL, FEDCD)[0]
+    given, active = log.given[:COUNTED_UNTIL], log.active[:COUNTED_UNTIL]
     born: dict[int, int] = {}
-    for t, devices in enumerate(log.given[: end + 1]):
-        for model in sorted(set().union(*devices) - born.keys()):
-            born[model] = t
-    rows = []
+    for t, devices in enumerate(given):
+        born |= dict.fromkeys(sorted(set().union(*devices) - born.keys()), t)
     for model, t in born.items():
-        gone = [when for when, _, which in log.deletions if which == model and when <= end]
-        left = sum(model in models for models in log.active[end])
-        life = {"first round": t, "devices at first": sum(model in had for had in log.given[t])}
-        if model:
-            life = {"clone of": model - 2 ** (model.bit_length() - 1)} | life
+        gone = [when for when, _, which in log.deletions if which == model and when < len(given)]
+        left = sum(model in models for models in active[-1])
+        life = {"clone of": model - 2 ** (model.bit_length() - 1)} if model else {}
+        life |= {"first round": t, "devices at first": sum(model in had for had in given[t])}
         if gone:
             life |= {"deletions": len(gone), "first deletion": min(gone)}
         if not left:
             life["deleted by all in round"] = max(gone)
         life["devices at the end"] = left
-        life["devices that prefer it at the end"] = log.preferred[end].count(model)
-        rows += [_cell(log, f"model {model}", column, value) for column, value in life.items()]
-    return cells_of(rows, _ROW_AND_COLUMN)
-
-
-def milestones(spec: RunSpec) -> tuple[int, ...]:
-    """Return the rounds after which a run clones."""
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm.milestones
+        life["devices that prefer it at the end"] = log.preferred[len(given) - 1].count(model)
+        yield from _entries(log, f"model {model}", life)
 
 
 @dataclass(frozen=True)
@@ -467,37 +453,34 @@ def model_bytes(dataset: str, name: str, width: float, bits: int | None) -> Mode
     return ModelBytes(up, down)
 
 
-def bytes_of(spec: RunSpec) -> ModelBytes:
-    """Return the bytes of a run's model."""
-    assert isinstance(spec.algorithm, Params)
-    bits = spec.algorithm.quantise_bits
-    return model_bytes(spec.dataset.name, spec.model.name, spec.model.width, bits)
+def megabytes(log: Log) -> dict[str, Floats]:
+    """Return what all devices together send (up) and receive (down) in each round."""
+    spec = log.run.spec
+    bits = params(spec).quantise_bits
+    size = model_bytes(spec.dataset.name, spec.model.name, spec.model.width, bits)
+    return {"up": log.trained * size.up / 1e6, "down": log.sent * size.down / 1e6}
 
 
-def communication(runs: RunSet) -> pd.DataFrame:
+@summarised
+def communication(runs: RunSet) -> Iterator[Row]:
     """Show what a round sends, all devices together, means over the first 45 rounds (section 3.6).
 
     A device that is drawn uploads its models; every device downloads those of its models that were
     averaged. Scores are left out: 4 bytes a model.
     """
-    rows = []
-    shown = (HIER_FEDCD, HIER_FEDAVG, HYPER_FEDCD, HYPER_FEDAVG)
-    for log in logs(runs, *shown, BITS, FEDCD_FLOAT32, FEDAVG_FLOAT32):
-        size, first = bytes_of(log.run.spec), slice(0, COUNTED_UNTIL)
-        name = runs.plan.runs[log.run.group].title
-        point = ", ".join(f"{value} bits" for value in log.run.coordinates.values())
-        row = f"{name}: {point}" if point else name
-        trained, sent = log.trained[first].mean(), log.sent[first].mean()
-        rows += [
-            _cell(log, row, "models up a round", trained, "ratio"),
-            _cell(log, row, "models down a round", sent, "ratio"),
-            _cell(log, row, "MB up a round", trained * size.up / 1e6, "MB"),
-            _cell(log, row, "MB down a round", sent * size.down / 1e6, "MB"),
-            _cell(
-                log, row, "sample passes, thousands a round", log.passes[first].mean() / 1e3, "k"
-            ),
-        ]
-    return cells_of(rows, _ROW_AND_COLUMN)
+    for experiment in (HIERARCHICAL, HYPERGEOMETRIC, BITS):
+        for log in logs(runs, experiment):
+            sizes = megabytes(log)
+            columns = {
+                "models up a round": ("ratio", log.trained),
+                "models down a round": ("ratio", log.sent),
+                "MB up a round": ("MB", sizes["up"]),
+                "MB down a round": ("MB", sizes["down"]),
+                "sample passes, thousands a round": ("k", log.passes / 1e3),
+            }
+            for column, (unit, values) in columns.items():
+                mean = {column: values[:COUNTED_UNTIL].mean()}
+                yield from _entries(log, log.title, mean, unit=unit)
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -14,7 +14,7 @@ from made_up import content
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
 from fedrepro.papers.cadis.measurements import KIND_OF, SINGLESET, participants
-from fedrepro.report.expected import published
+from fedrepro.report.expected import load_expected, published
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, load_plan, unique
 from fedrepro.runs.runset import RunSet
@@ -49,10 +49,14 @@ TEXT = [30, 30, 20, 10, 10]
 
 
 def place(run: PlannedRun) -> tuple[str, str, str]:
-    """Return data set, kind and method of a run, as the plan labels them."""
-    labels = {"kind": ""} | load_plan("cadis").runs[run.group].labels
-    kind = KIND_OF.get(str(run.coordinates.get("lists")), labels["kind"])
-    return labels.get("dataset", ""), kind, labels["method"]
+    """Return data set, kind and method of a run, as they are printed."""
+    labels = load_plan("cadis").runs[run.group].labels
+    kind = KIND_OF.get(str(run.coordinates.get("lists")), labels.get("kind", ""))
+    names = load_expected("cadis").names
+    dataset, kind, method = (
+        names.get(label, label) for label in (labels.get("dataset", ""), kind, labels["method"])
+    )
+    return dataset, kind, method
 
 
 @dataclass(frozen=True)

@@ -291,7 +291,7 @@ def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
     runs = write_all(tmp_path, "lite")
     groups = dict(runs.plan.runs)
     for name in ("synthetic_pills_cadis", "synthetic_pills_fedfa_as_run"):
-        labels = groups[name].labels | {"dataset": "PILL"}
+        labels = groups[name].labels | {"dataset": "pill"}
         groups[name] = groups[name].model_copy(update={"labels": labels})
     runs.plan = runs.plan.model_copy(update={"runs": groups})
     cells = TABLES["pill"](runs)

@@ -133,9 +133,9 @@ def test_values_that_choose_no_runs_are_refused():
     for claim in CASES.values():
         inspect.signature(CLAIMS[claim.rule]).bind(None, **claim.values)
     signature = inspect.signature(CLAIMS["pairs_known"])
-    for wrong in ({"data_set": "MNIST"}, {"clients": 10}):
+    for wrong in ({"data_set": "mnist"}, {"clients": 10}):
         with pytest.raises(TypeError):
-            signature.bind(None, what="CADIS", percent=95, **wrong)
+            signature.bind(None, what="cadis", percent=95, **wrong)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

@@ -27,6 +27,7 @@ from fedrepro.papers.cadis.measurements import (
     partition_facts,
     results,
     rounds_to,
+    title_of,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
@@ -78,7 +79,7 @@ def chosen(
 def _sample(runs: RunSet, what: str, measure: Callable[[RunRecord], float], **where: Any) -> Sample:
     """Return a measure of each of the chosen runs."""
     found = chosen(runs, what, **where)
-    return Sample(what, tuple(map(measure, found.values())), tuple(found))
+    return Sample(title_of(runs, what), tuple(map(measure, found.values())), tuple(found))
 
 
 def _both(
@@ -109,7 +110,8 @@ def leads_at_each(
     """Hold where ``what`` is above all of ``over`` at each number of clients a round."""
     each = {k: leads(accuracy)(runs, what=what, over=over, clients=k, **where) for k in clients}
     gaps = {k: finding.ours or 0.0 for k, finding in each.items()}
-    evidence = f"{what} ahead by " + ", ".join(f"{k}: {in_points(v)}" for k, v in gaps.items())
+    ahead = ", ".join(f"{k}: {in_points(gap)}" for k, gap in gaps.items())
+    evidence = f"{title_of(runs, what)} ahead by {ahead}"
     used = [run for finding in each.values() for run in finding.runs]
     least = min(gaps.values())
     return Finding(least > 0, evidence, used, least)
@@ -183,7 +185,7 @@ def every_client(holds: Callable[[np.ndarray, np.ndarray], bool]) -> Rule:
                 for record in found.values()
                 for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
             ]
-            parts.append(f"{sum(held)} of {len(held)} clients ({kind})")
+            parts.append(f"{sum(held)} of {len(held)} clients ({title_of(runs, kind)})")
             right += held
             used += found
         return Finding(all(right), f"true of {', '.join(parts)}", used, float(np.mean(right)))
@@ -352,7 +354,9 @@ def main_cluster(
         facts = partition_facts(record.partition.counts)
         shares[kind] = facts["largest cluster"] / facts["clients"]
         used.append(run)
-    evidence = ", ".join(f"{kind}: {in_percent(share)}" for kind, share in shares.items())
+    evidence = ", ".join(
+        f"{title_of(runs, kind)}: {in_percent(share)}" for kind, share in shares.items()
+    )
     holds = all(abs(share - percent / 100) < SLACK for share in shares.values())
     return Finding(holds, evidence, used)
 
@@ -396,10 +400,10 @@ def _table1(paper: str) -> dict[tuple[str, str], float]:
 
 def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     """Hold where Impr. (a) and (b) are the relative gains from Table I, to the digit printed."""
-    cells = _table1(runs.paper)
+    cells, ours = _table1(runs.paper), title_of(runs, what)
     rows = {row for row, column in cells if column == OVER_FEDAVG}
     worst = max(
-        abs(cells[row, what] / max(cells[row, name] for name in over) - 1 - cells[row, column])
+        abs(cells[row, ours] / max(cells[row, name] for name in over) - 1 - cells[row, column])
         for row in rows
         for column, over in ((OVER_FEDAVG, BASELINES[:1]), (OVER_BEST, BASELINES))
     )
@@ -417,9 +421,9 @@ def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
 
 def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
     """Hold where so few federated methods are above ``what`` in each column of Table III."""
-    cells = published(runs.paper, "table3")
+    cells, ours = published(runs.paper, "table3"), title_of(runs, what)
     found = {
-        column: 1 + sum(cells[name, column] > cells[what, column] for name in BASELINES)
+        column: 1 + sum(cells[name, column] > cells[ours, column] for name in BASELINES)
         for column in sorted({column for _, column in cells})
     }
     evidence = ", ".join(f"{column}: place {number}" for column, number in found.items())
@@ -429,10 +433,10 @@ def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
 def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) -> Finding:
     """Hold where central training reaches no more on one partition than on the best other."""
     cells = published(runs.paper, "table3")
-    values = {name: cells[SINGLESET, f"{dataset} {name}"] for name in (kind, *kinds)}
-    evidence = ", ".join(f"{name} {in_percent(value)}" for name, value in values.items())
-    holds = values[kind] <= max(values[name] for name in kinds)
-    return Finding(holds, evidence, [], values[kind])
+    names = [title_of(runs, name) for name in (kind, *kinds)]
+    one, *others = (cells[SINGLESET, f"{title_of(runs, dataset)} {name}"] for name in names)
+    evidence = ", ".join(f"{n} {in_percent(v)}" for n, v in zip(names, [one, *others], strict=True))
+    return Finding(one <= max(others), evidence, [], one)
 
 
 def _strict(rule: Rule) -> Rule:

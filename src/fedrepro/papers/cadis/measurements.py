@@ -35,12 +35,12 @@ OVER_FEDAVG, OVER_BEST = "CADIS over FedAvg", "CADIS over best baseline"
 """Columns of relative gains, the paper's Impr. (a) and (b)."""
 
 KIND_OF = {
-    "cifar10_pa": "PA",
-    "cifar10_bc": "BC",
-    "cifar10_uc": "UC",
-    "cifar100_pa": "PA",
-    "cifar100_bc": "BC",
-    "cifar100_uc": "UC",
+    "cifar10_pa": "pa",
+    "cifar10_bc": "bc",
+    "cifar10_uc": "uc",
+    "cifar100_pa": "pa",
+    "cifar100_bc": "bc",
+    "cifar100_uc": "uc",
 }
 """The partition of each of the authors' lists that the plan has as a grid."""
 
@@ -51,17 +51,22 @@ def participants(run: PlannedRun) -> int | None:
 
 
 def kind_of(runs: RunSet, run: PlannedRun) -> str:
-    """Return the partition of a run as the paper calls it: MC, PA, BC or UC; empty for pills."""
+    """Return the partition of a run, such as mc, pa, bc or uc; empty for pills."""
     label = runs.plan.runs[run.group].labels.get("kind", "")
     return KIND_OF.get(str(run.coordinates.get("lists")), label)
+
+
+def title_of(runs: RunSet, label: str) -> str:
+    """Return how a label of the plan is printed: ``MNIST``, ``FedFA, as run``."""
+    return load_expected(runs.paper).names.get(label, label)
 
 
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     """Return every recorded run of the groups, one row a run, in plan order.
 
-    Columns: ``title`` and labels of its group (``dataset``, ``kind`` and ``method``), the grid
-    coordinates, ``clients`` (``10/100``: clients a round of all; empty for central training),
-    ``seed``, ``run`` and ``record``.
+    Columns: ``title`` of its group, its labels (``dataset``, ``kind`` and ``method``) as they are
+    printed, the grid coordinates, ``clients`` (``10/100``: clients a round of all; empty for
+    central training), ``seed``, ``run`` and ``record``.
 
     Raises:
         MissingRunsError: none is recorded.
@@ -75,8 +80,10 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     rows = []
     for run in recorded:
         group, record, drawn = runs.plan.runs[run.group], runs.record(run), participants(run)
+        labels = group.labels | {"kind": kind_of(runs, run)}
         rows.append(
-            {"title": group.title, **group.labels, **run.coordinates, "kind": kind_of(runs, run)}
+            {"title": group.title, **run.coordinates}
+            | {name: title_of(runs, label) for name, label in labels.items()}
             | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
             | {"seed": run.seed, "run": run.id, "record": record}
         )

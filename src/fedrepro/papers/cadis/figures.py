@@ -5,7 +5,7 @@ The paper prints its curves as images only, so nothing published is drawn beside
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
@@ -110,12 +110,6 @@ def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 10
     """Draw a curve a method."""
     for method, points in cells.groupby("method", sort=False):
         canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
-
-
-def _over_rounds(axes: Iterable[Axes]) -> None:
-    for axis in axes:
-        axis.set_xlabel(ROUND)
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
 
 
 def _with_legend(canvas: Canvas, columns: int = 3) -> MplFigure:
@@ -282,8 +276,7 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
                 title += f",\nmean of {f'all {over} so far' if whole else f'{window} {over}'}"
             axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
-        line[0].set_ylabel(dataset)
-    _over_rounds(canvas)
+        canvas.over_rounds(dataset, line)
     return _with_legend(canvas, 4)
 
 
@@ -334,11 +327,11 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     if seen <= met["x"].max():
         known.axvline(seen, color=grey.options["color"], linewidth=0.8)
         canvas.key(f"{_SEEN} (expected)", grey)
+    canvas.over_rounds("")
     error.set(title="mean squared error of the similarities")
     known.set(title="share of pairs known (%)")
     for axis in canvas:
         axis.set_ylim(bottom=0)
-    _over_rounds(canvas)
     return _with_legend(canvas, 4)
 
 
@@ -390,10 +383,10 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     left, right = canvas
     _methods(canvas, left, cells[cells["panel"] == "accuracy"])
     _methods(canvas, right, cells[(cells["panel"] == "norm") & (cells["x"] <= SWINGS)], factor=1)
-    left.set(ylabel=ACCURACY, ylim=(0, 100))
+    canvas.accuracy_over_rounds()
+    left.set_ylim(0, 100)
     right.set(ylabel="norm of the global model")
     right.set_ylim(bottom=0)
-    _over_rounds(canvas)
     return _with_legend(canvas, 6)
 
 
@@ -431,9 +424,9 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
         canvas.curve(right, points, _INKS[str(method)], label)
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
+    canvas.over_rounds("", [right])
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    _over_rounds([right])
     return _with_legend(canvas, 4)
 
 

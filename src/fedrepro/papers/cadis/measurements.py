@@ -208,15 +208,11 @@ def recovery(runs: RunSet) -> pd.DataFrame:
     makes at a threshold.
     """
     found = results(runs, runs.plan.tables["recovery"].runs)
-    lines = found.loc[found.index.repeat(len(VECTORS))]
-    vectors = [*VECTORS] * len(found)
-    rows = [
-        f"{VECTORS[vector]}, {STARTS[warm_up]}"
-        for vector, warm_up in zip(vectors, lines["warm_up"], strict=True)
-    ]
+    lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")
+    rows = lines["vector"].map(VECTORS) + ", " + lines["warm_up"].map(STARTS)
     values = [
         _separation(record.final["vectors"][vector])
-        for vector, record in zip(vectors, lines["record"], strict=True)
+        for record, vector in zip(lines["record"], lines["vector"], strict=True)
     ]
     return _each(lines, rows, values, "count")
 

@@ -119,6 +119,11 @@ def test_labels_tell_all_groups_apart_that_claims_choose_from(paper):
     assert len(chosen) == len(set(chosen))
 
 
+def test_labels_have_a_name_to_be_printed_by(paper):
+    labels = {label for group in paper.plan.runs.values() for label in group.labels.values()}
+    assert labels - {"probe"} <= set(load_expected("cadis").names)
+
+
 def test_table1_repeats_central_training_and_adds_the_gains(paper):
     table = artefacts.frame(paper, "table1")
     assert table["row"].nunique() == 11

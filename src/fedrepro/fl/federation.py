@@ -11,6 +11,7 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
+from fedrepro.fl.models.parts.initial import draw_glorot
 from fedrepro.fl.partition import Partition, build_partition
 from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import RunSpec
@@ -73,7 +74,10 @@ class Federation:
         ids = () if node is None else ("node", node)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key(seed, "init", *ids) >> 1)
-            return self.layout.flatten(self._module()).to(self.device)
+            module = self._module()
+            if self.spec.model.init == "glorot":
+                draw_glorot(module)
+            return self.layout.flatten(module).to(self.device)
 
     def participants(self, t: int, count: int | None) -> list[int]:
         """Return the clients of round ``t``: all, or ``count`` drawn without replacement."""

@@ -107,6 +107,11 @@ class ModelSpec(Strict):
     width: float = Field(
         default=1.0, gt=0, le=1, description="share of the hidden units and channels kept"
     )
+    init: Literal["own", "glorot"] = Field(
+        default="own",
+        description="initial weights. own: as the network draws them; glorot: kernels uniform "
+        "(Glorot and Bengio 2010), biases 0, as Keras does",
+    )
 
 
 if TYPE_CHECKING:

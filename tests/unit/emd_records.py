@@ -32,7 +32,8 @@ ALONE = 0.44
 
 def place_of(run: PlannedRun) -> Place:
     """Return the name of a run's place in the worlds below."""
-    return "/".join([run.group, *(f"{float(value):g}" for value in run.coordinates.values())])
+    values = run.coordinates.values()
+    return "/".join([run.group, *(x if isinstance(x, str) else f"{x:g}" for x in values)])
 
 
 def claimed(run: PlannedRun) -> float:

@@ -248,7 +248,7 @@ def _prune(arguments: argparse.Namespace) -> None:
 
 def _check(arguments: argparse.Namespace) -> None:
     from fedrepro.base.files import write_text
-    from fedrepro.report import verdicts
+    from fedrepro.report import score, verdicts
 
     if arguments.release:
         _require_root("the released verdicts are")
@@ -269,7 +269,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if arguments.json:
             print(verdicts.to_json(everything), end="")
         else:
-            print(verdicts.text(everything, verbose=arguments.verbose))
+            print(score.text(everything, verbose=arguments.verbose))
     finally:  # whoever reads the output may have stopped reading
         if changed:
             advice = "look into it; `fedrepro check --release` makes the new ones current"

@@ -47,7 +47,7 @@ def titles(runs: RunSet) -> dict[str, str]:
 
     Published values of KWS are for other features, so they are not shown beside these.
     """
-    used = runs.members(runs.labelled(dataset="kws"))[0].spec.dataset.name
+    used = runs.planned(runs.labelled(dataset="kws"))[0].spec.dataset.name
     return DATASETS | ({"kws": KWS_PACKED} if used == "kws_mfcc20" else {})
 
 

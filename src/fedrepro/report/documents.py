@@ -11,8 +11,9 @@ import inspect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 
@@ -21,20 +22,15 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
+from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown
-from fedrepro.report.verdicts import Check, Verdict, check
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import DECIDED, Check, Verdict, check, explained
 from fedrepro.runs import records
-from fedrepro.runs.plan import Scale, expand, load_plan, papers, unique
+from fedrepro.runs.plan import Scale, expand, papers, unique
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
-VERDICTS: tuple[Verdict, ...] = (
-    "reproduced",
-    "close",
-    "deviates",
-    "not decidable",
-    "not run",
-    "not reproducible",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _BEGIN, _END = r"<!-- begin: (\S[^>]*?) -->", "<!-- end -->"
 _MARKER = re.compile(f"{_BEGIN}|{_END}")
@@ -43,8 +39,8 @@ _BLOCK = re.compile(f"{_BEGIN}.*?{_END}", re.DOTALL)
 
 def files() -> list[Path]:
     """Return the Markdown files that hold generated blocks."""
-    pages = sorted((root() / "docs").glob("*.md")) + sorted((root() / "docs/papers").glob("*.md"))
-    return [root() / "README.md", *pages]
+    folders = [root() / "docs" / name for name in (".", "papers", "verdicts")]
+    return [root() / "README.md", *(file for f in folders for file in sorted(f.glob("*.md")))]
 
 
 def update(*, dry_run: bool = False) -> list[Path]:
@@ -96,33 +92,188 @@ def _checks(paper: str, scale: Scale) -> list[Check]:
     return check(paper, scale)
 
 
-def _counts(checks: Iterable[Check], kind: str) -> str:
-    found = Counter(item.verdict for item in checks if item.kind == kind)
-    return ", ".join(f"{found[name]} {name}" for name in VERDICTS if found[name]) or "none"
-
-
 def _scoreboard() -> str:
-    """One row a paper and scale: verdicts and cost."""
+    """What of the papers holds: printed values, then claims, a row a paper and reading."""
+    checks = [item for paper in papers() for item in _checks(paper, "paper")]
+    found = list(score.scores(checks))
+    printed = [item for item in found if item.origin == "printed"]
+    claims = [item for item in found if item.origin == "paper"]
+    return "\n\n".join(
+        [
+            _in_a_sentence(printed),
+            _scores(printed, ["paper", "reading"]),
+            "Claims of the papers, at the published scale:",
+            _scores(claims, ["paper", "reading"]),
+            "The same claims at lite, where smaller runs can decide them:",
+            _scores(
+                [
+                    item
+                    for item in score.scores(i for p in papers() for i in _checks(p, "lite"))
+                    if item.origin == "paper"
+                ],
+                ["paper", "reading"],
+            ),
+        ]
+    )
+
+
+def _in_a_sentence(printed: Sequence[score.Score]) -> str:
+    """Say how many printed values were tried, and how they came out, each reading on its own."""
+    parts = []
+    for paper, items in itertools.groupby(printed, lambda item: item.paper):
+        readings = []
+        for item in items:
+            outcomes = [f"{count} {name}" for name in DECIDED if (count := item.outcomes[name])]
+            if item.uninformative:
+                outcomes.append(f"{item.uninformative} not informative")
+            reading = f" {_reading(item.reading)}" if item.reading else ""
+            came_out = f" ({', '.join(outcomes)})" if outcomes else ""
+            readings.append(f"{item.tried} of {item.targets}{reading}{came_out}")
+        parts.append(f"{paper} {', '.join(readings)}")
+    return (
+        f"Values printed in the papers that were tried at the published scale: {'; '.join(parts)}."
+    )
+
+
+def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
+    """Return scores as a table: keys, targets, tried, and how many came out how."""
     rows = []
-    for paper in papers():
-        plan = load_plan(paper)
-        scales: tuple[Scale, ...] = ("lite", "paper")
-        for scale in scales:
-            checks = _checks(paper, scale)
-            costs = _costs(paper, scale)
-            total = len(unique(expand(paper, scale)))
-            rows.append(
-                {
-                    "paper": f"[`{paper}`](docs/papers/{paper}.md) {plan.authors.split(',')[0]} "
-                    f"et al. {plan.year}",
-                    "scale": scale,
-                    "published numbers": _counts(checks, "number"),
-                    "claims": _counts(checks, "claim"),
-                    "runs recorded": f"{len(costs)} of {total}",
-                    "core minutes": f"{_minutes(costs, gpu=False):.0f}",
-                    "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
-                }
+    for item in found:
+        own = {
+            "paper": f"[{item.paper}]({_page(item.paper)})",
+            "scale": item.scale,
+            "what": score.ORIGINS[item.kind][item.origin],
+            "reading": _reading(item.reading),
+        }
+        rows.append(
+            {key: own[key] for key in keys}
+            | {"all": item.targets, "tried": item.tried}
+            | {name: item.outcomes[name] or "" for name in DECIDED}
+            | {"not informative": item.uninformative or "", "single run": item.single or ""}
+        )
+    table = pd.DataFrame(rows)
+    empty = [key for key in ("reading", "not informative") if (table[key] == "").all()]
+    return str(table.drop(columns=[key for key in empty if key in table]).to_markdown(index=False))
+
+
+def _page(paper: str) -> str:
+    return f"docs/papers/{paper}.md"
+
+
+def _reading(reading: str) -> str:
+    return reading.replace("_", " ")
+
+
+def _score(paper: str) -> str:
+    """All counts of a paper: a row a scale, kind of target and reading, and the tests together."""
+    scales: tuple[Scale, ...] = ("paper", "lite")
+    checks = {scale: _checks(paper, scale) for scale in scales}
+    found = [item for scale in scales for item in score.scores(checks[scale]) if item.tried]
+    keys = ["scale", "what", "reading"]
+    lines = [_scores(found, keys) if found else "Nothing has been tried."]
+    for scale, items in checks.items():
+        tests = score.significance(item for item in items if item.origin == "paper")
+        if tests.tested:
+            lines.append(
+                f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
+                f"seeds: {tests.single} of the differences are significant one by one (p < "
+                f"{score.LEVEL}, one-sided), {tests.adjusted} after Holm's adjustment for all of "
+                "them."
             )
+    return "\n\n".join(lines)
+
+
+def _baselines(paper: str, scale: Scale) -> str:
+    """One row a curve or table: what share of it our values reproduce, and would elsewhere."""
+    rows = [
+        {
+            "curve or table": item.group,
+            "reading": _reading(item.reading),
+            "tried": item.tried,
+            "reproduced": f"{100 * item.reproduced:.0f} %",
+            "if shuffled": f"{100 * item.shuffled:.0f} %",
+            "if the neighbour's": f"{100 * item.neighbour:.0f} %",
+        }
+        for item in score.baselines(_checks(paper, scale))
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "Nothing has been tried."
+
+
+def _no_targets(paper: str) -> str:
+    """One row a reason: values and claims that cannot be held against our runs."""
+    reasons: dict[str, list[str]] = {}
+    for item in _checks(paper, "paper") + _checks(paper, "lite"):
+        if item.verdict in ("no target", "not reproducible"):
+            places = reasons.setdefault(" ".join(item.reason.split()), [])
+            places += [item.id] if item.id not in places else []
+    rows = [{"why": why, "entries": _shortened(ids)} for why, ids in reasons.items()]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "All are targets."
+
+
+def _shortened(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in ids[:6])
+    return f"{shown} and {len(ids) - 6} more" if len(ids) > 6 else shown
+
+
+def _changes(paper: str) -> str:
+    """One row a change to claims after our results were known."""
+    rows = [
+        {
+            "claims": _shortened(change.claims),
+            "commit": change.commit,
+            "what": change.what,
+            "unchanged it would have said": change.before,
+        }
+        for change in load_expected(paper).changes
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "There were none."
+
+
+def _examples() -> str:
+    """One number and one claim of every verdict, the first of each, with all that decided it."""
+    checks = [i for s in ("paper", "lite") for paper in papers() for i in _checks(paper, s)]
+    lines = []
+    for verdict, kind in itertools.product(VERDICTS, ("number", "claim")):
+        like = [x for x in checks if (x.verdict, x.kind) == (verdict, kind) and x.informative]
+        if like:
+            told = max(like, key=lambda x: (x.origin in ("printed", "paper"), x.seeds > 1))
+            lines.append(f"- **{verdict}**, a {kind}. {_told(told)}")
+    return "\n".join(lines)
+
+
+def _told(item: Check) -> str:
+    """Tell how a check came to its verdict."""
+    parts = [f"`{item.id}` of `{item.paper}` at scale {item.scale} ({item.where})"]
+    if item.statement:
+        parts.append(f'"{item.statement}"')
+    if item.published is not None and item.tolerance is not None:
+        parts.append(f"published {item.published:.4g} ± {item.tolerance:.2g}")
+    if item.kind == "number" and item.ours is not None:
+        between = " to ".join(f"{value:.4g}" for value in item.interval)
+        over = f", 95 % interval {between}, {item.seeds} seeds" if between else ", a single run"
+        parts.append(f"ours {item.ours:.4g}{over}")
+    parts += [text for text in (item.evidence, " ".join(item.reason.split())) if text]
+    if item.p is not None:
+        parts.append(f"p = {item.p:.2g}")
+    return "; ".join(parts) + "."
+
+
+def _effort() -> str:
+    """One row a paper and scale: runs recorded, and what they took."""
+    rows = []
+    scales: tuple[Scale, ...] = ("lite", "paper")
+    for paper, scale in itertools.product(papers(), scales):
+        costs = _costs(paper, scale)
+        total = len(unique(expand(paper, scale)))
+        rows.append(
+            {
+                "paper": f"[{paper}]({_page(paper)})",
+                "scale": scale,
+                "runs recorded": f"{len(costs)} of {total}",
+                "core minutes": f"{_minutes(costs, gpu=False):.0f}",
+                "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
+            }
+        )
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
@@ -208,7 +359,7 @@ def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
             | {name: found[name] or "" for name in VERDICTS}
         )
     table = pd.DataFrame(rows)
-    empty = [name for name in VERDICTS if name in table and (table[name] == "").all()]
+    empty = [name for name in VERDICTS if (table[name] == "").all()]
     return str(table.drop(columns=empty).to_markdown(index=False))
 
 
@@ -219,7 +370,9 @@ def _claims(paper: str, scale: Scale) -> str:
             "claim": item.id,
             "statement": item.statement,
             "verdict": item.verdict,
-            "evidence": ". ".join(text for text in (item.evidence, item.explanation) if text),
+            "seeds": item.seeds or "",
+            "p": "" if item.p is None else f"{item.p:.2g}",
+            "evidence": ". ".join(filter(None, (item.evidence, explained(item)))),
         }
         for item in _checks(paper, scale)
         if item.kind == "claim"
@@ -263,6 +416,12 @@ _SIGNATURE_WIDTH = 80
 BLOCKS: dict[str, Callable[..., str]] = {
     "api": _api,
     "scoreboard": _scoreboard,
+    "effort": _effort,
+    "score": _score,
+    "baselines": _baselines,
+    "no_targets": _no_targets,
+    "changes": _changes,
+    "examples": _examples,
     "cost": _cost_table,
     "runs": _runs,
     "verdicts": _verdicts,

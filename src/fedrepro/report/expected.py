@@ -24,20 +24,20 @@ from fedrepro.runs.plan import is_study, load_plan
 
 _Tolerance = Annotated[float, Field(gt=0)]
 
-Origin = Literal["printed", "repository", "derived"]
-"""Where a published value comes from: the paper's text, tables and axes; what else the authors
-published (data, logs, code, a thesis); or values of the paper from which anyone can compute it."""
-
-_ORIGIN = Field(
-    default="printed",
-    description="printed in the paper, in the authors' repository or other texts, or derived from "
-    "other values of the paper, and so counted with them",
-)
-_SHOWN_BY = Field(
-    default_factory=list,
-    description="tables, figures and claims that measure what the explanation says; empty: it is "
-    "a conjecture",
-)
+Origin = Annotated[
+    Literal["printed", "repository", "derived"],
+    Field(
+        description="printed in the paper, in the authors' repository or other texts of theirs, or "
+        "derived: anyone can compute it from other values of the paper, with which it is counted"
+    ),
+]
+_ShownBy = Annotated[
+    list[str],
+    Field(
+        description="tables, figures and claims that measure what the explanation says; none: it "
+        "is a conjecture"
+    ),
+]
 
 
 class Number(Strict):
@@ -48,7 +48,7 @@ class Number(Strict):
     artefact: str = Field(description="the table or figure that holds our value")
     cell: tuple[str, str | float] = Field(description="row and column, or series and x")
     published: float
-    origin: Origin = _ORIGIN
+    origin: Origin = "printed"
     tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
     gain: bool = Field(
         default=False, description="a gain over a baseline: one of the other sign deviates"
@@ -59,7 +59,7 @@ class Number(Strict):
     explanation: str = Field(
         default="", description="our explanation, where ours is beyond the tolerance"
     )
-    shown_by: list[str] = _SHOWN_BY
+    shown_by: _ShownBy = Field(default_factory=list)
     sparse: bool = Field(
         default=False, description="not judged where our plan has no run for it, instead of refused"
     )
@@ -89,12 +89,12 @@ class Series(Strict):
     series: str
     x: list[float]
     published: list[float]
-    origin: Origin = _ORIGIN
+    origin: Origin = "printed"
     tolerance: list[_Tolerance] | _Tolerance = Field(description="one for all points, or one each")
     reason: str
     reading: str = ""
     explanation: str = ""
-    shown_by: list[str] = _SHOWN_BY
+    shown_by: _ShownBy = Field(default_factory=list)
     sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
     unusable: list[Unusable] = Field(default_factory=list)
     drawn_only: list[float] = Field(
@@ -184,7 +184,7 @@ class Claim(Strict):
         default=("paper", "lite"), description="the scales at which our runs can decide it"
     )
     explanation: str = ""
-    shown_by: list[str] = _SHOWN_BY
+    shown_by: _ShownBy = Field(default_factory=list)
     unusable: str = Field(default="", description="why it is no test: what makes it always hold")
 
     def cases(self, names: Mapping[str, str]) -> list[Claim]:
@@ -248,7 +248,7 @@ class NotReproducible(Strict):
     id: str
     where: str
     published: float
-    origin: Origin = _ORIGIN
+    origin: Origin = "printed"
     reason: str
     artefact: str = Field(default="", description="the table that shows it, if one does")
     cell: tuple[str, str | float] = Field(default=("", ""), description="row and column there")
@@ -317,6 +317,14 @@ def load_expected(paper: str) -> Expected:
     double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
     if double:
         raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
+    claims = [claim.id for claim in expected.claims]
+    for entry in (*numbers, *expected.claims):
+        for name in entry.shown_by:
+            if name not in (*known, *claims):
+                raise FedreproError(
+                    f"{file}: {entry.id}: shown_by: no table, figure or claim '{name}' "
+                    f"{nearest(name, [*known, *claims])}"
+                )
     return expected
 
 

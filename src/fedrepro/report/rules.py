@@ -57,7 +57,6 @@ class Sample:
         """Sample standard deviation over the seeds; NaN for one."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
 
-
     @property
     def near_chance(self) -> bool:
         """Whether it is an accuracy of networks that have hardly learnt."""
@@ -184,8 +183,8 @@ def leads(quantity: Quantity) -> Rule:
             _samples(quantity, runs, names, where) for names in (what, over, above)
         )
         first, last = min(high, key=_mean), max(low, key=_mean)
-        bound = points / 100
-        margins = [less(one, other, bound, strict=not points) for one in high for other in low]
+        bound, any_lead = max(points, 0) / 100, points <= 0
+        margins = [less(one, other, bound, strict=any_lead) for one in high for other in low]
         margins += [less(one, other, strict=True) for one in high for other in others]
         if at_most < math.inf:
             margins.append(less(last, first, -at_most / 100))
@@ -227,7 +226,9 @@ def descends(quantity: Quantity) -> Rule:
     def rule(runs: RunSet, *, what: Sequence[str], **where: Any) -> Finding:
         samples = _samples(quantity, runs, what, where)
         margins = [less(one, other, strict=True) for one, other in itertools.pairwise(samples)]
-        return compared(samples, margins, min(a.mean - b.mean for a, b in itertools.pairwise(samples)))
+        return compared(
+            samples, margins, min(a.mean - b.mean for a, b in itertools.pairwise(samples))
+        )
 
     return _taking(rule, quantity)
 

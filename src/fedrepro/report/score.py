@@ -21,7 +21,7 @@ import numpy as np
 from tabulate import tabulate
 
 from fedrepro.report.stats import holm
-from fedrepro.report.verdicts import DECIDED, Check, Verdict, judge_plainly, line
+from fedrepro.report.verdicts import DECIDED, Check, Verdict, line, would_pass
 
 LEVEL = 0.025
 """One-sided, as the ends of a 95 % interval."""
@@ -164,7 +164,7 @@ def baselines(checks: Iterable[Check]) -> list[Baseline]:
 
 
 def _baseline(group: str, reading: str, items: Sequence[Check]) -> Baseline:
-    passes = np.array([[judge_plainly(one, other) for other in items] for one in items])
+    passes = np.array([[would_pass(one, other) for other in items] for one in items])
     beside = [*np.diag(passes, 1), *np.diag(passes, -1)]
     return Baseline(
         group,

@@ -237,10 +237,11 @@ def _bounds(number: Number, ours: float, values: Sequence[float]) -> tuple[float
     return sd_bounds(ours, len(values)) if number.value == "sd" else bounds(values)
 
 
-def judge_plainly(check: Check, other: Check) -> bool:
+def would_pass(check: Check, other: Check) -> bool:
     """Say whether the mean that another check found is within the tolerance of a check's number."""
-    assert None not in (check.published, check.tolerance, other.ours)
-    return abs(other.ours - check.published) <= check.tolerance + _SLACK  # type: ignore[operator]
+    if check.published is None or check.tolerance is None or other.ours is None:
+        return False
+    return abs(other.ours - check.published) <= check.tolerance + _SLACK
 
 
 def judge(number: Number, ours: float, low: float, high: float) -> Verdict:
@@ -414,10 +415,14 @@ def line(item: Check) -> str:
                 text += f" ± {item.tolerance:.2g}"
     if item.verdict in DECIDED and not item.informative:
         text += ", not informative"
-    cause = f"{item.cause}: {item.explanation}" if item.explanation else ""
-    detail = "; ".join(filter(None, (item.evidence, cause)))
+    detail = "; ".join(filter(None, (item.evidence, explained(item))))
     return f"{text} ({detail})" if detail else text
 
 
 def _interval(item: Check) -> str:
     return " [{:.4g}, {:.4g}]".format(*item.interval)
+
+
+def explained(item: Check) -> str:
+    """Return a check's explanation, and whether it is more than a conjecture."""
+    return f"{item.cause.capitalize()}: {item.explanation}" if item.explanation else ""

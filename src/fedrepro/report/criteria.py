@@ -1,8 +1,8 @@
 """What decides verdicts, kept apart from the results: a change after them cannot be silent.
 
 ``config/expected/criteria.json`` holds a digest of what decides each number and claim. Where it is
-no longer that of ``config/expected/<paper>.yaml``, `fedrepro check` at release and the tests say
-so, until the paper's ``changes`` name the entry and the new digest is taken over.
+no longer that of ``config/expected/<paper>.yaml``, the tests say so, and ``fedrepro check
+--release`` refuses, until the paper's ``changes`` name the entry; then it takes the digest over.
 """
 
 from __future__ import annotations
@@ -38,15 +38,20 @@ def file() -> Path:
 
 
 def criteria() -> dict[str, dict[str, Criterion]]:
-    """Return paper -> id -> criterion, as the expected values have it."""
+    """Return paper -> id -> criterion, as the expected values have it.
+
+    An entry that is gone, and that ``changes`` name, has an empty digest.
+    """
     return {paper: _of(paper) for paper in papers()}
 
 
 def _of(paper: str) -> dict[str, Criterion]:
     expected = load_expected(paper)
     changed = Counter(name for change in expected.changes for name in change.claims)
+    entries: list[Number | Series | Claim]
     entries = [*expected.numbers, *expected.series, *expected.claims]
-    return {entry.id: Criterion(_digest(entry), changed[entry.id]) for entry in entries}
+    gone = {name: Criterion("", times) for name, times in changed.items()}
+    return gone | {entry.id: Criterion(_digest(entry), changed[entry.id]) for entry in entries}
 
 
 _DECIDES = {
@@ -78,8 +83,8 @@ def silent_changes() -> list[str]:
     now, silent = criteria(), []
     for paper, entries in kept().items():
         for name, (digest, changes) in entries.items():
-            new = now.get(paper, {}).get(name)
-            if new is None or (new.digest != digest and new.changes <= changes):
+            new = now.get(paper, {}).get(name, Criterion("", 0))
+            if new.digest != digest and new.changes <= changes:
                 silent.append(f"{paper} {name}")
     return silent
 

@@ -9,6 +9,7 @@ against two readings of a paper have the same ``where`` and value: they are one 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -302,30 +303,39 @@ def load_expected(paper: str) -> Expected:
         )
     expected = read_yaml(file, Expected)
     expected = expected.model_copy(update={"claims": [*_cases(expected, file)]})
-    known = [*plan.tables, *plan.figures]
-    numbers = expected.all_numbers()
+    _refuse_unknown(expected, [*plan.tables, *plan.figures], file)
+    _refuse_double(expected, file)
+    return expected
+
+
+def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> None:
+    """Make sure that the tables, figures and claims that are named exist."""
+    numbers, claims = expected.all_numbers(), expected.claims
     shown = [(number.id, number.artefact) for number in numbers]
     shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
     for name, artefact in shown:
-        if artefact not in known:
+        if artefact not in artefacts:
             raise FedreproError(
-                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, known)}"
+                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, artefacts)}"
             )
-    ids = [number.id for number in numbers]
-    ids += [claim.id for claim in expected.claims]
-    ids += [item.id for item in expected.not_reproducible]
-    double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
+    known = [*artefacts, *(claim.id for claim in claims)]
+    rests_on = [(n.id, n.shown_by) for n in numbers] + [(c.id, c.shown_by) for c in claims]
+    for name, places in rests_on:
+        for place in places:
+            if place not in known:
+                raise FedreproError(
+                    f"{file}: {name}: shown_by: no table, figure or claim '{place}' "
+                    f"{nearest(place, known)}"
+                )
+
+
+def _refuse_double(expected: Expected, file: Path) -> None:
+    ids = Counter(number.id for number in expected.all_numbers())
+    ids.update(claim.id for claim in expected.claims)
+    ids.update(item.id for item in expected.not_reproducible)
+    double = sorted(name for name, times in ids.items() if times > 1)
     if double:
         raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
-    claims = [claim.id for claim in expected.claims]
-    for entry in (*numbers, *expected.claims):
-        for name in entry.shown_by:
-            if name not in (*known, *claims):
-                raise FedreproError(
-                    f"{file}: {entry.id}: shown_by: no table, figure or claim '{name}' "
-                    f"{nearest(name, [*known, *claims])}"
-                )
-    return expected
 
 
 def _cases(expected: Expected, file: Path) -> Iterator[Claim]:

@@ -144,8 +144,8 @@ def compared(
     evidence = f"{listed(samples)}; {note}" if note else listed(samples)
     runs = [run for sample in samples for run in sample.runs]
     met = all(margin.met for margin in margins)
-    near_chance = all(sample.near_chance for sample in samples)
-    return Finding(met, evidence, runs, ours, margins, near_chance)
+    near_chance = bool(samples) and all(sample.near_chance for sample in samples)
+    return Finding(met, evidence, runs, ours, tuple(margins), near_chance)
 
 
 def _taking(rule: Rule, quantity: Quantity) -> Rule:

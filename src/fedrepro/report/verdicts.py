@@ -408,7 +408,7 @@ def line(item: Check) -> str:
     if item.ours is not None:
         text += f": ours {item.ours:.4g}"
         if item.kind == "number":
-            text += {0: "", 1: " (single run)"}.get(item.seeds, _interval(item))
+            text += seeds_of(item)
         if item.published is not None:
             text += f", published {item.published:.4g}"
             if item.tolerance is not None:
@@ -419,8 +419,14 @@ def line(item: Check) -> str:
     return f"{text} ({detail})" if detail else text
 
 
-def _interval(item: Check) -> str:
-    return " [{:.4g}, {:.4g}]".format(*item.interval)
+def seeds_of(item: Check) -> str:
+    """Return how sure a number of ours is: its interval, or the spread of cells like it."""
+    if item.interval:
+        return " [{:.4g}, {:.4g}]".format(*item.interval)
+    if item.seeds != 1:
+        return ""
+    like = "" if item.spread is None else f", sd of the cells beside it {item.spread:.2g}"
+    return f" (single run{like})"
 
 
 def explained(item: Check) -> str:

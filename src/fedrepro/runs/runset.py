@@ -72,7 +72,7 @@ class RunSet:
 
     def chance(self, groups: Iterable[str]) -> float:
         """Return the accuracy of guessing: one over the number of classes; the groups share it."""
-        (classes,) = {describe(run.spec.dataset.name).classes for run in self.members(groups)}
+        (classes,) = {describe(run.spec.dataset.name).classes for run in self.planned(groups)}
         return 1 / classes
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:

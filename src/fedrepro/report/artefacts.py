@@ -144,7 +144,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
         {
             "row": cells["row"].astype(str),
             "column": cells["column"].astype(str),
-            "text": [_cell_text(cell) for _, cell in cells.iterrows()],
+            "text": [cell_text(cell) for _, cell in cells.iterrows()],
         }
     ).pivot(index="row", columns="column", values="text")
     grid = grid.reindex(
@@ -177,7 +177,7 @@ def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
     return f"{scale} ({note})" if note else scale
 
 
-def _cell_text(cell: pd.Series) -> str:
+def cell_text(cell: pd.Series) -> str:
     """Return ``mean ± sd (n) [published]``; what there is none of is left out."""
     unit = cell.get("unit", "fraction")
     factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))

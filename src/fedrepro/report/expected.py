@@ -328,9 +328,7 @@ def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> Non
             )
     known = [*artefacts, *(claim.id for claim in claims)]
     if (figure := expected.headline.figure) and figure not in artefacts:
-        raise FedreproError(
-            f"{file}: headline: no figure '{figure}' {nearest(figure, artefacts)}"
-        )
+        raise FedreproError(f"{file}: headline: no figure '{figure}' {nearest(figure, artefacts)}")
     for name in expected.headline.claims:
         if name not in (ids := [claim.id for claim in claims]):
             raise FedreproError(f"{file}: headline: no claim '{name}' {nearest(name, ids)}")

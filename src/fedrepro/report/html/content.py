@@ -1,6 +1,7 @@
 """What the pages of the report show, read from the results of a scale.
 
-The report computes nothing: tables, figures and verdicts are those in ``results/<scale>``.
+Tables, figures and verdicts are those in ``results/<scale>``; verdicts at the published scale are
+made from its records, as far as there are any.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
 from fedrepro.report.expected import Expected, cell_key, load_expected
 from fedrepro.report.score import Baseline, Score, baselines, readings, scores, targets
-from fedrepro.report.verdicts import DECIDED, Check
+from fedrepro.report.verdicts import DECIDED, Check, check
 from fedrepro.runs.plan import Artefact, PaperPlan, Scale, load_plan
 
 Kind = Literal["table", "figure"]
@@ -198,17 +199,15 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     Args:
         paper: its slug.
         scale: of the report.
-        results: the folder that holds ``<scale>/tables``, ``figures`` and ``checks``, and those of
-            the published scale.
+        results: the folder that holds ``<scale>/tables``, ``figures`` and ``checks``.
 
     Raises:
         FedreproError: a result is missing; says how to make it.
     """
     plan, expected = load_plan(paper), load_expected(paper)
-    checks = _read_checks(results / scale / "checks" / f"{paper}.json")
-    published = checks
-    if scale != "paper":
-        published = _read_checks(results / "paper" / "checks" / f"{paper}.json")
+    content = json.loads(_text(results / scale / "checks" / f"{paper}.json"))
+    checks = tuple(Check(**entry) for entry in content)
+    published = checks if scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
     views = [
         View(kind, name, about, tuple(_read_cells(results, scale, paper, kind, name, by_cell)))
@@ -216,10 +215,6 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
         for name, about in every.items()
     ]
     return Paper(plan, expected, checks, published, tuple(views))
-
-
-def _read_checks(file: Path) -> tuple[Check, ...]:
-    return tuple(Check(**content) for content in json.loads(_text(file)))
 
 
 def _text(file: Path) -> str:

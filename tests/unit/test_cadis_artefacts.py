@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
+import shutil
 from collections import Counter
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,6 +37,7 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.report import artefacts, expected
 from fedrepro.report.expected import load_expected
+from fedrepro.runs import records
 from fedrepro.runs.plan import expand
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -144,12 +148,47 @@ def test_table1_repeats_central_training_and_adds_the_gains(paper):
 def test_tables_show_what_is_recorded(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
     with pytest.raises(MissingRunsError):
-        TABLES["table1"](runs)
+        artefacts.frame(runs, "table1", partial=True)
     ids = [run.id for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"])]
-    some = TABLES["table1"](write_all(tmp_path, "paper", only=ids))
-    assert artefacts.keys_of(some) == [("MNIST 10/100", "FedAvg"), ("MNIST 10/100", "CADIS")]
+    write_all(tmp_path, "paper", only=ids)
+    some = artefacts.frame(runs, "table1", partial=True)
+    columns = ("FedAvg", "CADIS", OVER_FEDAVG)
+    assert artefacts.keys_of(some) == [("MNIST 10/100", column) for column in columns]
+    with pytest.raises(MissingRunsError):
+        TABLES["table1"](runs)
     with pytest.raises(MissingRunsError, match="plans no run"):
         results(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis"])
+
+
+def test_central_training_alone_is_in_all_its_rows(tmp_path):
+    runs = RunSet("cadis", "paper", tmp_path)
+    write_all(tmp_path, "paper", only=[run.id for run in runs.members(["mnist_mc_singleset"])])
+    table = artefacts.frame(runs, "table1", partial=True)
+    assert artefacts.keys_of(table) == [
+        (f"MNIST {k}/100", "SingleSet") for k in (10, 20, 30, 40, 50)
+    ]
+
+
+@pytest.mark.parametrize("name", [*TABLES, *FIGURES])
+@pytest.mark.parametrize("share", [0, 0.1, 0.5])
+@pytest.mark.parametrize("scale", ["lite", "paper"])
+def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, name):
+    """Each is made of what is there, and drawn, unless nothing is."""
+    plan = request.getfixturevalue(scale)
+    ids = sorted({run.id for run in plan.planned(plan.plan.artefact(name).runs)})
+    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
+    for run_id in kept:
+        shutil.copy(records.path_of(run_id, plan._folder), tmp_path)
+    runs = RunSet("cadis", scale, tmp_path)
+    try:
+        cells = artefacts.frame(runs, name, partial=True)
+    except MissingRunsError:
+        assert not kept
+        return
+    if name in FIGURES:
+        plt.close(FIGURES[name].draw(cells))
+    else:
+        artefacts.markdown(runs, name, cells)
 
 
 def test_parts_of_tables_show_the_published_values(lite):

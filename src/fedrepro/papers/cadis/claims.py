@@ -23,6 +23,7 @@ from fedrepro.papers.cadis.measurements import (
     OVER_FEDAVG,
     PRINTED_PILL,
     SINGLESET,
+    SPEED_UP,
     best,
     kind_of,
     participants,
@@ -176,7 +177,26 @@ def no_later(
     return _finding(samples, margins, "; ".join(parts))
 
 
-# Figure 8
+def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
+    """Hold where the best accuracy is below so many percent: N/A in Table II."""
+    sample = accuracy(runs, what, **where)
+    margin = Margin(tuple(percent / 100 - value for value in sample.values), strict=True)
+    return _finding([sample], [margin], f"best accuracy: {listed([sample])}", sample.mean)
+
+
+# Figure 8 and Proposition III.5
+
+
+def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: Any) -> Finding:
+    """Hold where the test loss, mean of the last ``window`` evaluations, is not higher."""
+
+    def late(record: RunRecord) -> float:
+        return float(np.mean(record.metrics["loss"][-window:]))
+
+    one, other = (_sample(runs, name, late, **where) for name in (what, than))
+    networks = [accuracy(runs, name, **where) for name in (what, than)]
+    evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
+    return _finding([one, other], [margin], evidence, -margin.mean, networks)
 
 
 def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
@@ -340,11 +360,8 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
 
     A range is between the highest and the lowest of the means over the seeds.
     """
-    runs.require([group], "Fig. 10")
-    found = results(runs, [group])
-    found = found.assign(best=found["record"].map(best))
-    one, wider = (_range(found, name) for name in (axis, other))
-    networks = Sample(group, tuple(found["best"]), tuple(found["run"]), chance=runs.chance([group]))
+    one, wider = (_range(_levels(runs, group, name)) for name in (axis, other))
+    networks = _networks(runs, group)
     evidence = ", ".join(
         f"range over the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
@@ -352,12 +369,43 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
     return _finding([networks], [less(one, wider, strict=True)], evidence, networks=[networks])
 
 
-def _range(found: pd.DataFrame, axis: str) -> Sample:
-    """Return by seed how far the values of an axis are apart that are so in the mean over seeds."""
-    by_seed = found.pivot_table(values="best", index="seed", columns=axis)
-    means = by_seed.mean()
-    apart = by_seed[means.idxmax()] - by_seed[means.idxmin()]
-    return Sample(axis, tuple(apart), (), tuple(apart.index))
+def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) -> Finding:
+    """Hold where a threshold of the grid has a higher accuracy than the others, in the mean."""
+    if {run.spec.dataset.name for run in runs.members([group])} != {dataset}:
+        raise not_planned(runs, group, f"run on {dataset}")
+    levels = _levels(runs, group, "threshold")
+    seeds, networks = tuple(levels.index), _networks(runs, group)
+    samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
+    highest = samples.pop(threshold)
+    margins = [less(highest, sample, strict=True) for sample in samples.values()]
+    evidence = f"by threshold: {listed([*samples.values(), highest])}"
+    least = min(margin.mean for margin in margins)
+    return _finding([networks], margins, evidence, least, [networks])
+
+
+def _networks(runs: RunSet, group: str) -> Sample:
+    """Return the best accuracies of all runs of a grid."""
+    found = results(runs, [group])
+    accuracies = tuple(found["record"].map(best))
+    return Sample(group, accuracies, tuple(found["run"]), chance=runs.chance([group]))
+
+
+def _levels(runs: RunSet, group: str, axis: str) -> pd.DataFrame:
+    """Return the best accuracy of a grid, mean over its other axis: a row a seed, a column a value.
+
+    Raises:
+        MissingRunsError: a record is missing.
+    """
+    found = results(runs, [group])
+    found = found.assign(best=found["record"].map(best))
+    return found.pivot_table(values="best", index="seed", columns=axis)
+
+
+def _range(levels: pd.DataFrame) -> Sample:
+    """Return by seed how far the levels are apart that are farthest in the mean over the seeds."""
+    means = levels.mean()
+    apart = levels[means.idxmax()] - levels[means.idxmin()]
+    return Sample(str(levels.columns.name), tuple(apart), (), tuple(apart.index))
 
 
 # What the authors' code does
@@ -483,6 +531,29 @@ def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
 
 
+def speed_ups_follow(runs: RunSet, *, than: str, within: float) -> Finding:
+    """Hold where the speed-ups of Table II are ratios of its rounds, to the digit printed."""
+    cells, base = _table2(runs.paper), title_of(runs, than)
+    off = [
+        abs(cells[row, base] / cells[row, column.removesuffix(SPEED_UP)] - value)
+        for (row, column), value in cells.items()
+        if column.endswith(SPEED_UP)
+    ]
+    evidence = f"largest difference {max(off):.3f} of {len(off)} speed-ups"
+    return Finding(max(off) <= within + SLACK, evidence, [], max(off))
+
+
+def _table2(paper: str) -> dict[tuple[str, str], float]:
+    """Return Table II as published, with PILL."""
+    cells = published(paper, "table2")
+    for (method, column), value in published(paper, "pill").items():
+        what, _, target = column.partition(" to ")
+        if target:
+            ending = SPEED_UP if what.endswith(SPEED_UP) else ""
+            cells[f"PILL {target}", method + ending] = value
+    return cells
+
+
 def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
     """Hold where the largest gain over FedAvg in Table I is the one that the abstract has."""
     cells = _table1(runs.paper)
@@ -527,6 +598,8 @@ _RULES: dict[str, Rule] = {
     "near": near(accuracy),
     "leads_at_each": leads_at_each,
     "no_later": no_later,
+    "stays_below": stays_below,
+    "loses_no_more": loses_no_more,
     "steadier": steadier,
     "serves_clients": serves_clients,
     "only_own_rows_rise": every_client(_only_own_rows_rise),
@@ -538,6 +611,7 @@ _RULES: dict[str, Rule] = {
     "nearer_to_truth": nearer_to_truth,
     "pairs_known": pairs_known,
     "varies_more": varies_more,
+    "best_threshold": best_threshold,
     "is_lost": is_lost,
     "oscillates": oscillates,
     "cluster_sizes": cluster_sizes,
@@ -545,6 +619,7 @@ _RULES: dict[str, Rule] = {
     "parts_groups": every_end(_parted),
     "finds_groups": every_end(lambda clusters, one, other: clusters == [one, other]),
     "gains_follow": gains_follow,
+    "speed_ups_follow": speed_ups_follow,
     "largest_gain": largest_gain,
     "among_best": among_best,
     "no_better": no_better,

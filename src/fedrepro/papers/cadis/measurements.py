@@ -181,15 +181,42 @@ def rounds_to(record: RunRecord, target: float) -> int:
     return int(record.spec["rounds"]) + 1
 
 
+SPEED_UP = ", speed-up"
+"""Ending of the columns of Table II that compare a method with FedAvg."""
+
+
 def table2(runs: RunSet) -> pd.DataFrame:
-    """Build Table II: rounds to a target, by method; one more than there are stands for never."""
+    """Build Table II: rounds to a target, by method, and the speed-ups over FedAvg.
+
+    One round more than there are stands for never.
+    """
     found = _shown(runs, "table2").merge(TARGETS, on="dataset")
     shown = found.assign(
         row=found["dataset"] + (100 * found["target"]).map(" {:.0f} %".format),
         column=found["method"],
         rounds=list(map(rounds_to, found["record"], found["target"])),
     )
-    return _cells(shown, "rounds", "count")
+    return pd.concat([_cells(shown, "rounds", "count"), _speed_ups(shown)], ignore_index=True)
+
+
+def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
+    """Return FedAvg's rounds over those of the methods as written, seed by seed.
+
+    NaN where neither reaches the target.
+    """
+    fedavg, *others = *BASELINES, CADIS
+    than = shown.loc[shown["column"] == fedavg, ["row", "seed", "rounds", "run"]]
+    pairs = shown[shown["column"].isin(others)].merge(than, on=["row", "seed"])
+    if pairs.empty:
+        return None
+    ends = pairs["record"].map(lambda record: record.spec["rounds"])
+    reached = pairs[["rounds_x", "rounds_y"]].min(axis="columns") <= ends
+    compared = pairs.assign(
+        column=pairs["column"] + SPEED_UP,
+        ratio=(pairs["rounds_y"] / pairs["rounds_x"]).where(reached),
+        run=pd.Series([*zip(pairs["run_x"], pairs["run_y"], strict=True)]),
+    )
+    return _cells(compared, "ratio", "count")
 
 
 def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:
@@ -353,7 +380,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     printed = pd.DataFrame(
         [
             {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
-            | {"unit": "count" if item.published > 1 else "fraction"}
+            | {"unit": "fraction" if item.cell[1] == PRINTED_PILL else "count"}
             for item in load_expected(runs.paper).not_reproducible
             if item.artefact == "pill"
         ]

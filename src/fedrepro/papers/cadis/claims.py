@@ -43,6 +43,9 @@ from fedrepro.runs.runset import RunSet
 ROUNDED = 1e-6
 """Records hold six digits."""
 
+Measure = Callable[[RunRecord], float]
+"""One number of a run."""
+
 
 class Found(NamedTuple):
     """A run that a claim rests on."""
@@ -90,9 +93,6 @@ def _ids(found: Sequence[Found]) -> list[str]:
     return [one.run.id for one in found]
 
 
-Measure = Callable[[RunRecord], float]
-
-
 def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
     """Return a measure of the chosen runs by seed; of several of a seed the mean."""
     found = chosen(runs, what, **where)
@@ -137,7 +137,7 @@ def _finding(
         margins: the parts of the claim.
         evidence: in a sentence.
         ours: the one number that sums it up.
-        networks: accuracies of the runs, where they have to be above chance to decide.
+        networks: test accuracies of the runs, where networks near chance decide nothing.
     """
     near_chance = bool(networks) and all(sample.near_chance for sample in networks)
     used = [run for sample in samples for run in sample.runs]
@@ -224,12 +224,13 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
         return lambda record: float(_end(record, metric, last).mean())
 
     names = what, than
-    one, other = (_accuracy(runs, name, late("local_accuracy"), **where) for name in names)
+    networks = [accuracy(runs, name, **where) for name in names]
+    one, other = (_sample(runs, name, late("local_accuracy"), **where) for name in names)
     narrow, wide = (_sample(runs, name, late("local_accuracy_sd"), **where) for name in names)
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
-    return _finding([one, other], margins, evidence, one.mean - other.mean, [one, other])
+    return _finding([one, other], margins, evidence, one.mean - other.mean, networks)
 
 
 # Figure 5, and what the clustering rests on

@@ -105,6 +105,14 @@ def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
     assert judged([-0.001], published=0.005)["verdict"] == "reproduced"
 
 
+@pytest.mark.parametrize(
+    ("value", "evidence"), [("sd", "one seed has no spread"), ("mean", "undefined for these runs")]
+)
+def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
+    shown = judged([float("nan")], value=value)
+    assert (shown["verdict"], shown["evidence"]) == ("not decidable", evidence)
+
+
 def test_what_is_no_target_is_not_judged() -> None:
     shown = judged([0.9], unusable="quoted wrongly")
     assert (shown["verdict"], shown["reason"]) == ("no target", "quoted wrongly")

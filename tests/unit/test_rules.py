@@ -148,6 +148,7 @@ def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
     assert compared([], [clear, weak], None).p == weak.p
     assert compared([], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
     assert math.isnan(Finding(True, "counted", []).p)
+    assert math.isnan(compared([], [Margin((-1.0,))], None).p)
 
 
 def test_networks_that_guess_decide_nothing() -> None:

@@ -94,8 +94,8 @@ class Finding:
             return math.nan
         if self.holds:
             return max(margin.p for margin in self.margins)
-        unmet = [margin.p for margin in self.margins if not margin.met]
-        return min(1.0, len(self.margins) * min(unmet, default=math.nan))
+        unmet = min((margin.p for margin in self.margins if not margin.met), default=math.nan)
+        return unmet if math.isnan(unmet) else min(1.0, len(self.margins) * unmet)
 
     @property
     def seeds(self) -> int:

@@ -211,7 +211,8 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
         return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
     ours = float(cell[number.value])
     if math.isnan(ours):
-        return content | {"verdict": "not decidable", "evidence": "one seed has no spread"}
+        why = "one seed has no spread" if number.value == "sd" else "undefined for these runs"
+        return content | {"verdict": "not decidable", "evidence": why}
     values, ids = list(cell["values"]), list(cell["runs"])
     low, high = _bounds(number, ours, values)
     content |= {

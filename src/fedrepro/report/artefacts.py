@@ -134,10 +134,16 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
-def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True) -> str:
     """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``.
 
     Below it stands what is left out for want of records, if anything is.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table.
+        cells: as of :func:`frame`.
+        note: say above it what the scale changes.
     """
     artefact = runs.plan.artefact(name)
     grid = pd.DataFrame(
@@ -150,7 +156,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
-    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note)
+    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
     missing = left_out(runs, name)
     brackets = "" if is_study(runs.paper) else "; in brackets the published value"
     return (

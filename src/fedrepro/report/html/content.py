@@ -209,9 +209,10 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     checks = tuple(Check(**entry) for entry in content)
     published = checks if scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
+    artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
     views = [
         View(kind, name, about, tuple(_read_cells(results, scale, paper, kind, name, by_cell)))
-        for kind, every in (("table", plan.tables), ("figure", plan.figures))
+        for kind, every in artefacts.items()
         for name, about in every.items()
     ]
     return Paper(plan, expected, checks, published, tuple(views))

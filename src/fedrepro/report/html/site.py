@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,7 @@ import yaml
 from fedrepro.base.files import write_text
 from fedrepro.report.html.content import Paper, read_paper
 from fedrepro.report.trace import facts
-from fedrepro.report.verdicts import DECIDED
+from fedrepro.report.verdicts import DECIDED, shown
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, is_study
 from fedrepro.runs.records import RunRecord
@@ -35,7 +36,8 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
     Args:
         papers: slugs, in order; studies of our own, which have no verdicts, are left out.
         scale: of the tables and figures; verdicts at the published scale stand beside.
-        results: the folder of results, as :func:`fedrepro.report.html.content.read_paper` reads it.
+        results: the folder of results, as :func:`fedrepro.report.html.content.read_paper` reads it;
+            pages lead to the notebooks there.
         folder: where the pages go; what it holds is replaced.
 
     Raises:
@@ -44,7 +46,8 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
     read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
     shutil.rmtree(folder, ignore_errors=True)
     _copy_assets(folder)
-    pages = _Pages(folder, scale)
+    notebooks = os.path.relpath(results / scale / "notebooks", folder)
+    pages = _Pages(folder, scale, notebooks)
     used = _uses(read)
     runs = _recorded(read, scale)
     for paper in read:
@@ -68,7 +71,7 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
 class _Pages:
     """Fills templates, and writes what comes out."""
 
-    def __init__(self, folder: Path, scale: Scale) -> None:
+    def __init__(self, folder: Path, scale: Scale, notebooks: str) -> None:
         self._folder = folder
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("fedrepro.report.html"),
@@ -77,7 +80,7 @@ class _Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals.update(scale=scale)
+        self._templates.globals.update(scale=scale, notebooks=notebooks, shown=shown)
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")
         )
@@ -86,7 +89,9 @@ class _Pages:
         """Write a page; ``top`` leads from it to the folder of the report."""
         top = "../" * path.count("/")
         text = self._templates.get_template(template).render(top=top, **content)
-        return write_text(self._folder / path, text)
+        file = self._folder / path
+        write_text(file, text)
+        return file
 
 
 Runs = Mapping[str, tuple[PlannedRun, RunRecord]]
@@ -157,7 +162,7 @@ def _copy_assets(folder: Path) -> None:
 
 
 def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None:
-    """Copy a paper's figures, the data of figures and tables, and its notebook."""
+    """Copy a paper's figures, and the data of figures and tables."""
     for view in paper.views:
         endings = ("csv", "svg") if view.kind == "figure" else ("csv",)
         for ending in endings:
@@ -165,7 +170,3 @@ def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None
             target = folder / "data" / paper.name / f"{view.name}.{ending}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-    notebook = results / scale / "notebooks" / f"{paper.name}.html"
-    target = folder / "notebooks" / f"{paper.name}.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(notebook, target)

@@ -101,6 +101,7 @@ def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
     """Lay a table out, verdicts in their colours."""
     style = table.style.hide(axis="index").set_uuid(name)
     style = style.set_properties(None, **{"text-align": "left", "vertical-align": "top"})
+    style = style.set_table_styles([{"selector": "th", "props": "text-align: left"}])
     if "verdict" in table:
         style = style.map(lambda v: f"color: {COLOURS.get(v, '#6a737d')}", subset=["verdict"])
     return HTML(style.to_html() + f"<p>{below}</p>" * bool(below))  # type: ignore[no-untyped-call]

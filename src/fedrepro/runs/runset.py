@@ -15,7 +15,7 @@ from fedrepro.runs.records import RunRecord
 
 
 class MissingRunsError(FedreproError):
-    """Runs that are asked for have no record yet."""
+    """Some of the runs that are needed have no record yet."""
 
 
 class RunSet:
@@ -47,7 +47,7 @@ class RunSet:
         """Return the groups, in plan order, that have all of these labels.
 
         Args:
-            groups: of which to choose; None: all of the plan.
+            groups: the groups to choose from; None: all of the plan.
             labels: label -> its value.
         """
         named = self.plan.runs if groups is None else groups
@@ -61,7 +61,7 @@ class RunSet:
         """Make sure that all runs of the groups are recorded.
 
         Raises:
-            MissingRunsError: some are not; names what needs them and how to train them.
+            MissingRunsError: some are not; says what needs them and how to train them.
         """
         missing = self.missing(groups)
         if missing:
@@ -104,6 +104,9 @@ class RunSet:
 
         Columns: ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``round`` (rounds
         done) and ``value``. A metric that is logged every round is returned every round.
+
+        Raises:
+            FedreproError: a record is missing, or has no such metric.
         """
         rows = []
         for run in self.members(groups):

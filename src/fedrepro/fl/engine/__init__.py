@@ -9,5 +9,5 @@ Choice = Literal["auto", "on", "off"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 BACKENDS = ("auto", "loop", "pool", "graphs")
-"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
-each worker. benchmarks/README.md has the measurements behind that."""
+"""Names of the backends. ``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense
+networks stacked in each worker. benchmarks/README.md has the measurements behind that."""

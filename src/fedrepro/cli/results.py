@@ -56,7 +56,7 @@ def check(
     Numbers are judged at the published scale, claims also at lite.
     """
     from fedrepro.base.files import write_text
-    from fedrepro.report import score, verdicts
+    from fedrepro.report import criteria, score, verdicts
 
     if release and against_released:
         raise typer.BadParameter("--release: not allowed with --against-released")
@@ -68,6 +68,7 @@ def check(
         write_text(out, verdicts.to_json(everything))
     changed = _changes(found, scale) if against_released else []
     if release:
+        criteria.take_over()
         for name, items in found.items():
             write_text(verdicts.released_file(name, scale), verdicts.released(items))
     try:

@@ -45,6 +45,9 @@ OTHERS = {
 }
 """Best accuracies of methods that Table I has not."""
 
+BEST = {"cifar100": 0.9}
+"""Threshold of the grid with the highest accuracy; 0.975 on others."""
+
 TEXT = [30, 30, 20, 10, 10]
 
 
@@ -77,7 +80,7 @@ class World:
         period: of the norm of FedDyn's model as run.
         own_low, other_high: lowest change of the first client's row of class 0, which it holds,
             and highest of its row of class 9, which it does not.
-        over_tau: what the threshold changes, in the grid.
+        over_tau: how far the accuracy falls with the distance from the best threshold, in the grid.
         clusters: clients of each cluster, by group; equal amounts where ``equal`` says so.
         main: clients of the main cluster of BC and UC, of 100.
         cluster_of: final clusters of synthetic pills.
@@ -97,7 +100,7 @@ class World:
     period: float = math.pi / math.acos(0.55)
     own_low: float = 0.0
     other_high: float = -0.01
-    over_tau: float = 0.03
+    over_tau: float = 0.06
     clusters: dict[str, list[int]] = field(default_factory=dict)
     equal: bool = False
     main: int = 60
@@ -107,7 +110,8 @@ class World:
         """Return a run's best accuracy."""
         if run.group == "grid":
             tau, lam = float(run.coordinates["threshold"]), float(run.coordinates["distillation"])
-            return 0.38 - self.over_tau * (tau - 0.8) / 0.175 - 0.001 * lam
+            away = abs(tau - BEST.get(run.spec.dataset.name, 0.975))
+            return 0.38 - self.over_tau * away / 0.175 - 0.001 * lam
         dataset, kind, method = place(run)
         name = " ".join(filter(None, (dataset, kind, method)))
         for key in (f"{name}@{participants(run)}", name, method):
@@ -136,6 +140,7 @@ class World:
         metrics: dict[str, list[float]] = {
             "evaluated_rounds": [float(t) for t in rounds],
             "accuracy": curve,
+            "loss": [1 - accuracy for accuracy in curve],
         }
         logged = [float(i) for i in range(points)]
         if getattr(algorithm, "local_accuracy", False):

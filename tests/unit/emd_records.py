@@ -32,7 +32,8 @@ ALONE = 0.44
 
 def place_of(run: PlannedRun) -> Place:
     """Return the name of a run's place in the worlds below."""
-    return "/".join([run.group, *(f"{float(value):g}" for value in run.coordinates.values())])
+    values = run.coordinates.values()
+    return "/".join([run.group, *(x if isinstance(x, str) else f"{x:g}" for x in values)])
 
 
 def claimed(run: PlannedRun) -> float:
@@ -51,7 +52,11 @@ def claimed(run: PlannedRun) -> float:
         return 0.5
     if labels["training"] == "sweep":
         return published("emd", "table2")[row, f"{run.coordinates['emd']:g}"]
-    return published("emd", "table3")[GROUPS[run.group].title, row]
+    group = run.group
+    if "choice" in labels:
+        like = {"training": labels["training"], "dataset": labels["dataset"], "batches": "large"}
+        group = next(name for name, one in GROUPS.items() if like.items() <= one.labels.items())
+    return published("emd", "table3")[GROUPS[group].title, row]
 
 
 GROUPS = RunSet("emd", "paper").plan.runs

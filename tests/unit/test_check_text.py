@@ -8,12 +8,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.base.paths import root
 from fedrepro.cli import main
-from fedrepro.report import verdicts
+from fedrepro.report import criteria, score, verdicts
 from fedrepro.report.verdicts import Check
 from fedrepro.runs.plan import papers
 
@@ -22,7 +23,10 @@ ITEM = Check(
     kind="number",
     paper="emd",
     scale="paper",
+    origin="printed",
     where="Table 2",
+    group="table2",
+    value="mean",
     reading="",
     statement="",
     published=0.9799,
@@ -31,44 +35,69 @@ ITEM = Check(
     values=[0.978, 0.979],
     tolerance=0.006,
     reason="",
+    informative=True,
     verdict="reproduced",
     evidence="",
+    seeds=2,
+    spread=None,
+    p=None,
     explanation="",
+    cause="",
     runs=["0" * 12],
 )
 CLAIM = dataclasses.replace(
     ITEM,
     id="ZA1",
     kind="claim",
+    origin="paper",
     published=None,
     ours=None,
     verdict="deviates",
     evidence="2 points apart",
     explanation="fewer rounds",
+    cause="conjecture",
 )
 
 
 def test_counts_by_paper_and_kind() -> None:
     other = dataclasses.replace(ITEM, paper="cadis", verdict="not run")
-    header, _, *rows = verdicts.text([ITEM, ITEM, CLAIM, other]).splitlines()
-    assert header.split("  ")[-1].strip() == "not run"
-    assert "close" not in header
+    header, _, *rows = score.text([ITEM, CLAIM, other]).splitlines()
+    assert header.split()[:6] == ["paper", "scale", "reading", "all", "tried", "reproduced"]
     assert [row.split() for row in rows] == [
-        ["emd", "paper", "numbers", "2"],
-        ["emd", "paper", "claims", "1"],
-        ["cadis", "paper", "numbers", "1"],
+        ["emd", "paper", "printed", "values", "1", "1", "1"],
+        ["emd", "paper", "paper's", "claims", "1", "1", "1"],
+        ["cadis", "paper", "printed", "values", "1"],
     ]
 
 
-def test_one_line_each() -> None:
-    lines = verdicts.text([ITEM, CLAIM], verbose=True).splitlines()
-    assert lines[0] == "reproduced        emd T2@1.44: ours 0.9785, published 0.9799 ± 0.006"
-    assert lines[1] == "deviates          emd ZA1 (2 points apart; fewer rounds)"
+@pytest.mark.parametrize(
+    ("changes", "sure"),
+    [
+        ({}, " [0.97, 0.98]"),
+        ({"interval": [], "seeds": 1}, " (single run)"),
+        (
+            {"interval": [], "seeds": 1, "spread": 0.0042},
+            " (single run, sd of the cells beside it 0.0042)",
+        ),
+    ],
+)
+def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
+    item = dataclasses.replace(ITEM, **changes)
+    lines = score.text([item, CLAIM], verbose=True).splitlines()
+    assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, published 0.9799 ± 0.006"
+    assert lines[1] == "deviates          emd ZA1 (2 points apart; Conjecture: fewer rounds)"
+
+
+def test_what_is_no_evidence_is_marked() -> None:
+    item = dataclasses.replace(ITEM, informative=False)
+    assert verdicts.line(item).endswith("± 0.006, not informative")
+    undecided = dataclasses.replace(item, verdict="not decidable")
+    assert verdicts.line(undecided).endswith("± 0.006")
 
 
 def test_without_checks() -> None:
-    header, ruler = verdicts.text([]).splitlines()
-    assert header.split() == ["paper", "scale"]
+    header, ruler = score.text([]).splitlines()
+    assert header.split()[:2] == ["paper", "scale"]
     assert set(ruler) == {"-", " "}
 
 
@@ -97,6 +126,7 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "emd.json"
     monkeypatch.setattr(verdicts, "check", lambda paper, scale: [ITEM, CLAIM])
     monkeypatch.setattr(verdicts, "released_file", lambda paper, scale: file)
+    monkeypatch.setattr(criteria, "file", lambda: tmp_path / "criteria.json")
     monkeypatch.chdir(root())
     return file
 
@@ -111,9 +141,9 @@ def test_the_command_shows_counts_lines_or_json(
 ) -> None:
     assert command() == 0
     counts = capsys.readouterr().out
-    assert counts == f"{verdicts.text([ITEM, CLAIM])}\n"
+    assert counts == f"{score.text([ITEM, CLAIM])}\n"
     assert command("--verbose") == 0
-    assert capsys.readouterr().out == f"{verdicts.text([ITEM, CLAIM], verbose=True)}\n"
+    assert capsys.readouterr().out == f"{score.text([ITEM, CLAIM], verbose=True)}\n"
     assert command("--json", "--out", str(tmp_path / "checks.json")) == 0
     printed = capsys.readouterr().out
     assert [entry["id"] for entry in json.loads(printed)] == ["T2@1.44", "ZA1"]
@@ -182,10 +212,24 @@ def test_a_damaged_file_of_released_verdicts_is_named(
     assert f"fedrepro: {released}: not valid JSON (" in capsys.readouterr().err
 
 
+def test_verdicts_are_not_released_after_a_silent_change(
+    released: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--release") == 0
+    before = released.read_text()
+    changed = criteria.criteria()
+    name, criterion = next(iter(changed["emd"].items()))
+    changed["emd"][name] = criterion._replace(digest="other")
+    monkeypatch.setattr(criteria, "criteria", lambda: changed)
+    released.write_text("{}")
+    assert command("--release") == 1
+    assert f"emd {name} changed after results were known" in capsys.readouterr().err
+    assert released.read_text() == "{}" != before
+
+
 def test_verdicts_are_compared_or_released(
     released: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        command("--against-released", "--release")
-    assert "not allowed with argument" in capsys.readouterr().err
+    assert command("--against-released", "--release") == 2
+    assert "--release: not allowed with --against-released" in capsys.readouterr().err
     assert not released.exists()

@@ -25,7 +25,13 @@ def judged(
     """Judge a number of 0.9 ± 0.01 by the runs of a cell's seeds, by default published ones."""
     ids = runs or PUBLISHED[: len(values)]
     seeds = pd.DataFrame({"row": "a", "column": "b", "seed": range(len(ids)), "run": ids})
-    cells = summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"])
+    return judged_in(
+        summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"]), scale, **changes
+    )
+
+
+def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> dict[str, Any]:
+    """Judge the number by the cells of a table."""
     content = {
         "id": "T1",
         "where": "Table 1",
@@ -53,11 +59,71 @@ def test_one_seed_has_no_interval() -> None:
     assert judged([0.9])["values"] == [0.9]
 
 
-def test_a_standard_deviation_has_no_interval() -> None:
+def test_a_standard_deviation_has_an_interval_of_its_own() -> None:
+    """Chi-square with two degrees of freedom: 2.5 % below 0.050636, 2.5 % above 7.3778."""
     shown = judged([0.899, 0.9, 0.901], value="sd", published=0.002, tolerance=0.002)
-    assert (shown["ours"], shown["verdict"]) == (0.001, "reproduced")
-    assert shown["interval"] == []
+    assert (shown["ours"], shown["verdict"]) == (0.001, "inconclusive")
+    assert shown["interval"] == pytest.approx([0.000521, 0.006285], abs=1e-6)
     assert shown["values"] == [0.899, 0.9, 0.901]
+    assert judged([0.89, 0.9, 0.91], value="sd", published=1.0)["verdict"] == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.899, 0.9, 0.901], "reproduced"),
+        ([0.908, 0.909, 0.91], "inconclusive"),
+        ([0.915, 0.9151, 0.9152], "close"),
+        ([0.92, 0.921, 0.922], "inconclusive"),
+        ([0.93, 0.94, 0.95], "inconclusive"),
+        ([0.94, 0.941, 0.942], "deviates"),
+        ([0.5, 0.9, 1.3], "inconclusive"),
+        ([0.905, 0.91], "reproduced"),
+        ([0.905, 0.911], "inconclusive"),
+    ],
+)
+def test_a_verdict_holds_for_all_that_the_mean_may_be(values: list[float], verdict: str) -> None:
+    """Published 0.9 ± 0.01; t intervals reach 2.48 standard deviations from the mean."""
+    assert judged(values)["verdict"] == verdict
+
+
+def test_a_single_run_is_shown_beside_the_spread_of_its_neighbours() -> None:
+    """The other cells have standard deviations of 0.001, 0.003 and 0.007 of two values each."""
+    rows = [("a", 0, 0.9, PUBLISHED[0])]
+    for name, sd in (("c", 0.001), ("d", 0.003), ("e", 0.007)):
+        rows += [(name, k, 0.5 + k * sd * 2**0.5, PUBLISHED[k]) for k in (0, 1)]
+    seeds = pd.DataFrame(rows, columns=["row", "seed", "accuracy", "run"]).assign(column="b")
+    shown = judged_in(summarise(seeds, "accuracy", ["row", "column"]))
+    assert (shown["seeds"], shown["spread"]) == (1, 0.003)
+    assert judged([0.9])["spread"] is None
+    assert judged([0.9, 0.9])["spread"] is None
+
+
+def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
+    for ours, verdict in ((-0.001, "deviates"), (0.001, "reproduced")):
+        assert judged([ours], published=0.005, gain=True)["verdict"] == verdict
+    assert judged([-0.001], published=0.005)["verdict"] == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("value", "evidence"), [("sd", "one seed has no spread"), ("mean", "undefined for these runs")]
+)
+def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
+    shown = judged([float("nan")], value=value)
+    assert (shown["verdict"], shown["evidence"]) == ("not decidable", evidence)
+
+
+def test_what_is_no_target_is_not_judged() -> None:
+    shown = judged([0.9], unusable="quoted wrongly")
+    assert (shown["verdict"], shown["reason"]) == ("no target", "quoted wrongly")
+
+
+@pytest.mark.parametrize(("shown_by", "cause"), [([], "conjecture"), (["table1"], "measured")])
+def test_an_explanation_is_a_conjecture_unless_runs_show_it(
+    shown_by: list[str], cause: str
+) -> None:
+    assert judged([0.5], shown_by=shown_by)["cause"] == cause
+    assert judged([0.9], shown_by=shown_by)["cause"] == ""
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,38 @@ def test_warm_up_table_shows_each_model_once(tmp_path):
     assert len(frame) == 4
 
 
+def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_path):
+    """At lite every choice has the three seeds of the reading, and E = 5 two."""
+    gain = {
+        "choice_pixels_one_class/standard": 0.95,
+        "choice_start_iid/1": 0.9,
+        "choice_start_iid/2": 0.8,
+    }
+    lite = write_all(tmp_path, "lite", World(accuracy=gain))
+    frame = artefacts.frame(lite, "choices")
+    assert set(frame["unit"]) == {"points"}
+    pixels = cell(frame, "pixels standardised", "non-IID(1)")
+    assert pixels["mean"] == pytest.approx(0.95 - 0.9217)
+    assert pixels["sd"] == pytest.approx(0, abs=1e-9)  # equal jitter cancels
+    ids = {run.id for run in lite.members(["choice_pixels_one_class", "mnist_one_class_large"])}
+    assert set(pixels["runs"]) == ids
+    iid = [cell(frame, f"other initial weights, {seed}", "IID")["mean"] for seed in (1, 2)]
+    assert iid == pytest.approx([0.9 - 0.9869, 0.8 - 0.9869])
+    last = cell(frame, "after the last round", "non-IID(2)")
+    assert (last["mean"], last["n"]) == (pytest.approx(0.0001), 3)
+    assert cell(frame, "step size decays by epoch", "non-IID(1), E = 5")["n"] == 2
+
+
+def test_open_choices_are_drawn_a_panel_a_training(smoke):
+    panels = drawn(smoke, "open_choices").axes
+    titles = [axis.get_title() for axis in panels]
+    assert sorted(titles) == ["IID", "non-IID(1)", "non-IID(1), E = 5", "non-IID(2)"]
+    names = [label.get_text() for label in panels[0].get_yticklabels()]
+    assert names[:4] == [
+        "as committed", "after the last round", "best round", "pixels standardised"
+    ]  # fmt: skip
+
+
 def test_bound_table(paper):
     frame = artefacts.frame(paper, "bound")
     assert cell(frame, "EMD 1.8, measured", "m = 1")["mean"] == pytest.approx(0.18, rel=1e-4)

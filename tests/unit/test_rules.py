@@ -11,7 +11,7 @@ import pytest
 from made_up import content
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.finding import Finding, in_points
+from fedrepro.report.finding import Finding, Margin, in_points
 from fedrepro.report.rules import (
     Quantity,
     Rule,
@@ -21,6 +21,7 @@ from fedrepro.report.rules import (
     descends,
     final,
     leads,
+    less,
     near,
 )
 from fedrepro.runs import records
@@ -83,7 +84,7 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
     )
     assert decided(between(made_up), what="low").evidence == "low 10.00 %"
     both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
-    noted = compared(True, both, None, "each of them")
+    noted = compared(both, [], None, "each of them")
     assert noted == Finding(True, "a 20.00 %, b 50.00 %; each of them", ["x", "y", "z"], None)
     assert in_points(0.0132) == "1.32 points"
 
@@ -91,6 +92,74 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
 def test_the_spread_of_one_seed_is_unknown() -> None:
     assert Sample("a", (0.1, 0.3), ("x", "y")).sd == pytest.approx(0.02**0.5)
     assert math.isnan(Sample("a", (0.1,), ("x",)).sd)
+
+
+def test_what_is_compared_is_paired_by_seed() -> None:
+    """Seeds that only one of the two has decide nothing."""
+    one = Sample("a", (0.5, 0.6, 0.9), ("x", "y", "z"), seeds=(0, 1, 5))
+    other = Sample("b", (0.5, 0.1), ("v", "w"), seeds=(1, 0))
+    assert less(one, other, 0.05) == Margin(pytest.approx((0.35, 0.05)))
+    with pytest.raises(ValueError, match="a and c have no seed in common"):
+        less(one, Sample("c", (0.1,), ("u",), seeds=(7,)))
+
+
+@pytest.mark.parametrize(
+    ("values", "strict", "met", "firm"),
+    [
+        ((0.1, 0.2), False, True, True),
+        ((0.1, -0.05), False, True, False),
+        ((-0.1, -0.2), False, False, True),
+        ((0.0,), False, True, True),
+        ((0.0,), True, False, True),
+        ((0.1, 0.1, 0.1), True, True, True),
+        ((0.01, 0.02, 0.03), True, True, False),
+        ((0.02, 0.021, 0.022), True, True, True),
+    ],
+)
+def test_a_margin_is_firm_where_other_seeds_would_not_turn_it(
+    values: tuple[float, ...], strict: bool, met: bool, firm: bool
+) -> None:
+    """The half width of 0.01, 0.02, 0.03 is 0.0248, that of 0.020, 0.021, 0.022 a tenth of it."""
+    margin = Margin(values, strict)
+    assert (margin.met, margin.firm) == (met, firm)
+
+
+@pytest.mark.parametrize(
+    ("margins", "holds", "firm"),
+    [
+        ([(0.1, 0.2), (0.3, 0.4)], True, True),
+        ([(0.1, 0.2), (0.3, -0.1)], True, False),
+        ([(-0.1, -0.2), (0.3, -0.1)], False, True),
+        ([(0.1, 0.2), (0.1, -0.3)], False, False),
+    ],
+)
+def test_a_claim_holds_by_all_its_parts_and_fails_by_any(
+    margins: list[tuple[float, ...]], holds: bool, firm: bool
+) -> None:
+    found = compared([], [Margin(values) for values in margins], None)
+    assert (found.holds, found.firm, found.seeds) == (holds, firm, 2)
+
+
+def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
+    """Of 1, 2, 3 it is that of t = 3.464 with two degrees of freedom, one-sided: 0.0371."""
+    clear, weak = Margin((10.0, 11.0, 12.0)), Margin((1.0, 2.0, 3.0))
+    unmet = Margin((-1.0, -2.0, -3.0))
+    assert weak.p == unmet.p == pytest.approx(0.0371, abs=1e-4)
+    assert compared([], [clear, weak], None).p == weak.p
+    assert compared([], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
+    assert math.isnan(Finding(True, "counted", []).p)
+    assert math.isnan(compared([], [Margin((-1.0,))], None).p)
+
+
+def test_networks_that_guess_decide_nothing() -> None:
+    def accuracy(runs: RunSet, what: str) -> Sample:
+        mean = MEANS[what]
+        return Sample(what, (mean, mean), ("x", "y"), chance=0.1)
+
+    assert not decided(leads(accuracy), what="middle", over="low").firm
+    assert decided(leads(accuracy), what="middle", over="low").holds
+    assert not decided(leads(accuracy), what="low", over="middle").firm
+    assert decided(leads(accuracy), what="high", over="low").firm
 
 
 @pytest.mark.parametrize("rule", [leads, near, between, descends])

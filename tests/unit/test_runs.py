@@ -9,7 +9,7 @@ import pytest
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.runs import records
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 GROUP = "centralised"
 
@@ -57,3 +57,32 @@ def test_a_metric_that_is_not_recorded_is_named(runs: RunSet) -> None:
         ) as error:
             runs.final([GROUP], [name])
         assert str(records.path_of(run.id, runs._folder)) in str(error.value)
+
+
+def test_recorded_runs_are_all_there_is_where_asked_for(runs: RunSet, tmp_path: Path) -> None:
+    gone, *kept = runs.members([GROUP])
+    records.path_of(gone.id, tmp_path).unlink()
+    recorded = runs.recorded()
+    assert recorded.members([GROUP]) == kept
+    assert recorded.planned([GROUP]) == runs.members([GROUP]) == [gone, *kept]
+    assert recorded.missing([GROUP]) == runs.missing([GROUP]) == [gone]
+    ids = [run.id for run in kept]
+    assert list(recorded.final([GROUP], ["accuracy"])["run"]) == ids
+    assert list(recorded.curves([GROUP], "accuracy")["run"].unique()) == ids
+    with pytest.raises(MissingRunsError):
+        runs.final([GROUP], ["accuracy"])
+
+
+def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -> None:
+    for run in runs.members([GROUP]):
+        records.path_of(run.id, runs._folder).unlink()
+    recorded = runs.recorded()
+    for ask in (recorded.final, recorded.curves):
+        with pytest.raises(MissingRunsError):
+            ask([GROUP], "accuracy")
+    assert recorded.final([], ["accuracy"]).empty
+
+
+def test_guessing_is_right_once_in_as_many_classes(runs: RunSet) -> None:
+    assert runs.chance([GROUP]) == 0.1
+    assert RunSet("cadis", "paper").chance(["cifar100_mc_fedavg"]) == 0.01

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from fedrepro.report.stats import summarise, t_interval
+from fedrepro.report.stats import bounds, holm, one_sided_p, sd_bounds, summarise, t_interval
 
 
 def test_the_interval_of_three_values() -> None:
@@ -25,6 +25,41 @@ def test_another_confidence() -> None:
 @pytest.mark.parametrize("values", [[], [0.5]])
 def test_too_few_values_have_no_interval(values: list[float]) -> None:
     assert all(map(math.isnan, t_interval(values)))
+
+
+def test_fewer_than_three_values_are_bounds_themselves() -> None:
+    assert bounds([0.5]) == (0.5, 0.5)
+    assert bounds([0.6, 0.5]) == (0.5, 0.6)
+    assert bounds([1, 2, 3]) == t_interval([1, 2, 3])
+
+
+def test_the_interval_of_a_standard_deviation() -> None:
+    """Chi-square with four degrees of freedom: 2.5 % below 0.48442, 2.5 % above 11.1433."""
+    expected = (math.sqrt(4 / 11.1433), math.sqrt(4 / 0.48442))
+    assert sd_bounds(1, 5) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("values", "p"),
+    [
+        ([1, 2, 3], 0.0371),
+        ([-1, -2, -3], 0.0371),
+        ([1, 3], 0.1476),
+        ([0.2, 0.2], 0.0),
+        ([0.0, 0.0], 0.5),
+        ([1], math.nan),
+    ],
+)
+def test_how_likely_a_mean_is_by_chance(values: list[float], p: float) -> None:
+    """Mean 2: t = 3.4641 with two degrees of freedom, 2 with one."""
+    assert one_sided_p(values) == pytest.approx(p, abs=1e-4, nan_ok=True)
+
+
+def test_many_p_values_are_adjusted_for_their_number() -> None:
+    """Holm: 0.01 times four, 0.02 times three, then at least as much, at most 1."""
+    assert holm([0.02, 0.9, 0.01, 0.03]) == pytest.approx([0.06, 0.9, 0.04, 0.06])
+    assert holm([0.6, 0.9]) == [1, 1]
+    assert holm([]) == []
 
 
 def test_cells_keep_their_order_and_list_their_seeds_in_order() -> None:

@@ -32,13 +32,14 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     Args:
         runs: the paper's runs at a scale.
         name: of the table or figure.
-        partial: an artefact that can do without some of its runs may leave their cells out
-            (:func:`left_out` says which runs).
+        partial: make it of the runs that are recorded (:func:`left_out` says which are not).
 
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
-    if not partial:
+    if partial:
+        runs = runs.recorded()
+    else:
         runs.require(runs.plan.artefact(name).runs, name)
     if name in runs.plan.tables:
         cells = _made_by(code.tables, runs, name, "tables")(runs)

@@ -1,14 +1,15 @@
 """Published values and claims: ``config/expected/<paper>.yaml``.
 
 Every published number has a location, a tolerance and the reason for it, fixed before our results
-are compared with it.
-A number names the cell of ours that it is held against: an artefact (table or figure) of the plan
-and the two key columns of its frame.
+are compared with it. A number names the cell of ours that it is held against: an artefact (table or
+figure) of the plan and the two key columns of its frame. Entries that hold one published value
+against two readings of a paper have the same ``where`` and value: they are one target.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -24,6 +25,21 @@ from fedrepro.runs.plan import is_study, load_plan
 
 _Tolerance = Annotated[float, Field(gt=0)]
 
+Origin = Annotated[
+    Literal["printed", "repository", "derived"],
+    Field(
+        description="printed in the paper, in the authors' repository or other texts of theirs, or "
+        "derived: anyone can compute it from other values of the paper, with which it is counted"
+    ),
+]
+_ShownBy = Annotated[
+    list[str],
+    Field(
+        description="tables, figures and claims that measure what the explanation says; none: it "
+        "is a conjecture"
+    ),
+]
+
 
 class Number(Strict):
     """One published number."""
@@ -33,18 +49,29 @@ class Number(Strict):
     artefact: str = Field(description="the table or figure that holds our value")
     cell: tuple[str, str | float] = Field(description="row and column, or series and x")
     published: float
+    origin: Origin = "printed"
     tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
+    gain: bool = Field(
+        default=False, description="a gain over a baseline: one of the other sign deviates"
+    )
     reason: str = Field(description="why this tolerance")
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     reading: str = Field(default="", description="as_run or as_written, where both are held")
     explanation: str = Field(
         default="", description="our explanation, where ours is beyond the tolerance"
     )
+    shown_by: _ShownBy = Field(default_factory=list)
     sparse: bool = Field(
         default=False, description="not judged where our plan has no run for it, instead of refused"
     )
     unusable: str = Field(default="", description="why the value is no target")
     drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")
+    series: str = Field(default="", description="id of the curve it is a point of")
+
+    @property
+    def group(self) -> str:
+        """The curve, or the table and what of it, among whose values it could be mistaken."""
+        return self.series or f"{self.artefact}, {self.value}"
 
 
 class Unusable(Strict):
@@ -63,10 +90,12 @@ class Series(Strict):
     series: str
     x: list[float]
     published: list[float]
+    origin: Origin = "printed"
     tolerance: list[_Tolerance] | _Tolerance = Field(description="one for all points, or one each")
     reason: str
     reading: str = ""
     explanation: str = ""
+    shown_by: _ShownBy = Field(default_factory=list)
     sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
     unusable: list[Unusable] = Field(default_factory=list)
     drawn_only: list[float] = Field(
@@ -100,13 +129,16 @@ class Series(Strict):
                 artefact=self.artefact,
                 cell=(self.series, x),
                 published=published,
+                origin=self.origin,
                 tolerance=tolerance,
                 reason=self.reason,
                 reading=self.reading,
                 explanation=self.explanation,
+                shown_by=self.shown_by,
                 sparse=self.sparse,
                 unusable=unusable.get(x, ""),
                 drawn_only=x in self.drawn_only,
+                series=self.id,
             )
             for x, published, tolerance in zip(self.x, self.published, tolerances, strict=True)
         ]
@@ -123,6 +155,8 @@ class Case(Strict, extra="allow"):
 
     scales: Scales | None = Field(default=None, description="null: those of the claim")
     explanation: str | None = Field(default=None, description="null: that of the claim")
+    shown_by: list[str] | None = Field(default=None, description="null: that of the claim")
+    unusable: str | None = Field(default=None, description="null: that of the claim")
 
 
 class Claim(Strict):
@@ -136,6 +170,11 @@ class Claim(Strict):
     id: str
     statement: str = Field(description="the assertion; all its numbers are values of the rule")
     source: str = Field(description="where the paper makes it")
+    about: Literal["paper", "ours", "arithmetic"] = Field(
+        default="paper",
+        description="the paper's assertion, one of our own about its methods, or one about its "
+        "published numbers alone, which rests on no run",
+    )
     rule: str = Field(default="", description="what decides it; empty: the rule named as its id")
     values: dict[str, Value] = Field(
         default_factory=dict, alias="with", description="values of the rule: thresholds and runs"
@@ -146,6 +185,8 @@ class Claim(Strict):
         default=("paper", "lite"), description="the scales at which our runs can decide it"
     )
     explanation: str = ""
+    shown_by: _ShownBy = Field(default_factory=list)
+    unusable: str = Field(default="", description="why it is no test: what makes it always hold")
 
     def cases(self, names: Mapping[str, str]) -> list[Claim]:
         """Return the single claims, with id and statement filled in.
@@ -160,7 +201,12 @@ class Claim(Strict):
         for case in self.each or [Case()]:
             values = self.values | (case.model_extra or {})
             printed = {key: _printed(value, names) for key, value in values.items()}
-            changes = {
+            own = {
+                key: value
+                for key in ("scales", "explanation", "shown_by", "unusable")
+                if (value := getattr(case, key)) is not None
+            }
+            changes = own | {
                 "id": _filled(self.id, values),
                 "statement": _filled(self.statement, printed),
                 "source": _filled(self.source, printed),
@@ -168,8 +214,6 @@ class Claim(Strict):
                 "rule": self.rule or self.id,
                 "values": values,
                 "each": [],
-                "scales": self.scales if case.scales is None else case.scales,
-                "explanation": self.explanation if case.explanation is None else case.explanation,
             }
             claims.append(self.model_copy(update=changes))
         return claims
@@ -205,9 +249,19 @@ class NotReproducible(Strict):
     id: str
     where: str
     published: float
+    origin: Origin = "printed"
     reason: str
     artefact: str = Field(default="", description="the table that shows it, if one does")
     cell: tuple[str, str | float] = Field(default=("", ""), description="row and column there")
+
+
+class Change(Strict):
+    """A change to a claim or its scales after our results were known."""
+
+    claims: list[str] = Field(description="ids")
+    commit: str = Field(description="where it was made")
+    what: str = Field(description="what changed, and why")
+    before: str = Field(description="what the claim would have said unchanged")
 
 
 class Expected(Strict):
@@ -221,6 +275,9 @@ class Expected(Strict):
     )
     claims: list[Claim] = Field(default_factory=list)
     not_reproducible: list[NotReproducible] = Field(default_factory=list)
+    changes: list[Change] = Field(
+        default_factory=list, description="changes to claims after our results were known"
+    )
 
     def all_numbers(self) -> list[Number]:
         """Return single numbers and the numbers of all curves."""
@@ -246,22 +303,39 @@ def load_expected(paper: str) -> Expected:
         )
     expected = read_yaml(file, Expected)
     expected = expected.model_copy(update={"claims": [*_cases(expected, file)]})
-    known = [*plan.tables, *plan.figures]
-    numbers = expected.all_numbers()
+    _refuse_unknown(expected, [*plan.tables, *plan.figures], file)
+    _refuse_double(expected, file)
+    return expected
+
+
+def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> None:
+    """Make sure that the tables, figures and claims that are named exist."""
+    numbers, claims = expected.all_numbers(), expected.claims
     shown = [(number.id, number.artefact) for number in numbers]
     shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
     for name, artefact in shown:
-        if artefact not in known:
+        if artefact not in artefacts:
             raise FedreproError(
-                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, known)}"
+                f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, artefacts)}"
             )
-    ids = [number.id for number in numbers]
-    ids += [claim.id for claim in expected.claims]
-    ids += [item.id for item in expected.not_reproducible]
-    double = sorted({i for i in ids if ids.count(i) > 1}) if len(set(ids)) < len(ids) else []
+    known = [*artefacts, *(claim.id for claim in claims)]
+    rests_on = [(n.id, n.shown_by) for n in numbers] + [(c.id, c.shown_by) for c in claims]
+    for name, places in rests_on:
+        for place in places:
+            if place not in known:
+                raise FedreproError(
+                    f"{file}: {name}: shown_by: no table, figure or claim '{place}' "
+                    f"{nearest(place, known)}"
+                )
+
+
+def _refuse_double(expected: Expected, file: Path) -> None:
+    ids = Counter(number.id for number in expected.all_numbers())
+    ids.update(claim.id for claim in expected.claims)
+    ids.update(item.id for item in expected.not_reproducible)
+    double = sorted(name for name, times in ids.items() if times > 1)
     if double:
         raise FedreproError(f"{file}: ids used twice: {', '.join(double)}")
-    return expected
 
 
 def _cases(expected: Expected, file: Path) -> Iterator[Claim]:

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.report.stats import bounds, one_sided_p
 from fedrepro.runs.runset import RunSet
 
 SLACK = 1e-9
 """Means of decimal fractions are not exact; a bound that is met exactly is met."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """By how much our runs meet one part of a claim: above 0 where they meet it.
+
+    Attributes:
+        values: one a seed, differences of runs of equal seeds where two things are compared.
+        strict: whether 0 is too little.
+    """
+
+    values: tuple[float, ...]
+    strict: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def met(self) -> bool:
+        """Whether the mean meets it."""
+        return self._meets(self.mean)
+
+    @property
+    def firm(self) -> bool:
+        """Whether all that the mean may be (:func:`fedrepro.report.stats.bounds`) says the same."""
+        return len({self._meets(value) for value in (self.mean, *bounds(self.values))}) == 1
+
+    @property
+    def p(self) -> float:
+        """One-sided p value of the mean; NaN for one seed."""
+        return one_sided_p(self.values)
+
+    def _meets(self, value: float) -> bool:
+        return value > 0 if self.strict else value >= -SLACK
 
 
 @dataclass(frozen=True)
@@ -23,12 +62,45 @@ class Finding:
         evidence: our numbers, in a sentence.
         runs: ids of the runs it rests on.
         ours: the one number that sums it up, where there is one.
+        margins: a claim about means: its parts, all of which have to be met. Empty: it is about
+            something else, such as the same thing in every run, and has no interval.
+        near_chance: whether no network it rests on has learnt enough to decide it.
     """
 
     holds: bool
     evidence: str
     runs: Sequence[str]
     ours: float | None = None
+    margins: Sequence[Margin] = ()
+    near_chance: bool = False
+
+    @property
+    def firm(self) -> bool:
+        """Whether seeds would not turn it: all parts are firmly met, or one firmly is not."""
+        if self.near_chance:
+            return False
+        if self.holds:
+            return all(margin.firm for margin in self.margins)
+        return not self.margins or any(not m.met and m.firm for m in self.margins)
+
+    @property
+    def p(self) -> float:
+        """One-sided p value; NaN where there are no margins of at least two seeds.
+
+        All parts have to hold for a claim to hold, so the largest decides; a claim fails by any of
+        its parts, so the smallest of those unmet does, times their number.
+        """
+        if not self.margins:
+            return math.nan
+        if self.holds:
+            return max(margin.p for margin in self.margins)
+        unmet = min((margin.p for margin in self.margins if not margin.met), default=math.nan)
+        return unmet if math.isnan(unmet) else min(1.0, len(self.margins) * unmet)
+
+    @property
+    def seeds(self) -> int:
+        """Over how many seeds its margins are; 0 without margins."""
+        return min((len(margin.values) for margin in self.margins), default=0)
 
 
 def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:

@@ -4,6 +4,9 @@ A paper says what its quantity is: a function of runs, the name of what is compa
 values of the claim that say where (a data set, say). Each function here makes a rule of that
 quantity; the thresholds are values of the claim in ``config/expected``, as its statement prints
 them: ``points`` are percentage points, ``percent`` is a share of 100.
+
+Every rule takes a claim apart into margins, one for each thing that has to hold, seed by seed, so
+that the verdict knows whether other seeds could turn it.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ import numpy as np
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.finding import SLACK, Finding, in_percent, not_planned
+from fedrepro.report.finding import Finding, Margin, in_percent, not_planned
 from fedrepro.runs.runset import RunSet
+
+NEAR_CHANCE = 2.5
+"""Networks that all stay below so many times the accuracy of guessing decide nothing."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,15 @@ class Sample:
         name: what a reader calls it.
         values: one a seed; fractions where the quantity is an accuracy.
         runs: ids of the runs.
+        seeds: of the values; empty: 0, 1, ...
+        chance: of an accuracy: what guessing gives; None: it is none.
     """
 
     name: str
     values: tuple[float, ...]
     runs: tuple[str, ...]
+    seeds: tuple[int, ...] = ()
+    chance: float | None = None
 
     @property
     def mean(self) -> float:
@@ -46,6 +56,28 @@ class Sample:
     def sd(self) -> float:
         """Sample standard deviation over the seeds; NaN for one."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+
+    @property
+    def near_chance(self) -> bool:
+        """Whether it is an accuracy of networks that have hardly learnt."""
+        return self.chance is not None and self.mean < NEAR_CHANCE * self.chance
+
+    def by_seed(self) -> dict[int, float]:
+        """Return seed -> value."""
+        return dict(zip(self.seeds or range(len(self.values)), self.values, strict=True))
+
+
+def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> Margin:
+    """Return the margin by which ``one`` exceeds ``other`` by ``by``, over the seeds of both.
+
+    Raises:
+        ValueError: they have no seed in common.
+    """
+    ones, others = one.by_seed(), other.by_seed()
+    common = [seed for seed in ones if seed in others]
+    if not common:
+        raise ValueError(f"{one.name} and {other.name} have no seed in common")
+    return Margin(tuple(ones[seed] - others[seed] - by for seed in common), strict)
 
 
 Quantity: TypeAlias = Callable[..., Sample]
@@ -81,7 +113,9 @@ def final(metric: str) -> Quantity:
 
     def quantity(runs: RunSet, what: str) -> Sample:
         title, table = title_of(runs, what), runs.final([what], [metric])
-        return Sample(title, tuple(table[metric]), tuple(table["run"]))
+        chance = runs.chance([what]) if metric == "accuracy" else None
+        seeds = tuple(table["seed"])
+        return Sample(title, tuple(table[metric]), tuple(table["run"]), seeds, chance)
 
     return quantity
 
@@ -100,10 +134,18 @@ def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[
     return samples
 
 
-def compared(holds: bool, samples: Sequence[Sample], ours: float | None, note: str = "") -> Finding:
-    """Return a finding on samples: its evidence are their means and a note, its runs theirs."""
+def compared(
+    samples: Sequence[Sample], margins: Sequence[Margin], ours: float | None, note: str = ""
+) -> Finding:
+    """Return a finding on samples: it holds where all margins are met.
+
+    Its evidence are the samples' means and a note, its runs theirs.
+    """
     evidence = f"{listed(samples)}; {note}" if note else listed(samples)
-    return Finding(holds, evidence, [run for sample in samples for run in sample.runs], ours)
+    runs = [run for sample in samples for run in sample.runs]
+    met = all(margin.met for margin in margins)
+    near_chance = bool(samples) and all(sample.near_chance for sample in samples)
+    return Finding(met, evidence, runs, ours, tuple(margins), near_chance)
 
 
 def _taking(rule: Rule, quantity: Quantity) -> Rule:
@@ -140,11 +182,13 @@ def leads(quantity: Quantity) -> Rule:
         high, low, others = (
             _samples(quantity, runs, names, where) for names in (what, over, above)
         )
-        least = min(sample.mean for sample in high)
-        lead = least - max(sample.mean for sample in low)
-        enough = lead > 0 and points / 100 - SLACK <= lead <= at_most / 100 + SLACK
-        first = all(least > sample.mean for sample in others)
-        return compared(enough and first, [*low, *others, *high], lead)
+        first, last = min(high, key=_mean), max(low, key=_mean)
+        bound, any_lead = max(points, 0) / 100, points <= 0
+        margins = [less(one, other, bound, strict=any_lead) for one in high for other in low]
+        margins += [less(one, other, strict=True) for one in high for other in others]
+        if at_most < math.inf:
+            margins.append(less(last, first, -at_most / 100))
+        return compared([*low, *others, *high], margins, first.mean - last.mean)
 
     return _taking(rule, quantity)
 
@@ -154,8 +198,8 @@ def near(quantity: Quantity) -> Rule:
 
     def rule(runs: RunSet, *, what: str, to: str, points: float, **where: Any) -> Finding:
         other, one = _samples(quantity, runs, [to, what], where)
-        gap = one.mean - other.mean
-        return compared(abs(gap) <= points / 100 + SLACK, [other, one], gap)
+        margins = [less(one, other, -points / 100), less(other, one, -points / 100)]
+        return compared([other, one], margins, one.mean - other.mean)
 
     return _taking(rule, quantity)
 
@@ -167,8 +211,11 @@ def between(quantity: Quantity) -> Rule:
         runs: RunSet, *, what: str, low: float = 0, high: float = 100, **where: Any
     ) -> Finding:
         (sample,) = _samples(quantity, runs, what, where)
-        inside = low / 100 - SLACK <= sample.mean <= high / 100 + SLACK
-        return compared(inside, [sample], sample.mean)
+        margins = [
+            Margin(tuple(value - low / 100 for value in sample.values)),
+            Margin(tuple(high / 100 - value for value in sample.values)),
+        ]
+        return compared([sample], margins, sample.mean)
 
     return _taking(rule, quantity)
 
@@ -178,8 +225,13 @@ def descends(quantity: Quantity) -> Rule:
 
     def rule(runs: RunSet, *, what: Sequence[str], **where: Any) -> Finding:
         samples = _samples(quantity, runs, what, where)
-        means = [sample.mean for sample in samples]
-        least = min(a - b for a, b in itertools.pairwise(means))
-        return compared(least > 0, samples, least)
+        margins = [less(one, other, strict=True) for one, other in itertools.pairwise(samples)]
+        return compared(
+            samples, margins, min(a.mean - b.mean for a, b in itertools.pairwise(samples))
+        )
 
     return _taking(rule, quantity)
+
+
+def _mean(sample: Sample) -> float:
+    return sample.mean

@@ -21,6 +21,52 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     return mean - reach, mean + reach
 
 
+def bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Return between what a mean may lie: its t interval, or all values where there are not three.
+
+    Two values give an interval of 18 times their distance, which decides nothing; here they decide
+    where they agree.
+    """
+    if len(values) < 3:
+        return min(values), max(values)
+    return t_interval(values)
+
+
+def sd_bounds(sd: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a standard deviation estimated from n normal values (chi-square)."""
+    from scipy.special import chdtri
+
+    tail = (1 - confidence) / 2
+    low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, p))) for p in (tail, 1 - tail))
+    return low, high
+
+
+def one_sided_p(values: Sequence[float]) -> float:
+    """Return the p value of Student's t test that the mean is on the side of 0 where it is found.
+
+    NaN for one value; 0 where all values are equal and not 0.
+    """
+    n = len(values)
+    if n < 2:
+        return math.nan
+    from scipy.special import stdtr
+
+    mean, sd = abs(float(np.mean(values))), float(np.std(values, ddof=1))
+    if sd == 0:
+        return 0.5 if mean == 0 else 0.0
+    return float(stdtr(n - 1, -mean / sd * math.sqrt(n)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values adjusted for their number (Holm 1979), in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted, largest = [0.0] * len(order), 0.0
+    for rank, position in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[position]))
+        adjusted[position] = largest
+    return adjusted
+
+
 def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
     """Summarise one value over the seeds of each cell.
 

@@ -1,13 +1,18 @@
 """Verdicts: every published number and claim against our runs.
 
 A number is judged against runs of the published scale only. At another scale it is judged too
-where the runs of its artefact are the very same runs (equal ids); elsewhere it is ``not decidable``
+where the runs of its cell are the very same runs (equal ids); elsewhere it is ``not decidable``
 there and our value is shown without a verdict. Claims are judged at the scales they list.
 
-Verdicts of numbers, with tolerance tol: ``reproduced`` where ``|ours - published| <= tol``;
-``close`` up to twice that; else ``deviates``. Of claims: ``reproduced`` or ``deviates``. Both:
-``not run`` where a record is missing, ``not reproducible`` with the reason, ``not decidable``.
-A printed value that cannot be held as a target is ``not reproducible``.
+A verdict is the same for our mean and for all that the mean may be, given its seeds
+(:func:`fedrepro.report.stats.bounds`); else it is ``inconclusive``. For a number with tolerance tol
+it is ``reproduced`` where ``|ours - published| <= tol``, ``close`` up to twice that, else
+``deviates``. A claim about means is taken apart into margins, paired by seed; it is ``reproduced``
+where all are met, ``deviates`` where one is not. Networks that have hardly learnt decide nothing.
+
+The others say why there is none: ``not run`` where a record is missing, ``not decidable`` at this
+scale, ``not reproducible`` for want of data or machines, ``no target`` for values that cannot be
+right and claims that cannot fail. :mod:`fedrepro.report.score` counts.
 """
 
 from __future__ import annotations
@@ -15,14 +20,12 @@ from __future__ import annotations
 import inspect
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import pandas as pd
-from tabulate import tabulate
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -31,26 +34,71 @@ from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import Claim, Number, cell_key, load_expected
 from fedrepro.report.finding import Finding
+from fedrepro.report.informative import uninformative
+from fedrepro.report.stats import bounds, sd_bounds
 from fedrepro.runs import records
 from fedrepro.runs.plan import Scale, at_published_scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
-Verdict = Literal["reproduced", "close", "deviates", "not run", "not reproducible", "not decidable"]
+Verdict = Literal[
+    "reproduced",
+    "close",
+    "deviates",
+    "inconclusive",
+    "not run",
+    "not decidable",
+    "not reproducible",
+    "no target",
+]
+DECIDED: tuple[Verdict, ...] = ("reproduced", "close", "deviates", "inconclusive")
+"""Verdicts of what was tried."""
+
+_SLACK = 1e-9
+"""Published values and ours are decimal fractions of finite precision."""
 
 
 @dataclass(frozen=True)
 class Check:
     """The verdict on one published number or claim.
 
-    ``published`` and ``ours`` are fractions for accuracies; ``ours`` is the mean over the seeds
-    listed in ``values``; ``interval`` is its 95 % Student t interval (empty for one seed).
+    Attributes:
+        id: of the entry in ``config/expected``.
+        kind: ``number`` or ``claim``.
+        paper: its slug.
+        scale: of our runs.
+        origin: of a number ``printed``, ``repository`` or ``derived``; of a claim who makes it:
+            ``paper``, ``ours``, or ``arithmetic`` on published numbers alone.
+        where: the place of it; entries with equal ``where``, ``value`` and ``published`` are one
+            target under two readings of the paper.
+        group: of a number: the curve or table among whose values it is looked for.
+        value: of a number: ``mean`` or ``sd``.
+        reading: of the paper, where several are held.
+        statement: of a claim.
+        published: the value, a fraction for accuracies.
+        ours: the mean over the seeds, or what sums a claim up.
+        interval: 95 % interval of ``ours``; of two values both; empty for one.
+        values: one a seed.
+        tolerance: of a number.
+        reason: why this tolerance, or why there is no target.
+        informative: False where values of other places would pass as well, nearly all of them.
+        verdict: see the module.
+        evidence: in a sentence.
+        seeds: how many decide: runs of equal setting, or pairs. 1: a single run; 0: no mean.
+        spread: beside a single run the median standard deviation of like cells, where there is one.
+        p: of a claim about means, one-sided, not adjusted; None: none.
+        explanation: of a deviation.
+        cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
+        runs: ids.
     """
 
     id: str
     kind: Literal["number", "claim"]
     paper: str
     scale: str
+    origin: str
     where: str
+    group: str
+    value: str
     reading: str
     statement: str
     published: float | None
@@ -59,9 +107,14 @@ class Check:
     values: list[float]
     tolerance: float | None
     reason: str
+    informative: bool
     verdict: Verdict
     evidence: str
+    seeds: int
+    spread: float | None
+    p: float | None
     explanation: str
+    cause: Literal["", "measured", "conjecture"]
     runs: list[str]
 
 
@@ -74,16 +127,18 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     expected = load_expected(paper)
     runs = RunSet(paper, scale, folder)
     frames: dict[str, _Frame] = {}
+    blind = uninformative(expected)
     checks = []
     for number in expected.judged_numbers():
         name = number.artefact
         if name not in frames:
             frames[name] = _frame(runs, name)
-        checks.append(_judge_number(runs, number, frames[name]))
+        content = _judge_number(runs, number, frames[name])
+        checks.append(content | {"informative": number.id not in blind})
     for item in expected.not_reproducible:
         checks.append(
             _check(runs, item.id, "number", item.where, "not reproducible")
-            | {"published": item.published, "reason": item.reason}
+            | {"origin": item.origin, "published": item.published, "reason": item.reason}
         )
     checks += [_judge_claim(runs, claim) for claim in expected.claims]
     return [Check(**content) for content in checks]
@@ -111,7 +166,10 @@ def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> 
         "kind": kind,
         "paper": runs.paper,
         "scale": runs.scale,
+        "origin": "",
         "where": where,
+        "group": "",
+        "value": "",
         "reading": "",
         "statement": "",
         "published": None,
@@ -120,22 +178,30 @@ def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> 
         "values": [],
         "tolerance": None,
         "reason": "",
+        "informative": True,
         "verdict": verdict,
         "evidence": "",
+        "seeds": 0,
+        "spread": None,
+        "p": None,
         "explanation": "",
+        "cause": "",
         "runs": [],
     }
 
 
 def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     content = _check(runs, number.id, "number", number.where, "not run") | {
+        "origin": number.origin,
+        "group": number.group,
+        "value": number.value,
         "reading": number.reading,
         "published": number.published,
         "tolerance": number.tolerance,
         "reason": number.reason,
     }
     if number.unusable:
-        return content | {"verdict": "not reproducible", "reason": number.unusable}
+        return content | {"verdict": "no target", "reason": number.unusable}
     if made.cells is None:
         return content
     cell = _find(made, number, runs)
@@ -145,28 +211,79 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
         return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
     ours = float(cell[number.value])
     if math.isnan(ours):
-        return content | {"verdict": "not decidable", "evidence": "one seed has no spread"}
-    ids = list(cell["runs"])
+        why = "one seed has no spread" if number.value == "sd" else "undefined for these runs"
+        return content | {"verdict": "not decidable", "evidence": why}
+    values, ids = list(cell["values"]), list(cell["runs"])
+    low, high = _bounds(number, ours, values)
     content |= {
         "ours": ours,
-        "values": list(cell["values"]),
+        "interval": [low, high] if len(values) > 1 else [],
+        "values": values,
+        "evidence": _seeds_missing(runs, ids),
+        "seeds": len(values),
+        "spread": _like_spread(made.cells) if len(values) == 1 else None,
+        "verdict": "not decidable",
         "runs": ids,
     }
-    if number.value == "mean" and not math.isnan(cell["low"]):
-        content["interval"] = [float(cell["low"]), float(cell["high"])]
-    content["verdict"] = "not decidable"
     if at_published_scale(runs.paper, ids):
-        content["verdict"] = _verdict(abs(ours - number.published), number.tolerance)
-    if content["verdict"] in ("close", "deviates"):
-        content["explanation"] = number.explanation
+        content["verdict"] = judge(number, ours, low, high)
+    if content["verdict"] in ("close", "deviates", "inconclusive"):
+        content |= _explained(number)
     return records.rounded(content)  # type: ignore[no-any-return]
 
 
-def _verdict(difference: float, tolerance: float) -> Verdict:
-    slack = 1e-9  # published values and ours are decimal fractions of finite precision
-    if difference <= tolerance + slack:
+def _bounds(number: Number, ours: float, values: Sequence[float]) -> tuple[float, float]:
+    if not values:
+        return ours, ours
+    return sd_bounds(ours, len(values)) if number.value == "sd" else bounds(values)
+
+
+def would_pass(check: Check, other: Check) -> bool:
+    """Say whether the mean that another check found is within the tolerance of a check's number."""
+    if check.published is None or check.tolerance is None or other.ours is None:
+        return False
+    return abs(other.ours - check.published) <= check.tolerance + _SLACK
+
+
+def judge(number: Number, ours: float, low: float, high: float) -> Verdict:
+    """Return the verdict on a number from our mean and what it may lie between."""
+    nearest = min(max(number.published, low), high)
+    found = {_verdict(number, value) for value in (ours, nearest, low, high)}
+    return found.pop() if len(found) == 1 else "inconclusive"
+
+
+def _explained(entry: Number | Claim) -> dict[str, str]:
+    """Return the explanation of a deviation, and what it rests on."""
+    if not entry.explanation:
+        return {}
+    return {
+        "explanation": entry.explanation,
+        "cause": "measured" if entry.shown_by else "conjecture",
+    }
+
+
+def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
+    """Say how many seeds of the cell's runs are recorded, where not all are."""
+    planned = runs.planned(runs.plan.runs)
+    kinds = {(run.group, str(run.coordinates)) for run in planned if run.id in set(ids)}
+    like = [run for run in planned if (run.group, str(run.coordinates)) in kinds]
+    recorded = len(like) - len(runs.unrecorded(like))
+    return "" if recorded == len(like) else f"{recorded} of {len(like)} runs are recorded"
+
+
+def _like_spread(cells: pd.DataFrame) -> float | None:
+    """Return the median standard deviation over seeds of an artefact's cells, if any has one."""
+    spreads = cells["sd"].dropna() if "sd" in cells else pd.Series(dtype=float)
+    return None if spreads.empty else float(spreads.median())
+
+
+def _verdict(number: Number, ours: float) -> Verdict:
+    if number.gain and ours * number.published <= 0:
+        return "deviates"
+    difference = abs(ours - number.published)
+    if difference <= number.tolerance + _SLACK:
         return "reproduced"
-    return "close" if difference <= 2 * tolerance + slack else "deviates"
+    return "close" if difference <= 2 * number.tolerance + _SLACK else "deviates"
 
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
@@ -192,6 +309,7 @@ def _has_row(made: _Frame, number: Number) -> bool:
 
 def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
     content = _check(runs, claim.id, "claim", claim.source, "not decidable") | {
+        "origin": claim.about,
         "reading": claim.reading,
         "statement": claim.statement,
     }
@@ -202,14 +320,26 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
     except MissingRunsError as error:
         return content | {"verdict": "not run", "evidence": str(error)}
     content |= {
-        "verdict": "reproduced" if finding.holds else "deviates",
+        "verdict": _verdict_of(finding),
         "evidence": finding.evidence,
         "ours": finding.ours,
+        "seeds": finding.seeds,
+        "p": None if math.isnan(finding.p) else finding.p,
         "runs": sorted(set(finding.runs)),
     }
-    if not finding.holds:
-        content["explanation"] = claim.explanation
+    if finding.near_chance:
+        content["evidence"] += "; networks this near to guessing decide nothing"
+    if claim.unusable:
+        content |= {"verdict": "no target", "reason": claim.unusable}
+    elif content["verdict"] != "reproduced":
+        content |= _explained(claim)
     return records.rounded(content)  # type: ignore[no-any-return]
+
+
+def _verdict_of(finding: Finding) -> Verdict:
+    if not finding.firm:
+        return "inconclusive"
+    return "reproduced" if finding.holds else "deviates"
 
 
 def _rule(paper: str, claim: Claim) -> Callable[..., Finding]:
@@ -273,32 +403,33 @@ def changes(checks: Iterable[Check], file: Path) -> list[str]:
     return lines
 
 
-def text(checks: Iterable[Check], verbose: bool = False) -> str:
-    """Return how many checks of each paper and kind have each verdict.
-
-    Args:
-        checks: what :func:`check` returned, of one or several papers.
-        verbose: also one line a check.
-    """
-    checks = list(checks)
-    counts = Counter((item.paper, item.kind, item.verdict) for item in checks)
-    groups = dict.fromkeys((item.paper, item.scale, item.kind) for item in checks)
-    verdicts = [verdict for verdict in get_args(Verdict) if any(v == verdict for *_, v in counts)]
-    rows = [
-        [paper, scale, f"{kind}s", *(counts[paper, kind, verdict] or "" for verdict in verdicts)]
-        for paper, scale, kind in groups
-    ]
-    table = tabulate(rows, ["paper", "scale", "", *verdicts], tablefmt="simple")
-    return "\n\n".join(["\n".join(map(_line, checks)), table] if verbose else [table])
-
-
-def _line(item: Check) -> str:
-    line = f"{item.verdict:<17} {item.paper} {item.id}"
+def line(item: Check) -> str:
+    """Return a check in a line: verdict, id, our value and the published one, evidence."""
+    text = f"{item.verdict:<17} {item.paper} {item.id}"
     if item.ours is not None:
-        line += f": ours {item.ours:.4g}"
+        text += f": ours {item.ours:.4g}"
+        if item.kind == "number":
+            text += seeds_of(item)
         if item.published is not None:
-            line += f", published {item.published:.4g}"
+            text += f", published {item.published:.4g}"
             if item.tolerance is not None:
-                line += f" ± {item.tolerance:.2g}"
-    detail = "; ".join(filter(None, (item.evidence, item.explanation)))
-    return f"{line} ({detail})" if detail else line
+                text += f" ± {item.tolerance:.2g}"
+    if item.verdict in DECIDED and not item.informative:
+        text += ", not informative"
+    detail = "; ".join(filter(None, (item.evidence, explained(item))))
+    return f"{text} ({detail})" if detail else text
+
+
+def seeds_of(item: Check) -> str:
+    """Return how sure a number of ours is: its interval, or the spread of cells like it."""
+    if item.interval:
+        return " [{:.4g}, {:.4g}]".format(*item.interval)
+    if item.seeds != 1:
+        return ""
+    like = "" if item.spread is None else f", sd of the cells beside it {item.spread:.2g}"
+    return f" (single run{like})"
+
+
+def explained(item: Check) -> str:
+    """Return a check's explanation, and whether it is more than a conjecture."""
+    return f"{item.cause.capitalize()}: {item.explanation}" if item.explanation else ""

@@ -208,7 +208,7 @@ def plan_files() -> dict[str, Path]:
 
 @functools.lru_cache(maxsize=16)
 def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
-    """List plans; the folder's time of change (``stamp``) and ``cwd`` are part of the cache's key."""
+    """List plans; ``stamp`` (the folder's time of change) and ``cwd`` are part of the cache key."""
     files = {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     for file in own_plan_files(places):
         if files.get(file.stem, file) != file:

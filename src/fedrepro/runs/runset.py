@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import describe
 from fedrepro.runs import records
 from fedrepro.runs.plan import PaperPlan, PlannedRun, Scale, expand, load_plan
 from fedrepro.runs.records import RunRecord
@@ -25,23 +26,39 @@ class RunSet:
         paper: slug of the paper.
         scale: the scale.
         plan: the paper's plan.
+        partial: whether runs without a record are left out of what is asked for.
     """
 
-    def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:
+    def __init__(
+        self, paper: str, scale: Scale, folder: Path | None = None, *, partial: bool = False
+    ) -> None:
         self.paper = paper
         self.scale = scale
         self.plan: PaperPlan = load_plan(paper)
+        self.partial = partial
         self._folder = folder
         self._runs = expand(paper, scale)
         self._records: dict[str, RunRecord] = {}
 
+    def recorded(self) -> RunSet:
+        """Return the same runs without those that have no record."""
+        return RunSet(self.paper, self.scale, self._folder, partial=True)
+
     def _place(self, run: PlannedRun) -> Path:
         return run.records if self._folder is None else self._folder
 
-    def members(self, groups: Iterable[str]) -> list[PlannedRun]:
+    def planned(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the named groups, in plan order."""
         wanted = set(groups)
         return [run for run in self._runs if run.group in wanted]
+
+    def members(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the runs of the named groups, in plan order: those recorded, where partial."""
+        planned = self.planned(groups)
+        return [run for run in planned if self._is_recorded(run)] if self.partial else planned
+
+    def _is_recorded(self, run: PlannedRun) -> bool:
+        return records.is_recorded(run.id, self._place(run))
 
     def labelled(self, groups: Iterable[str] | None = None, /, **labels: str) -> list[str]:
         """Return the groups, in plan order, that have all of these labels.
@@ -53,9 +70,18 @@ class RunSet:
         named = self.plan.runs if groups is None else groups
         return [name for name in named if labels.items() <= self.plan.runs[name].labels.items()]
 
+    def chance(self, groups: Iterable[str]) -> float:
+        """Return the accuracy of guessing: one over the number of classes; the groups share it."""
+        (classes,) = {describe(run.spec.dataset.name).classes for run in self.planned(groups)}
+        return 1 / classes
+
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""
-        return [r for r in self.members(groups) if not records.is_recorded(r.id, self._place(r))]
+        return self.unrecorded(self.planned(groups))
+
+    def unrecorded(self, planned: Iterable[PlannedRun]) -> list[PlannedRun]:
+        """Return those of the planned runs that have no record."""
+        return [run for run in planned if not self._is_recorded(run)]
 
     def require(self, groups: Iterable[str], what: str) -> None:
         """Make sure that all runs of the groups are recorded.
@@ -90,14 +116,23 @@ class RunSet:
         A metric may be nested: ``weight_divergence.fedavg.conv1``.
 
         Raises:
-            FedreproError: a record is missing, or has no such metric.
+            MissingRunsError: a record is missing, or all are, where partial.
+            FedreproError: one has no such metric.
         """
         return pd.DataFrame(
             [
                 self._row(run) | {name: self._final(run, name) for name in metrics}
-                for run in self.members(groups)
+                for run in self._any(groups)
             ]
         )
+
+    def _any(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the members; there is at least one, unless none is planned."""
+        groups = list(groups)
+        members = self.members(groups)
+        if not members and self.partial:
+            self.require(groups, "this")
+        return members
 
     def curves(self, groups: Sequence[str], metric: str) -> pd.DataFrame:
         """Return a metric over the rounds: one row a run and evaluated round.
@@ -109,7 +144,7 @@ class RunSet:
             FedreproError: a record is missing, or has no such metric.
         """
         rows = []
-        for run in self.members(groups):
+        for run in self._any(groups):
             metrics = self.record(run).metrics
             if metric not in metrics:
                 raise FedreproError(

@@ -46,7 +46,7 @@ class Status:
         return sum(self.seconds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: ids by state, and estimated seconds in all and of each pending run."""
+        """Return plain values: ids by state, estimated seconds in all and of each pending run."""
         return {
             "recorded": list(self.recorded),
             "pending": list(self.pending),

@@ -7,12 +7,14 @@ part in a round. The last group of rules is about published numbers alone.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.papers.cadis.measurements import (
@@ -21,6 +23,7 @@ from fedrepro.papers.cadis.measurements import (
     OVER_FEDAVG,
     PRINTED_PILL,
     SINGLESET,
+    SPEED_UP,
     best,
     kind_of,
     participants,
@@ -31,13 +34,24 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, leads, listed, near
+from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
+from fedrepro.report.rules import Rule, Sample, leads, less, listed, near
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
 ROUNDED = 1e-6
 """Records hold six digits."""
+
+Measure = Callable[[RunRecord], float]
+"""One number of a run."""
+
+
+class Found(NamedTuple):
+    """A run that a claim rests on."""
+
+    run: PlannedRun
+    record: RunRecord
 
 
 def chosen(
@@ -48,8 +62,8 @@ def chosen(
     kind: str = "",
     clients: int = 0,
     warm_up: int | None = None,
-) -> dict[str, RunRecord]:
-    """Return the records of a method on a partition, by run id.
+) -> list[Found]:
+    """Return the runs of a method on a partition, in plan order.
 
     Args:
         runs: of which to choose.
@@ -72,25 +86,33 @@ def chosen(
     ]
     if not found:
         raise not_planned(runs, what, f"run on {dataset} {kind}")
-    runs.require({run.group for run in found}, f"the claims on {what}, {dataset} {kind}")
-    return {run.id: runs.record(run) for run in found}
+    return [Found(run, runs.record(run)) for run in found]
 
 
-def _sample(runs: RunSet, what: str, measure: Callable[[RunRecord], float], **where: Any) -> Sample:
-    """Return a measure of each of the chosen runs."""
+def _ids(found: Sequence[Found]) -> list[str]:
+    return [one.run.id for one in found]
+
+
+def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
+    """Return a measure of the chosen runs by seed; of several of a seed the mean."""
     found = chosen(runs, what, **where)
-    return Sample(title_of(runs, what), tuple(map(measure, found.values())), tuple(found))
+    by_seed: dict[int, list[float]] = {}
+    for run, record in found:
+        by_seed.setdefault(run.seed, []).append(measure(record))
+    values = tuple(float(np.mean(several)) for several in by_seed.values())
+    return Sample(title_of(runs, what), values, tuple(_ids(found)), tuple(by_seed))
 
 
-def _both(
-    runs: RunSet, what: str, than: str, measure: Callable[[RunRecord], float], where: dict[str, Any]
-) -> tuple[Sample, Sample]:
-    return _sample(runs, what, measure, **where), _sample(runs, than, measure, **where)
+def _accuracy(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
+    """Return an accuracy of each of the chosen runs."""
+    sample = _sample(runs, what, measure, **where)
+    groups = {one.run.group for one in chosen(runs, what, **where)}
+    return dataclasses.replace(sample, chance=runs.chance(groups))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
     """Return the quantity: best test accuracy of a run's rounds."""
-    return _sample(runs, what, best, dataset=dataset, clients=clients, kind=kind)
+    return _accuracy(runs, what, best, dataset=dataset, clients=clients, kind=kind)
 
 
 def late_accuracy(
@@ -98,7 +120,29 @@ def late_accuracy(
 ) -> Sample:
     """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
     where = {"dataset": dataset, "clients": clients, "kind": kind}
-    return _sample(runs, what, lambda r: float(np.mean(r.metrics["accuracy"][-window:])), **where)
+    return _accuracy(runs, what, lambda r: float(np.mean(r.metrics["accuracy"][-window:])), **where)
+
+
+def _finding(
+    samples: Sequence[Sample],
+    margins: Sequence[Margin],
+    evidence: str,
+    ours: float | None = None,
+    networks: Sequence[Sample] = (),
+) -> Finding:
+    """Return a finding that holds where all margins are met.
+
+    Args:
+        samples: what is compared.
+        margins: the parts of the claim.
+        evidence: in a sentence.
+        ours: the one number that sums it up.
+        networks: test accuracies of the runs, where networks near chance decide nothing.
+    """
+    near_chance = bool(networks) and all(sample.near_chance for sample in networks)
+    used = [run for sample in samples for run in sample.runs]
+    met = all(margin.met for margin in margins)
+    return Finding(met, evidence, used, ours, margins, near_chance)
 
 
 # Tables I and II
@@ -113,25 +157,46 @@ def leads_at_each(
     ahead = ", ".join(f"{k}: {in_points(gap)}" for k, gap in gaps.items())
     evidence = f"{title_of(runs, what)} ahead by {ahead}"
     used = [run for finding in each.values() for run in finding.runs]
-    least = min(gaps.values())
-    return Finding(least > 0, evidence, used, least)
+    margins = [margin for finding in each.values() for margin in finding.margins]
+    holds = all(finding.holds for finding in each.values())
+    near_chance = all(finding.near_chance for finding in each.values())
+    return Finding(holds, evidence, used, min(gaps.values()), margins, near_chance)
 
 
 def no_later(
     runs: RunSet, *, what: str, than: str, percent: Sequence[float], **where: Any
 ) -> Finding:
     """Hold where ``what`` reaches each accuracy no later than the other, in means over seeds."""
-    parts, holds, used = [], True, list[str]()
+    samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
         reach = functools.partial(rounds_to, target=target / 100)
-        one, other = _both(runs, what, than, reach, where)
+        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
+        margins.append(less(other, one))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
-        holds &= one.mean <= other.mean
-        used += [*one.runs, *other.runs]
-    return Finding(holds, "; ".join(parts), used)
+        samples += [one, other]
+    return _finding(samples, margins, "; ".join(parts))
 
 
-# Figure 8
+def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
+    """Hold where the best accuracy is below so many percent: N/A in Table II."""
+    sample = accuracy(runs, what, **where)
+    margin = Margin(tuple(percent / 100 - value for value in sample.values), strict=True)
+    return _finding([sample], [margin], f"best accuracy: {listed([sample])}", sample.mean)
+
+
+# Figure 8 and Proposition III.5
+
+
+def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: Any) -> Finding:
+    """Hold where the test loss, mean of the last ``window`` evaluations, is not higher."""
+
+    def late(record: RunRecord) -> float:
+        return float(np.mean(record.metrics["loss"][-window:]))
+
+    one, other = (_sample(runs, name, late, **where) for name in (what, than))
+    networks = [accuracy(runs, name, **where) for name in (what, than)]
+    evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
+    return _finding([one, other], [margin], evidence, -margin.mean, networks)
 
 
 def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
@@ -146,22 +211,26 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     def step(record: RunRecord) -> float:
         return float(np.abs(np.diff(_end(record, "accuracy", last))).mean())
 
-    one, other = _both(runs, what, than, step, where)
+    one, other = (_sample(runs, name, step, **where) for name in (what, than))
+    networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
-    return Finding(one.mean < other.mean, evidence, [*one.runs, *other.runs])
+    return _finding([one, other], [less(other, one, strict=True)], evidence, networks=networks)
 
 
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
-    def late(metric: str) -> tuple[Sample, Sample]:
-        return _both(runs, what, than, lambda r: float(_end(r, metric, last).mean()), where)
+    def late(metric: str) -> Measure:
+        return lambda record: float(_end(record, metric, last).mean())
 
-    (one, other), (narrow, wide) = late("local_accuracy"), late("local_accuracy_sd")
+    names = what, than
+    networks = [accuracy(runs, name, **where) for name in names]
+    one, other = (_sample(runs, name, late("local_accuracy"), **where) for name in names)
+    narrow, wide = (_sample(runs, name, late("local_accuracy_sd"), **where) for name in names)
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
-    holds = one.mean > other.mean and narrow.mean < wide.mean
-    return Finding(holds, evidence, [*one.runs, *other.runs], one.mean - other.mean)
+    margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
+    return _finding([one, other], margins, evidence, one.mean - other.mean, networks)
 
 
 # Figure 5, and what the clustering rests on
@@ -181,12 +250,12 @@ def every_client(holds: Callable[[np.ndarray, np.ndarray], bool]) -> Rule:
             found = chosen(runs, "probe", kind=kind, **where)
             held = [
                 holds(np.array(rows), np.array(counts) > 0)
-                for record in found.values()
+                for _, record in found
                 for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
             ]
             parts.append(f"{sum(held)} of {len(held)} clients ({title_of(runs, kind)})")
             right += held
-            used += found
+            used += _ids(found)
         return Finding(all(right), f"true of {', '.join(parts)}", used, float(np.mean(right)))
 
     return rule
@@ -205,31 +274,39 @@ def _rising_rows_are_labels(rows: np.ndarray, own: np.ndarray) -> bool:
 def recovers_clusters(runs: RunSet, *, vector: str, threshold: float, **where: Any) -> Finding:
     """Hold where the cosines of all clients, rescaled and cut, give the true clusters."""
     found = chosen(runs, "probe", **where)
-    cuts = [record.final["vectors"][vector]["all"] for record in found.values()]
+    cuts = [record.final["vectors"][vector]["all"] for _, record in found]
     place = THRESHOLDS.index(threshold)
     wrong = [cut["wrong_pairs"][place] for cut in cuts]
     evidence = "clusters: " + ", ".join(f"{cut['clusters'][place]:.0f}" for cut in cuts)
     evidence += "; pairs wrong: " + ", ".join(map(in_percent, wrong))
-    return Finding(max(wrong) == 0, evidence, [*found], float(np.mean(wrong)))
+    return Finding(max(wrong) == 0, evidence, _ids(found), float(np.mean(wrong)))
 
 
 def merges_all(runs: RunSet, *, vector: str, thresholds: Sequence[float], **where: Any) -> Finding:
     """Hold where the code's rescaling makes one cluster of all clients at each threshold."""
     found = chosen(runs, "probe", **where)
-    cuts = [record.final["vectors"][vector]["as_run"]["clusters"] for record in found.values()]
+    cuts = [record.final["vectors"][vector]["as_run"]["clusters"] for _, record in found]
     numbers = dict(zip(THRESHOLDS, np.mean(cuts, axis=0), strict=True))
     evidence = "clusters: " + ", ".join(f"{numbers[tau]:g} at {tau:g}" for tau in thresholds)
-    return Finding(all(numbers[tau] == 1 for tau in thresholds), evidence, [*found])
+    return Finding(all(numbers[tau] == 1 for tau in thresholds), evidence, _ids(found))
 
 
 def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> Finding:
     """Hold where the mean cosine of clients of other labels is that high."""
-    found = chosen(runs, "probe", **where)
-    vectors = [record.final["vectors"] for record in found.values()]
-    means = {name: float(np.mean([v[name]["other"][1] for v in vectors])) for name in vectors[0]}
-    evidence = "mean cosine of clients of other labels: "
-    evidence += ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in means.items())
-    return Finding(means[vector] > above, evidence, [*found], means[vector])
+
+    def cosine(name: str) -> Sample:
+        def other_labels(record: RunRecord) -> float:
+            return float(record.final["vectors"][name]["other"][1])
+
+        sample = _sample(runs, "probe", other_labels, **where)
+        return dataclasses.replace(sample, name=name.replace("_", " "))
+
+    vectors = sorted(chosen(runs, "probe", **where)[0].record.final["vectors"])
+    samples = {name: cosine(name) for name in vectors}
+    found, each = samples[vector], listed([*samples.values()], "{:.3f}".format)
+    evidence = f"mean cosine of clients of other labels: {each}"
+    margin = Margin(tuple(value - above for value in found.values), strict=True)
+    return _finding([found], [margin], evidence, found.mean)
 
 
 def wrong_pairs(
@@ -237,14 +314,14 @@ def wrong_pairs(
 ) -> Finding:
     """Hold where every run ends with so many percent of the pairs of clients wrong."""
     found = chosen(runs, what, **where)
-    shares = [record.metrics["wrong_pairs"][-1] for record in found.values()]
-    numbers = [record.metrics["clusters"][-1] for record in found.values()]
+    shares = [record.metrics["wrong_pairs"][-1] for _, record in found]
+    numbers = [record.metrics["clusters"][-1] for _, record in found]
     evidence = "; ".join(
         f"{in_percent(share)} of the pairs wrong, {number:.1f} clusters"
         for share, number in zip(shares, numbers, strict=True)
     )
     holds = all(more_than < 100 * share <= at_most + SLACK for share in shares)
-    return Finding(holds, evidence, [*found], float(np.mean(shares)))
+    return Finding(holds, evidence, _ids(found), float(np.mean(shares)))
 
 
 # Figures 9 and 10
@@ -256,9 +333,9 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
     def error(record: RunRecord) -> float:
         return float(np.mean(record.metrics["similarity_error"]))
 
-    one, other = _both(runs, what, than, error, where)
-    evidence, gain = listed([one, other], "{:.4f}".format), other.mean - one.mean
-    return Finding(gain > 0, evidence, [*one.runs, *other.runs], gain)
+    one, other = (_sample(runs, name, error, **where) for name in (what, than))
+    evidence, margin = listed([one, other], "{:.4f}".format), less(other, one, strict=True)
+    return _finding([one, other], [margin], evidence, margin.mean)
 
 
 def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
@@ -270,23 +347,66 @@ def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
         return min(expected, len(record.metrics["pairs_known"]))
 
     found = chosen(runs, what, **where)
-    rounds = [seen(record) for record in found.values()]
+    rounds = [seen(record) for _, record in found]
     shares = [
         record.metrics["pairs_known"][after - 1]
-        for record, after in zip(found.values(), rounds, strict=True)
+        for (_, record), after in zip(found, rounds, strict=True)
     ]
     evidence = f"pairs known after {rounds[0]} rounds: " + ", ".join(map(in_percent, shares))
-    return Finding(min(shares) >= percent / 100, evidence, [*found], float(np.mean(shares)))
+    return Finding(min(shares) >= percent / 100, evidence, _ids(found), float(np.mean(shares)))
 
 
 def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
-    """Hold where the best accuracy ranges wider along one axis of a grid than along the other."""
-    runs.require([group], "Fig. 10")
+    """Hold where the best accuracy ranges wider along one axis of a grid than along the other.
+
+    A range is between the highest and the lowest of the means over the seeds.
+    """
+    one, wider = (_range(_levels(runs, group, name)) for name in (axis, other))
+    networks = _networks(runs, group)
+    evidence = ", ".join(
+        f"range over the {name} {in_points(sample.mean)}"
+        for name, sample in ((axis, one), (other, wider))
+    )
+    return _finding([networks], [less(one, wider, strict=True)], evidence, networks=[networks])
+
+
+def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) -> Finding:
+    """Hold where a threshold of the grid has a higher accuracy than the others, in the mean."""
+    if {run.spec.dataset.name for run in runs.members([group])} != {dataset}:
+        raise not_planned(runs, group, f"run on {dataset}")
+    levels = _levels(runs, group, "threshold")
+    seeds, networks = tuple(levels.index), _networks(runs, group)
+    samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
+    highest = samples.pop(threshold)
+    margins = [less(highest, sample, strict=True) for sample in samples.values()]
+    evidence = f"by threshold: {listed([*samples.values(), highest])}"
+    least = min(margin.mean for margin in margins)
+    return _finding([networks], margins, evidence, least, [networks])
+
+
+def _networks(runs: RunSet, group: str) -> Sample:
+    """Return the best accuracies of all runs of a grid."""
     found = results(runs, [group])
-    means = found.assign(best=found["record"].map(best)).groupby([axis, other])["best"].mean()
-    ranges = {name: float(np.ptp(means.groupby(name).mean())) for name in (axis, other)}
-    evidence = ", ".join(f"range over the {n} {in_points(v)}" for n, v in ranges.items())
-    return Finding(ranges[axis] > ranges[other], evidence, list(found["run"]))
+    accuracies = tuple(found["record"].map(best))
+    return Sample(group, accuracies, tuple(found["run"]), chance=runs.chance([group]))
+
+
+def _levels(runs: RunSet, group: str, axis: str) -> pd.DataFrame:
+    """Return the best accuracy of a grid, mean over its other axis: a row a seed, a column a value.
+
+    Raises:
+        MissingRunsError: a record is missing.
+    """
+    found = results(runs, [group])
+    found = found.assign(best=found["record"].map(best))
+    return found.pivot_table(values="best", index="seed", columns=axis)
+
+
+def _range(levels: pd.DataFrame) -> Sample:
+    """Return by seed how far the levels are apart that are farthest in the mean over the seeds."""
+    means = levels.mean()
+    apart = levels[means.idxmax()] - levels[means.idxmin()]
+    return Sample(str(levels.columns.name), tuple(apart), (), tuple(apart.index))
 
 
 # What the authors' code does
@@ -299,12 +419,12 @@ def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> F
     """
     found = chosen(runs, what, **where)
     parts, holds = [], True
-    for record in found.values():
+    for _, record in found:
         finite, end = record.metrics["finite"], record.metrics["accuracy"][-1]
         lost = f"not a number from round {finite.index(0) + 1}" if 0 in finite else "never lost"
         parts.append(f"{lost}, accuracy {in_percent(end)}")
         holds &= 0 in finite and abs(end - images / of) < ROUNDED
-    return Finding(holds, ", ".join(parts), [*found])
+    return Finding(holds, ", ".join(parts), _ids(found))
 
 
 def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
@@ -337,12 +457,12 @@ def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Find
 def cluster_sizes(runs: RunSet, *, what: str, sizes: list[int], **where: Any) -> Finding:
     """Section V.A: clusters of so many clients, of unequal amounts."""
     found = chosen(runs, what, **where)
-    counts = np.array(next(iter(found.values())).partition.counts)
+    counts = np.array(found[0].record.partition.counts)
     _, clients = np.unique(counts > 0, axis=0, return_counts=True)
     largest_first = sorted(map(int, clients), reverse=True)
     unequal = len(np.unique(counts.sum(axis=1))) > 1
     evidence = f"clusters of {largest_first} clients, {'un' if unequal else ''}equal amounts"
-    return Finding(largest_first == sizes and unequal, evidence, [*found][:1])
+    return Finding(largest_first == sizes and unequal, evidence, _ids(found)[:1])
 
 
 def main_cluster(
@@ -351,10 +471,10 @@ def main_cluster(
     """Section V.C: the largest cluster of each partition holds that share of the clients."""
     shares, used = {}, list[str]()
     for kind in kinds:
-        run, record = next(iter(chosen(runs, what, kind=kind, **where).items()))
+        run, record = chosen(runs, what, kind=kind, **where)[0]
         facts = partition_facts(record.partition.counts)
         shares[kind] = facts["largest cluster"] / facts["clients"]
-        used.append(run)
+        used.append(run.id)
     evidence = ", ".join(
         f"{title_of(runs, kind)}: {in_percent(share)}" for kind, share in shares.items()
     )
@@ -374,13 +494,13 @@ def every_end(holds: Callable[[list[list[int]], list[int], list[int]], bool]) ->
 
     def rule(runs: RunSet, *, what: str, one: list[int], other: list[int], **where: Any) -> Finding:
         found = chosen(runs, what, **where)
-        names = [record.final["cluster_of"] for record in found.values()]
+        names = [record.final["cluster_of"] for _, record in found]
         ends = [
             [[i for i, own in enumerate(end) if own == name] for name in sorted({*end})]
             for end in names
         ]
         evidence = f"clusters {'; '.join(map(str, ends))}"
-        return Finding(all(holds(end, one, other) for end in ends), evidence, [*found])
+        return Finding(all(holds(end, one, other) for end in ends), evidence, _ids(found))
 
     return rule
 
@@ -410,6 +530,29 @@ def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     )
     evidence = f"largest difference {in_points(worst)} over {len(rows)} rows"
     return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
+
+
+def speed_ups_follow(runs: RunSet, *, than: str, within: float) -> Finding:
+    """Hold where the speed-ups of Table II are ratios of its rounds, to the digit printed."""
+    cells, base = _table2(runs.paper), title_of(runs, than)
+    off = [
+        abs(cells[row, base] / cells[row, column.removesuffix(SPEED_UP)] - value)
+        for (row, column), value in cells.items()
+        if column.endswith(SPEED_UP)
+    ]
+    evidence = f"largest difference {max(off):.3f} of {len(off)} speed-ups"
+    return Finding(max(off) <= within + SLACK, evidence, [], max(off))
+
+
+def _table2(paper: str) -> dict[tuple[str, str], float]:
+    """Return Table II as published, with PILL."""
+    cells = published(paper, "table2")
+    for (method, column), value in published(paper, "pill").items():
+        what, _, target = column.partition(" to ")
+        if target:
+            ending = SPEED_UP if what.endswith(SPEED_UP) else ""
+            cells[f"PILL {target}", method + ending] = value
+    return cells
 
 
 def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
@@ -456,6 +599,8 @@ _RULES: dict[str, Rule] = {
     "near": near(accuracy),
     "leads_at_each": leads_at_each,
     "no_later": no_later,
+    "stays_below": stays_below,
+    "loses_no_more": loses_no_more,
     "steadier": steadier,
     "serves_clients": serves_clients,
     "only_own_rows_rise": every_client(_only_own_rows_rise),
@@ -467,6 +612,7 @@ _RULES: dict[str, Rule] = {
     "nearer_to_truth": nearer_to_truth,
     "pairs_known": pairs_known,
     "varies_more": varies_more,
+    "best_threshold": best_threshold,
     "is_lost": is_lost,
     "oscillates": oscillates,
     "cluster_sizes": cluster_sizes,
@@ -474,6 +620,7 @@ _RULES: dict[str, Rule] = {
     "parts_groups": every_end(_parted),
     "finds_groups": every_end(lambda clusters, one, other: clusters == [one, other]),
     "gains_follow": gains_follow,
+    "speed_ups_follow": speed_ups_follow,
     "largest_gain": largest_gain,
     "among_best": among_best,
     "no_better": no_better,

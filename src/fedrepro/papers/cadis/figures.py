@@ -120,7 +120,7 @@ def _with_legend(canvas: Canvas, columns: int = 3) -> MplFigure:
 
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds."""
-    found = pd.concat([results(runs, [group]) for group in runs.plan.figures["fig2"].runs])
+    found = results(runs, runs.plan.figures["fig2"].runs)
     return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
 
 
@@ -142,23 +142,40 @@ def draw_case_study(cells: pd.DataFrame) -> MplFigure:
 SHOWN_CLASS = 8
 
 
+def _holder(counts: np.ndarray) -> dict[str, int]:
+    """Return panel -> its client: the first that holds the class."""
+    return {f"class {SHOWN_CLASS} only": int((counts[:, SHOWN_CLASS] > 0).argmax())}
+
+
+def _pair(counts: np.ndarray) -> dict[str, int]:
+    """Return panel -> its client: the first, who holds two classes."""
+    return {f"classes {' and '.join(map(str, np.flatnonzero(counts[0])))}": 0}
+
+
+def _twins(counts: np.ndarray) -> dict[str, int]:
+    """Return panel -> its client: two of one cluster, and one of another."""
+    same = true_clusters(counts)
+    return {
+        "client A, first cluster": 0,
+        "client B, first cluster": int(same[0, 1:].argmax()) + 1,
+        "client C, another cluster": int((~same[0]).argmax()),
+    }
+
+
 def row_changes(runs: RunSet) -> pd.DataFrame:
     """Return figure 5: how the rows of the final layer changed, for five clients of first seeds.
 
     ``series`` is a panel, ``x`` a class, ``mean`` the row's mean change; further columns: ``low``
     and ``high``, the row's lowest and highest change, and ``held``, whether the client holds it.
     """
-    one, two, many = (results(runs, [name])["record"][0] for name in runs.plan.figures["fig5"].runs)
-    holder = int((np.array(one.partition.counts)[:, SHOWN_CLASS] > 0).argmax())
-    pair = " and ".join(map(str, np.flatnonzero(two.partition.counts[0])))
-    same = true_clusters(np.array(many.partition.counts))
-    twin, other = int(same[0, 1:].argmax()) + 1, int((~same[0]).argmax())
+    groups = runs.plan.figures["fig5"].runs
+    found = results(runs, groups).drop_duplicates("group", ignore_index=True)
+    records = dict(zip(found["group"], found["record"], strict=True))
     shown = {
-        f"class {SHOWN_CLASS} only": (one, holder),
-        f"classes {pair}": (two, 0),
-        "client A, first cluster": (many, 0),
-        "client B, first cluster": (many, twin),
-        "client C, another cluster": (many, other),
+        panel: (records[group], client)
+        for group, clients in zip(groups, (_holder, _pair, _twins), strict=True)
+        if group in records
+        for panel, client in clients(np.array(records[group].partition.counts)).items()
     }
     return pd.DataFrame(
         [
@@ -397,7 +414,7 @@ _LOOKS = 8
 def stand_in(runs: RunSet) -> pd.DataFrame:
     """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
     groups = runs.plan.figures["synthetic_pills"].runs
-    if not runs.members(groups):
+    if not runs.planned(groups):
         return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
     found = results(runs, groups)
     return _summary(_curves(found.assign(series=found["method"]), "accuracy"))

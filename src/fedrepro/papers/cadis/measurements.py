@@ -1,8 +1,7 @@
 """Nguyen et al. 2023: Tables I to III with our own beside them, as frames of the recorded runs.
 
 The paper reports the best test accuracy of a run's rounds. Every method is trained as the paper
-means it; "as run" is what the authors' code does (docs/papers/cadis.md). A table shows the cells
-whose runs are recorded.
+means it; "as run" is what the authors' code does (docs/papers/cadis.md).
 """
 
 from __future__ import annotations
@@ -62,27 +61,27 @@ def title_of(runs: RunSet, label: str) -> str:
 
 
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
-    """Return every recorded run of the groups, one row a run, in plan order.
+    """Return the runs of the groups, one row a run, in plan order.
 
-    Columns: ``title`` of its group, its labels (``dataset``, ``kind`` and ``method``) as they are
-    printed, the grid coordinates, ``clients`` (``10/100``: clients a round of all; empty for
+    Columns: ``group`` and its ``title``, its labels (``dataset``, ``kind`` and ``method``) as they
+    are printed, the grid coordinates, ``clients`` (``10/100``: clients a round of all; empty for
     central training), ``seed``, ``run`` and ``record``.
 
     Raises:
-        MissingRunsError: none is recorded.
+        MissingRunsError: a record is missing, or all are, where the runs are partial; or there are
+            no such runs.
     """
     groups = list(groups)
-    missing = {run.id for run in runs.missing(groups)}
-    recorded = [run for run in runs.members(groups) if run.id not in missing]
-    if not recorded:
+    members = runs.members(groups)
+    if not members:
         runs.require(groups, "this")
         raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
     rows = []
-    for run in recorded:
+    for run in members:
         group, record, drawn = runs.plan.runs[run.group], runs.record(run), participants(run)
         labels = group.labels | {"kind": kind_of(runs, run)}
         rows.append(
-            {"title": group.title, **run.coordinates}
+            {"group": run.group, "title": group.title, **run.coordinates}
             | {name: title_of(runs, label) for name, label in labels.items()}
             | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
             | {"seed": run.seed, "run": run.id, "record": record}
@@ -128,10 +127,10 @@ def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
     """Build Table I: rows are data set and clients a round, columns methods and CADIS's gains."""
     found = _shown(runs, table)
     central = found["method"] == SINGLESET
-    federated = found[~central]
-    keys = federated[["dataset", "clients"]].drop_duplicates()
-    repeated = found[central].drop(columns="clients").merge(keys, on="dataset")
-    both = pd.concat([repeated, federated], ignore_index=True)
+    repeated = found[central].drop(columns="clients").merge(_drawn(runs, table), on="dataset")
+    all_clients = repeated["record"].map(lambda record: str(len(record.partition.counts)))
+    repeated["clients"] = repeated.pop("drawn") + "/" + all_clients
+    both = pd.concat([repeated, found[~central]], ignore_index=True)
     shown = both.assign(row=both["dataset"] + " " + both["clients"], column=both["method"])
     order = list(shown["row"].unique())
     cells = pd.concat([_cells(shown, "best"), _gains(shown)], ignore_index=True)
@@ -140,15 +139,26 @@ def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
+def _drawn(runs: RunSet, table: str) -> pd.DataFrame:
+    """Return how many clients a round the plan has of each data set, as text."""
+    planned = runs.planned(runs.plan.tables[table].runs)
+    rows = [
+        (title_of(runs, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
+        for run in planned
+        if (drawn := participants(run))
+    ]
+    return pd.DataFrame(rows, columns=["dataset", "drawn"]).drop_duplicates()
+
+
 def _gains(shown: pd.DataFrame) -> pd.DataFrame | None:
-    """Return CADIS's relative gains, seed by seed, where all methods of a row are there."""
+    """Return CADIS's relative gains, seed by seed, where what it is compared with is there."""
     rows = []
     for (row, seed), group in shown.groupby(["row", "seed"], sort=False):
         accuracy = dict(zip(group["method"], group["best"], strict=True))
         ids = dict(zip(group["method"], group["run"], strict=True))
-        if {CADIS, *BASELINES} <= {*ids}:
-            leader = max(BASELINES, key=accuracy.__getitem__)
-            for column, other in ((OVER_FEDAVG, "FedAvg"), (OVER_BEST, leader)):
+        for column, over in ((OVER_FEDAVG, BASELINES[:1]), (OVER_BEST, BASELINES)):
+            if {CADIS, *over} <= {*ids}:
+                other = max(over, key=accuracy.__getitem__)
                 gain = accuracy[CADIS] / accuracy[other] - 1
                 rows.append((row, column, seed, (ids[CADIS], ids[other]), gain))
     gains = pd.DataFrame(rows, columns=["row", "column", "seed", "run", "gain"])
@@ -171,15 +181,42 @@ def rounds_to(record: RunRecord, target: float) -> int:
     return int(record.spec["rounds"]) + 1
 
 
+SPEED_UP = ", speed-up"
+"""Ending of the columns of Table II that compare a method with FedAvg."""
+
+
 def table2(runs: RunSet) -> pd.DataFrame:
-    """Build Table II: rounds to a target, by method; one more than there are stands for never."""
+    """Build Table II: rounds to a target, by method, and the speed-ups over FedAvg.
+
+    One round more than there are stands for never.
+    """
     found = _shown(runs, "table2").merge(TARGETS, on="dataset")
     shown = found.assign(
         row=found["dataset"] + (100 * found["target"]).map(" {:.0f} %".format),
         column=found["method"],
         rounds=list(map(rounds_to, found["record"], found["target"])),
     )
-    return _cells(shown, "rounds", "count")
+    return pd.concat([_cells(shown, "rounds", "count"), _speed_ups(shown)], ignore_index=True)
+
+
+def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
+    """Return FedAvg's rounds over those of the methods as written, seed by seed.
+
+    NaN where neither reaches the target.
+    """
+    fedavg, *others = *BASELINES, CADIS
+    than = shown.loc[shown["column"] == fedavg, ["row", "seed", "rounds", "run"]]
+    pairs = shown[shown["column"].isin(others)].merge(than, on=["row", "seed"])
+    if pairs.empty:
+        return None
+    ends = pairs["record"].map(lambda record: record.spec["rounds"])
+    reached = pairs[["rounds_x", "rounds_y"]].min(axis="columns") <= ends
+    compared = pairs.assign(
+        column=pairs["column"] + SPEED_UP,
+        ratio=(pairs["rounds_y"] / pairs["rounds_x"]).where(reached),
+        run=pd.Series([*zip(pairs["run_x"], pairs["run_y"], strict=True)]),
+    )
+    return _cells(compared, "ratio", "count")
 
 
 def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:
@@ -343,7 +380,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     printed = pd.DataFrame(
         [
             {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
-            | {"unit": "count" if item.published > 1 else "fraction"}
+            | {"unit": "fraction" if item.cell[1] == PRINTED_PILL else "count"}
             for item in load_expected(runs.paper).not_reproducible
             if item.artefact == "pill"
         ]

@@ -1,0 +1,54 @@
+"""Which published values could tell a right run from a wrong one.
+
+A value within whose tolerance lie nearly all other values of its curve or table is met by whatever
+is held against it. That depends on the published values and their tolerances alone, so it is known
+before any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fedrepro.report.expected import Expected, Number
+
+NEARLY_ALL = 0.9
+"""A value that so large a share of the others would pass is no evidence."""
+
+
+def uninformative(expected: Expected) -> dict[str, str]:
+    """Return id -> why its value is no evidence, for the judged numbers of a paper.
+
+    Three kinds: a standard deviation whose tolerance reaches to zero; a value that nine in ten of
+    the other values of its curve or table would pass, too; a point of a curve that both its
+    neighbours' values would pass.
+    """
+    found = {}
+    for group in grouped(expected.judged_numbers()):
+        for position, number in enumerate(group):
+            others = [*group[:position], *group[position + 1 :]]
+            if number.value == "sd" and number.tolerance >= number.published:
+                found[number.id] = "a standard deviation of zero would pass"
+            elif _share(number, others) >= NEARLY_ALL:
+                found[number.id] = "nearly all other values of the same place would pass"
+            elif number.series and _share(number, _beside(group, position)) >= NEARLY_ALL:
+                found[number.id] = "the values of the points beside it would pass"
+    return found
+
+
+def grouped(numbers: Iterable[Number]) -> list[list[Number]]:
+    """Return the numbers that can be targets, a list a curve or table and reading, in order."""
+    groups: dict[tuple[str, str], list[Number]] = {}
+    for number in numbers:
+        if not number.unusable:
+            groups.setdefault((number.group, number.reading), []).append(number)
+    return list(groups.values())
+
+
+def _share(number: Number, others: Sequence[Number]) -> float:
+    """Return the share of other published values within a number's tolerance; 0 for none."""
+    passing = [abs(other.published - number.published) <= number.tolerance for other in others]
+    return sum(passing) / len(passing) if passing else 0.0
+
+
+def _beside(group: Sequence[Number], position: int) -> list[Number]:
+    return [*group[max(position - 1, 0) : position], *group[position + 1 : position + 2]]

@@ -1,0 +1,144 @@
+"""Blocks of the documentation that show records: tables, runs, what they took, and the API.
+
+Each function of ``BLOCKS`` returns the Markdown of a block; its parameters are the arguments in the
+marker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Iterable
+
+import pandas as pd
+
+import fedrepro
+from fedrepro.base.configfile import nearest
+from fedrepro.report.artefacts import frame, markdown
+from fedrepro.runs import records
+from fedrepro.runs.plan import Scale, expand, papers, unique
+from fedrepro.runs.runset import MissingRunsError, RunSet
+
+
+def _effort() -> str:
+    """One row a paper and scale: runs recorded, and what they took."""
+    rows = []
+    scales: tuple[Scale, ...] = ("lite", "paper")
+    for paper, scale in itertools.product(papers(), scales):
+        costs = _costs(paper, scale)
+        total = len(unique(expand(paper, scale)))
+        rows.append(
+            {
+                "paper": f"[{paper}](docs/papers/{paper}.md)",
+                "scale": scale,
+                "runs recorded": f"{len(costs)} of {total}",
+                "core minutes": f"{_minutes(costs, gpu=False):.0f}",
+                "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
+            }
+        )
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _costs(paper: str, scale: Scale) -> list[records.Cost]:
+    """Return what each recorded run took."""
+    took = (records.cost(name) for name in unique(expand(paper, scale)))
+    return [cost for cost in took if cost is not None]
+
+
+def _minutes(costs: Iterable[records.Cost], *, gpu: bool) -> float:
+    return sum(cost.seconds for cost in costs if cost.gpu is gpu) / 60
+
+
+def _cost_table(paper: str, scale: Scale) -> str:
+    """One row a group that has runs at the scale: how many, seconds a run, minutes, on what."""
+    runs = RunSet(paper, scale)
+    rows = []
+    for group, planned in runs.plan.runs.items():
+        members = list(unique(runs.members([group])).values())
+        if not members:
+            continue
+        found = [records.read(run.id) for run in members if records.is_recorded(run.id)]
+        seconds = pd.Series([record.provenance.seconds for record in found], dtype=float)
+        rows.append(
+            {
+                "runs": planned.title,
+                "recorded": f"{len(found)} of {len(members)}",
+                "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
+                "core minutes": f"{seconds.sum() / 60:.1f}",
+                "on": ", ".join(
+                    sorted({f"{r.provenance.device}, {r.provenance.threads} thread" for r in found})
+                ),
+            }
+        )
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _runs(paper: str, scale: Scale, *groups: str) -> str:
+    """One row a recorded run of the groups: seed, test accuracy, what it took, its record."""
+    runs = RunSet(paper, scale)
+    for name in groups:
+        if name not in runs.plan.runs:
+            raise ValueError(f"no group of runs '{name}' {nearest(name, list(runs.plan.runs))}")
+    missing = {run.id for run in runs.missing(groups)}
+    rows = []
+    for run in runs.members(groups):
+        if run.id in missing:
+            continue
+        record = runs.record(run)
+        accuracy, from_ = record.metrics["accuracy"], record.provenance
+        rows.append(
+            {
+                "runs": runs.plan.runs[run.group].title,
+                **run.coordinates,
+                "seed": run.seed,
+                "record": f"[`{run.id}`](../../{records.path_of(run.id)})",
+                "after the last round": f"{100 * accuracy[-1]:.2f} %",
+                "best": f"{100 * max(accuracy):.2f} %",
+                "seconds": f"{from_.seconds:.0f}",
+                "on": f"{from_.device}, backend {from_.backend}, commit {from_.commit[:7]}",
+            }
+        )
+    return str(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
+
+
+def _table(paper: str, name: str, scale: Scale) -> str:
+    """A table as it is written by its rule, or what there are records for."""
+    runs = RunSet(paper, scale)
+    try:
+        return markdown(runs, name, frame(runs, name, partial=True))
+    except MissingRunsError as error:
+        return f"*{runs.plan.artefact(name).title}: {error}.*"
+
+
+def _api(name: str) -> str:
+    """Signature and docstring of a name that ``import fedrepro`` offers."""
+    thing = getattr(fedrepro, name, None)
+    if thing is None:
+        raise ValueError(f"fedrepro has no '{name}' {nearest(name, fedrepro.__all__)}")
+    if inspect.isclass(thing):
+        public = [key for key in vars(thing) if not key.startswith("_")]
+        members = {key: inspect.getattr_static(thing, key) for key in public}
+        listed = [
+            f"- `{key}`: {str(inspect.getdoc(member)).splitlines()[0]}"
+            for key, member in members.items()
+            if inspect.getdoc(member) and not isinstance(member, str | tuple)
+        ]
+        return "\n".join([f"```text\n{inspect.getdoc(thing)}\n```", "", *listed])
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
+    if len(signature) > _SIGNATURE_WIDTH:
+        inside, _, returned = signature[1:].rpartition(")")
+        parameters = re.split(r", (?=\*|\w+: |\*\*)", inside)
+        signature = "\n".join(["(", *(f"    {item}," for item in parameters), f"){returned}"])
+    return f"```text\n{name}{signature}\n\n{inspect.getdoc(thing)}\n```"
+
+
+_SIGNATURE_WIDTH = 80
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    "api": _api,
+    "effort": _effort,
+    "cost": _cost_table,
+    "runs": _runs,
+    "table": _table,
+}

@@ -1,0 +1,202 @@
+"""Counts of verdicts: how many published values and claims were tried, and how they came out.
+
+Every count can be made again from ``fedrepro check --json``:
+
+- A target is a published value: entries with equal ``where``, ``value`` and ``published`` are one.
+- Values ``printed`` in the paper, those of its ``repository`` and ``derived`` ones are counted
+  apart, and so are the claims of the ``paper``, ``ours``, and ``arithmetic`` on published numbers.
+- Where a paper is held in two readings each has its own count: of the entries of that reading and
+  of those that are the same in both.
+- A target is tried where it has one of the verdicts :data:`fedrepro.report.verdicts.DECIDED`. One
+  that is not ``informative`` is counted as such, whatever its verdict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tabulate import tabulate
+
+from fedrepro.report.stats import holm
+from fedrepro.report.verdicts import DECIDED, Check, Verdict, line, would_pass
+
+LEVEL = 0.025
+"""One-sided, as the ends of a 95 % interval."""
+
+ORIGINS = {
+    "number": {"printed": "printed values", "repository": "repository's", "derived": "derived"},
+    "claim": {"paper": "paper's claims", "ours": "our claims", "arithmetic": "arithmetic"},
+}
+"""What is counted apart, and how it is called; the first of each comes first everywhere."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one kind of targets of a paper came out under one reading.
+
+    Attributes:
+        paper: its slug.
+        scale: of our runs.
+        kind: ``number`` or ``claim``.
+        origin: a key of :data:`ORIGINS`.
+        reading: empty where the paper is held in one only.
+        targets: how many there are.
+        tried: how many have a verdict.
+        outcomes: verdict -> how many informative ones have it.
+        uninformative: how many of those tried could not have failed.
+        single: how many of the informative ones tried rest on a single run.
+    """
+
+    paper: str
+    scale: str
+    kind: str
+    origin: str
+    reading: str
+    targets: int
+    tried: int
+    outcomes: Counter[Verdict]
+    uninformative: int
+    single: int
+
+
+def scores(checks: Iterable[Check]) -> Iterator[Score]:
+    """Yield the scores of papers and scales, in the order of the checks and of :data:`ORIGINS`."""
+    by_paper: dict[tuple[str, str], list[Check]] = {}
+    for item in checks:
+        by_paper.setdefault((item.paper, item.scale), []).append(item)
+    for (paper, scale), items in by_paper.items():
+        for kind, origins in ORIGINS.items():
+            for origin in origins:
+                of_kind = [x for x in items if (x.kind, x.origin) == (kind, origin)]
+                for reading in readings(of_kind):
+                    found = targets(x for x in of_kind if x.reading in ("", reading))
+                    yield _score(paper, scale, kind, origin, reading, found)
+
+
+def readings(checks: Iterable[Check]) -> list[str]:
+    """Return the readings that checks are of; an empty one where they have no other."""
+    items = list(checks)
+    named = list(dict.fromkeys(item.reading for item in items if item.reading))
+    return sorted(named, reverse=True) or ([""] if items else [])
+
+
+def targets(checks: Iterable[Check]) -> list[Check]:
+    """Return one check a target: of entries of the same value, the first."""
+    first: dict[object, Check] = {}
+    for item in checks:
+        key = (item.where, item.value, item.published) if item.kind == "number" else item.id
+        first.setdefault(key, item)
+    return [item for item in first.values() if item.verdict != "no target"]
+
+
+def _score(
+    paper: str, scale: str, kind: str, origin: str, reading: str, found: Sequence[Check]
+) -> Score:
+    tried = [item for item in found if item.verdict in DECIDED]
+    counted = [item for item in tried if item.informative]
+    return Score(
+        paper,
+        scale,
+        kind,
+        origin,
+        reading,
+        len(found),
+        len(tried),
+        Counter(item.verdict for item in counted),
+        len(tried) - len(counted),
+        sum(item.seeds == 1 for item in counted),
+    )
+
+
+@dataclass(frozen=True)
+class Significance:
+    """Claims about means over several seeds, tested together.
+
+    Attributes:
+        tested: how many have a p value.
+        single: how many are below :data:`LEVEL` taken one by one.
+        adjusted: how many are after Holm's adjustment for all of them.
+    """
+
+    tested: int
+    single: int
+    adjusted: int
+
+
+def significance(checks: Iterable[Check]) -> Significance:
+    """Return how many claims are significant, one by one and all together."""
+    found = [item.p for item in checks if item.p is not None and item.verdict in DECIDED]
+    adjusted = sum(p < LEVEL for p in holm(found))
+    return Significance(len(found), sum(p < LEVEL for p in found), adjusted)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What share of a curve or table would be reproduced by values of ours from other places.
+
+    Attributes:
+        group: the curve or table.
+        reading: of the paper.
+        tried: how many values.
+        reproduced: share within the tolerance where they belong.
+        shuffled: share expected if our values were dealt out at random.
+        neighbour: mean of the shares if each were that of the place before, or after.
+    """
+
+    group: str
+    reading: str
+    tried: int
+    reproduced: float
+    shuffled: float
+    neighbour: float
+
+
+def baselines(checks: Iterable[Check]) -> list[Baseline]:
+    """Return the baselines of all curves and tables of which at least three values were tried."""
+    groups: dict[tuple[str, str], list[Check]] = {}
+    for item in checks:
+        if item.kind == "number" and item.verdict in DECIDED:
+            groups.setdefault((item.group, item.reading), []).append(item)
+    return [_baseline(*key, items) for key, items in groups.items() if len(items) >= 3]
+
+
+def _baseline(group: str, reading: str, items: Sequence[Check]) -> Baseline:
+    passes = np.array([[would_pass(one, other) for other in items] for one in items])
+    beside = [*np.diag(passes, 1), *np.diag(passes, -1)]
+    return Baseline(
+        group,
+        reading,
+        len(items),
+        float(np.diag(passes).mean()),
+        float(passes.mean()),
+        float(np.mean(beside)),
+    )
+
+
+def text(checks: Iterable[Check], *, verbose: bool = False) -> str:
+    """Return the scores as a table.
+
+    Args:
+        checks: what :func:`fedrepro.report.verdicts.check` returned, of one or several papers.
+        verbose: also one line a check.
+    """
+    items = list(checks)
+    rows = [
+        [
+            score.paper,
+            score.scale,
+            ORIGINS[score.kind][score.origin],
+            score.reading.replace("_", " "),
+            score.targets,
+            score.tried or "",
+            *(score.outcomes[verdict] or "" for verdict in DECIDED),
+            score.uninformative or "",
+        ]
+        for score in scores(items)
+    ]
+    heads = ["paper", "scale", "", "reading", "all", "tried", *DECIDED, "not informative"]
+    table = tabulate(rows, heads, tablefmt="simple")
+    return "\n\n".join(["\n".join(map(line, items)), table] if verbose else [table])

@@ -1,0 +1,242 @@
+"""Blocks of the documentation that say how verdicts came out, and how they were reached.
+
+Each function of ``BLOCKS`` returns the Markdown of a block; its parameters are the arguments in the
+marker.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
+
+import pandas as pd
+
+from fedrepro.report import score
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import DECIDED, Check, Verdict, check, explained, seeds_of
+from fedrepro.runs.plan import Scale, papers
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+@functools.cache
+def checks_of(paper: str, scale: Scale) -> list[Check]:
+    """Return the verdicts of a paper at a scale, made once for all blocks."""
+    return check(paper, scale)
+
+
+def _scoreboard() -> str:
+    """What of the papers holds: printed values, then claims, a row a paper and reading."""
+    checks = [item for paper in papers() for item in checks_of(paper, "paper")]
+    found = list(score.scores(checks))
+    printed = [item for item in found if item.origin == "printed"]
+    claims = [item for item in found if item.origin == "paper"]
+    return "\n\n".join(
+        [
+            _in_a_sentence(printed),
+            _scores(printed, ["paper", "reading"]),
+            "Claims of the papers, at the published scale:",
+            _scores(claims, ["paper", "reading"]),
+            "The same claims at lite, where smaller runs can decide them:",
+            _scores(
+                [
+                    item
+                    for item in score.scores(i for p in papers() for i in checks_of(p, "lite"))
+                    if item.origin == "paper"
+                ],
+                ["paper", "reading"],
+            ),
+        ]
+    )
+
+
+def _in_a_sentence(printed: Sequence[score.Score]) -> str:
+    """Say how many printed values were tried, and how they came out, each reading on its own."""
+    parts = []
+    for paper, items in itertools.groupby(printed, lambda item: item.paper):
+        readings = []
+        for item in items:
+            outcomes = [f"{count} {name}" for name in DECIDED if (count := item.outcomes[name])]
+            if item.uninformative:
+                outcomes.append(f"{item.uninformative} not informative")
+            reading = f" {_reading(item.reading)}" if item.reading else ""
+            came_out = f" ({', '.join(outcomes)})" if outcomes else ""
+            readings.append(f"{item.tried} of {item.targets}{reading}{came_out}")
+        parts.append(f"{paper} {', '.join(readings)}")
+    return (
+        f"Values printed in the papers that were tried at the published scale: {'; '.join(parts)}."
+    )
+
+
+def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
+    """Return scores as a table: keys, targets, tried, and how many came out how."""
+    rows = []
+    for item in found:
+        own = {
+            "paper": f"[{item.paper}](docs/papers/{item.paper}.md)",
+            "scale": item.scale,
+            "what": score.ORIGINS[item.kind][item.origin],
+            "reading": _reading(item.reading),
+        }
+        rows.append(
+            {key: own[key] for key in keys}
+            | {"all": item.targets, "tried": item.tried}
+            | {name: item.outcomes[name] or "" for name in DECIDED}
+            | {"not informative": item.uninformative or "", "single run": item.single or ""}
+        )
+    table = pd.DataFrame(rows)
+    empty = [key for key in ("reading", "not informative") if (table[key] == "").all()]
+    return str(table.drop(columns=[key for key in empty if key in table]).to_markdown(index=False))
+
+
+def _reading(reading: str) -> str:
+    return reading.replace("_", " ")
+
+
+def _score(paper: str) -> str:
+    """All counts of a paper: a row a scale, kind of target and reading, and the tests together."""
+    scales: tuple[Scale, ...] = ("paper", "lite")
+    checks = {scale: checks_of(paper, scale) for scale in scales}
+    found = [item for scale in scales for item in score.scores(checks[scale]) if item.tried]
+    keys = ["scale", "what", "reading"]
+    lines = [_scores(found, keys) if found else "Nothing has been tried."]
+    for scale, items in checks.items():
+        tests = score.significance(item for item in items if item.origin == "paper")
+        if tests.tested:
+            lines.append(
+                f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
+                f"seeds: {tests.single} of the differences are significant one by one (p < "
+                f"{score.LEVEL}, one-sided), {tests.adjusted} after Holm's adjustment for all of "
+                "them."
+            )
+    return "\n\n".join(lines)
+
+
+def _baselines(paper: str, scale: Scale) -> str:
+    """One row a curve or table: what share of it our values reproduce, and would elsewhere."""
+    rows = [
+        {
+            "curve or table": item.group,
+            "reading": _reading(item.reading),
+            "tried": item.tried,
+            "reproduced": f"{100 * item.reproduced:.0f} %",
+            "if shuffled": f"{100 * item.shuffled:.0f} %",
+            "if the neighbour's": f"{100 * item.neighbour:.0f} %",
+        }
+        for item in score.baselines(checks_of(paper, scale))
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "Nothing has been tried."
+
+
+def _no_targets(paper: str) -> str:
+    """One row a reason: values and claims that cannot be held against our runs."""
+    reasons: dict[str, list[str]] = {}
+    for item in checks_of(paper, "paper") + checks_of(paper, "lite"):
+        if item.verdict in ("no target", "not reproducible"):
+            places = reasons.setdefault(" ".join(item.reason.split()), [])
+            places += [item.id] if item.id not in places else []
+    rows = [{"why": why, "entries": _shortened(ids)} for why, ids in reasons.items()]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "All are targets."
+
+
+def _shortened(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in ids[:6])
+    return f"{shown} and {len(ids) - 6} more" if len(ids) > 6 else shown
+
+
+def _changes(paper: str) -> str:
+    """One row a change to claims after our results were known."""
+    rows = [
+        {
+            "claims": _shortened(change.claims),
+            "commit": change.commit,
+            "what": change.what,
+            "unchanged it would have said": change.before,
+        }
+        for change in load_expected(paper).changes
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "There were none."
+
+
+def _examples() -> str:
+    """One number and one claim of every verdict, the first of each, with all that decided it."""
+    checks = [i for s in ("paper", "lite") for paper in papers() for i in checks_of(paper, s)]
+    lines = []
+    for verdict, kind in itertools.product(VERDICTS, ("number", "claim")):
+        like = [x for x in checks if (x.verdict, x.kind) == (verdict, kind) and x.informative]
+        if like:
+            told = max(like, key=lambda x: (x.origin in ("printed", "paper"), x.seeds > 1))
+            lines.append(f"- **{verdict}**, a {kind}. {_told(told)}")
+    return "\n".join(lines)
+
+
+def _told(item: Check) -> str:
+    """Tell how a check came to its verdict."""
+    parts = [f"`{item.id}` of `{item.paper}` at scale {item.scale} ({item.where})"]
+    if item.statement:
+        parts.append(f'"{item.statement}"')
+    if item.published is not None and item.tolerance is not None:
+        parts.append(f"published {item.published:.4g} ± {item.tolerance:.2g}")
+    if item.kind == "number" and item.ours is not None:
+        over = f", {item.seeds} seeds" if item.seeds > 1 else ""
+        parts.append(f"ours {item.ours:.4g}{seeds_of(item)}{over}")
+    parts += [text for text in (item.evidence, " ".join(item.reason.split())) if text]
+    if item.p is not None:
+        parts.append(f"p = {item.p:.2g}")
+    return "; ".join(parts) + "."
+
+
+def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
+    """One row a published place and reading: counts of verdicts of published numbers.
+
+    ``parts``: how many of a place's parts between commas make a row; empty: all.
+    """
+    rows = []
+    grouped: dict[tuple[str, str], list[Check]] = {}
+    for item in checks_of(paper, scale):
+        if item.kind == "number":
+            place = item.where.split(", x = ")[0]
+            if parts:
+                place = ", ".join(place.split(", ")[: int(parts)])
+            grouped.setdefault((place, item.reading), []).append(item)
+    for (place, reading), items in grouped.items():
+        found = Counter(item.verdict for item in items)
+        rows.append(
+            {"published": place, "held against": reading.replace("_", " "), "n": len(items)}
+            | {name: found[name] or "" for name in VERDICTS}
+        )
+    table = pd.DataFrame(rows)
+    empty = [name for name in VERDICTS if (table[name] == "").all()]
+    return str(table.drop(columns=empty).to_markdown(index=False))
+
+
+def _claims(paper: str, scale: Scale) -> str:
+    """One row a claim: the statement, our verdict and the evidence."""
+    rows = [
+        {
+            "claim": item.id,
+            "statement": item.statement,
+            "verdict": item.verdict,
+            "seeds": item.seeds or "",
+            "p": "" if item.p is None else f"{item.p:.2g}",
+            "evidence": ". ".join(filter(None, (item.evidence, explained(item)))),
+        }
+        for item in checks_of(paper, scale)
+        if item.kind == "claim"
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    "scoreboard": _scoreboard,
+    "score": _score,
+    "baselines": _baselines,
+    "no_targets": _no_targets,
+    "changes": _changes,
+    "examples": _examples,
+    "verdicts": _verdicts,
+    "claims": _claims,
+}

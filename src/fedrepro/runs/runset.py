@@ -16,7 +16,7 @@ from fedrepro.runs.records import RunRecord
 
 
 class MissingRunsError(FedreproError):
-    """Runs that are asked for have no record yet."""
+    """Some of the runs that are needed have no record yet."""
 
 
 class RunSet:
@@ -64,7 +64,7 @@ class RunSet:
         """Return the groups, in plan order, that have all of these labels.
 
         Args:
-            groups: of which to choose; None: all of the plan.
+            groups: the groups to choose from; None: all of the plan.
             labels: label -> its value.
         """
         named = self.plan.runs if groups is None else groups
@@ -87,7 +87,7 @@ class RunSet:
         """Make sure that all runs of the groups are recorded.
 
         Raises:
-            MissingRunsError: some are not; names what needs them and how to train them.
+            MissingRunsError: some are not; says what needs them and how to train them.
         """
         missing = self.missing(groups)
         if missing:
@@ -139,6 +139,9 @@ class RunSet:
 
         Columns: ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``round`` (rounds
         done) and ``value``. A metric that is logged every round is returned every round.
+
+        Raises:
+            FedreproError: a record is missing, or has no such metric.
         """
         rows = []
         for run in self._any(groups):

@@ -10,5 +10,5 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 BackendName = Literal["auto", "loop", "pool", "graphs"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
-"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
-each worker. benchmarks/README.md has the measurements behind that."""
+"""Names of the backends. ``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense
+networks stacked in each worker. benchmarks/README.md has the measurements behind that."""

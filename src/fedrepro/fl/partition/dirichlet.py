@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
 
 TRIES = 1000
-"""How often a partition is drawn before its smallest client counts as too small."""
+"""Draws after which the smallest client counts as too small."""
 
 
 def label_skew(

@@ -122,12 +122,16 @@ class RunSet:
         return pd.DataFrame(
             [
                 self._row(run) | {name: self._final(run, name) for name in metrics}
-                for run in self._any(groups)
+                for run in self.some(groups)
             ]
         )
 
-    def _any(self, groups: Iterable[str]) -> list[PlannedRun]:
-        """Return the members; there is at least one, unless none is planned."""
+    def some(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the members; where runs without a record are left out, at least one.
+
+        Raises:
+            MissingRunsError: partial, and no run of the groups is recorded.
+        """
         groups = list(groups)
         members = self.members(groups)
         if not members and self.partial:
@@ -144,7 +148,7 @@ class RunSet:
             FedreproError: a record is missing, or has no such metric.
         """
         rows = []
-        for run in self._any(groups):
+        for run in self.some(groups):
             metrics = self.record(run).metrics
             if metric not in metrics:
                 raise FedreproError(

@@ -111,9 +111,9 @@ def test_a_curve_is_judged_without_the_others(runs, tmp_path):
     assert {found[f"fig4.selective.as_run@{n}"].verdict for n in (0, 2)} == {"not run"}
 
 
-def test_unusable_points_are_not_reproducible_and_unplanned_ones_not_decidable(runs):
+def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(runs):
     found = {item.id: item for item in verdicts.check("selective", "smoke", runs._folder)}
-    assert found["fig5.federated.as_run@22"].verdict == "not reproducible"
+    assert found["fig5.federated.as_run@22"].verdict == "no target"
     assert "1/9999" in found["fig5.federated.as_run@22"].reason
     assert found["fig5.federated.as_run@24"].verdict == "not decidable"
     assert found["fig5.federated.as_run@24"].evidence == "not in the smoke plan"
@@ -384,4 +384,4 @@ def test_smoke_runs_are_shown_without_a_verdict(runs):
     found = verdicts.check("selective", "smoke", runs._folder)
     shown = [item for item in found if item.kind == "number" and item.ours is not None]
     assert shown
-    assert {item.verdict for item in shown} <= {"not decidable", "not reproducible"}
+    assert {item.verdict for item in shown} == {"not decidable"}

@@ -25,8 +25,16 @@ ALL = {claim.id: claim for claim in load_expected("selective").claims}
 
 
 def decide(name: str, runs: RunSet) -> Finding:
-    """Return what a claim's rule finds with the claim's values."""
-    return CLAIMS[ALL[name].rule](runs, **ALL[name].values)
+    """Return what a claim's rule finds with the claim's values; its margins say the same."""
+    finding = CLAIMS[ALL[name].rule](runs, **ALL[name].values)
+    if finding.margins:
+        assert finding.holds == all(margin.met for margin in finding.margins)
+    else:
+        assert ALL[name].rule in NOT_ABOUT_MEANS
+    return finding
+
+
+NOT_ABOUT_MEANS = {"grouping"}
 
 
 MERGED = {"m1": 14, "m2": 8, "m3": 4}
@@ -317,16 +325,39 @@ def test_no_runs_are_no_groups(kept, what):
         decide("B14", runs)
 
 
-def test_claims_are_about_the_mean_over_the_seeds():
-    def final(run: PlannedRun) -> Values:
-        values = as_claimed(run)
-        if run.group == "federated_as_run" and run.coordinates["percent"] == 0:
-            values["accuracy_iid_dealt"] = (0.29, 0.36, 0.43)[run.seed]
-        return values
+def by_seed(group: str, *values: float):
+    """Return ``as_claimed`` with other accuracies on the IID test at N = 0, one a seed."""
 
-    finding = decide("B4", MadeUpRuns(final))
+    def final(run: PlannedRun) -> Values:
+        found = as_claimed(run)
+        if run.group == group and run.coordinates["percent"] == 0:
+            found |= dict.fromkeys(("accuracy_iid", "accuracy_iid_dealt"), values[run.seed])
+        return found
+
+    return final
+
+
+def test_claims_are_about_the_mean_over_the_seeds():
+    finding = decide("B4", MadeUpRuns(by_seed("federated_as_run", 0.29, 0.36, 0.43)))
     assert finding.holds
     assert finding.ours == pytest.approx(0.36)
+    assert not finding.firm  # other seeds could have a mean beyond the bounds
+    assert decide("B4", MadeUpRuns(by_seed("federated_as_run", 0.35, 0.36, 0.37))).firm
+
+
+def test_networks_that_guess_decide_nothing():
+    finding = decide("B15-reset", MadeUpRuns(by_seed("federated_as_written", 0.1, 0.1, 0.1)))
+    assert finding.near_chance
+    assert not finding.firm
+
+
+def test_runs_are_compared_with_those_of_the_same_seed():
+    final = by_seed("federated_own_initial_reset", 0.53, 0.8, 0.8)
+    finding = decide("B16", MadeUpRuns(final))
+    assert finding.holds
+    assert finding.margins[1].values == pytest.approx((0, 0.27, 0.27))
+    assert finding.seeds == 3
+    assert not finding.firm
 
 
 def test_evidence_names_the_runs_it_rests_on():

@@ -380,6 +380,59 @@ def test_every_seed_is_drawn(runs):
     assert [len(line.get_xdata()) for line in dots] == [2] * 9  # 3 curves, 3 values of N, 2 seeds
 
 
+def some_of(runs: RunSet, share: float, folder: Path) -> RunSet:
+    """Return the runs with a random share of their records."""
+    rng = np.random.default_rng(round(100 * share))
+    for record in sorted(runs._folder.iterdir()):
+        if rng.random() < share:
+            shutil.copy(record, folder)
+    return RunSet("selective", runs.scale, folder)
+
+
+@pytest.mark.parametrize("share", [0, 0.05, 0.15, 0.5])
+def test_any_runs_give_what_can_be_made_of_them(runs, tmp_path, share):
+    fewer, made = some_of(runs, share, tmp_path), []
+    for name in (*runs.plan.tables, *runs.plan.figures):
+        try:
+            frame = artefacts.frame(fewer, name, partial=True)
+        except MissingRunsError:
+            continue
+        assert len(frame), name
+        assert not frame["mean"].isna().any(), name
+        made.append(name)
+        if name in FIGURES_OF_PAPER:
+            plt.close(FIGURES_OF_PAPER[name].draw(frame))
+        else:
+            assert artefacts.markdown(fewer, name, frame)
+    if not share:
+        assert made == ["theorem"]
+    assert verdicts.check("selective", "smoke", tmp_path)
+
+
+def test_a_mean_over_n_needs_them_all(runs, tmp_path):
+    lacking = next(
+        run
+        for run in runs.members(["selective_threshold"])
+        if run.coordinates == {"threshold": 0.82, "percent": 50}
+    )
+    for run in runs.members(["selective_threshold"]):
+        if run.id != lacking.id:
+            shutil.copy(records.path_of(run.id, runs._folder), tmp_path)
+    frame = artefacts.frame(RunSet("selective", "smoke", tmp_path), "threshold", partial=True)
+    assert len(cell(frame, "0.82", "tuning images, N = 0")["runs"]) == 1
+    columns = set(frame.loc[frame["row"] == "0.82", "column"])
+    assert columns == {"tuning images, N = 0"}
+    assert len(cell(frame, "0.95", "tuning images, mean")["runs"]) == 2
+
+
+def test_where_groups_merge_needs_all_n(runs, tmp_path):
+    for run in runs.members(["selective_as_run"]):
+        if (run.seed, run.coordinates["percent"]) != (1, 50):
+            shutil.copy(records.path_of(run.id, runs._folder), tmp_path)
+    frame = artefacts.frame(RunSet("selective", "smoke", tmp_path), "merge", partial=True)
+    assert cell(frame, "Model 1", "as run: share at")["values"] == (50,)
+
+
 def test_smoke_runs_are_shown_without_a_verdict(runs):
     found = verdicts.check("selective", "smoke", runs._folder)
     shown = [item for item in found if item.kind == "number" and item.ours is not None]

@@ -178,9 +178,10 @@ def validation(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     cells = some(runs, artefact, cells[cells["percent"].isin([0, 2, 10, 50, 100])])
     cells = cells.assign(column=cells["percent"].astype(str))
     twice = cells["method"] == "federated"
-    parts = [_table(cells[~twice], row=cells["curve"])]
+    once, federated = cells[~twice], cells[twice]
+    parts = [_table(once, row=once["curve"])]
     for title in ("IID", "non-IID"):
-        parts.append(_table(cells[twice], row=cells["curve"] + f" ({title}-test run)"))
+        parts.append(_table(federated, row=federated["curve"] + f" ({title}-test run)"))
     return _by_row(parts)
 
 

@@ -14,11 +14,14 @@ from typing import Any
 from fedrepro.papers.selective.measurements import (
     NETWORKS,
     TESTS,
+    Sent,
     Test,
     curve,
     metric,
     over_percents,
+    sent_at_zero,
 )
+from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
 from fedrepro.report.rules import Rule, Sample, between, compared, leads, less, listed, near
 from fedrepro.runs.runset import RunSet
@@ -310,6 +313,59 @@ def threshold_costs_little(
     return replace(found, evidence=evidence)
 
 
+def _sent(runs: RunSet, what: str, **where: str) -> Sent:
+    """Return what a method sends at N = 0."""
+    group = _group(runs, what, **where)
+    found = sent_at_zero(runs, group)
+    if found is None:
+        raise not_planned(runs, group, "N = 0")
+    return found
+
+
+def rounds_added(runs: RunSet, *, what: str, over: str, rounds: int, **where: Any) -> Finding:
+    """Decide whether a method communicates in so many rounds more than another."""
+    one, other = (_sent(runs, method, **where) for method in (what, over))
+    added = one.rounds - other.rounds
+    evidence = f"rounds of communication: {what} {one.rounds}, {over} {other.rounds}"
+    return Finding(added == rounds, evidence, [one.run.id, other.run.id], float(added))
+
+
+def grouping_costs_rounds(runs: RunSet, *, what: str, rounds: float, **where: Any) -> Finding:
+    """Decide whether what is sent to form groups is at most so many rounds' worth of models."""
+    sent = _sent(runs, what, **where)
+    a_round = sent.models / sent.run.spec.rounds
+    evidence = (
+        f"images and vectors to form groups: {sent.other:.1f} MB; models of one round: "
+        f"{a_round:.1f} MB"
+    )
+    worth = sent.other / a_round
+    return Finding(worth <= rounds, evidence, [sent.run.id], worth)
+
+
+def unfair_optimum(
+    runs: RunSet, *, factors: Sequence[float], gammas: Sequence[float], share: float, percent: float
+) -> Finding:
+    """Decide whether the global loss converges while one node's goes to C times its minimum.
+
+    Both to within ``percent``: of Gamma, and of C. Computed; no run is trained for it.
+    """
+    excesses, ratios = [], []
+    for factor, gamma in itertools.product(factors, gammas):
+        over_rounds, node = course(UnfairOptimum(factor, share, gamma))
+        excesses.append(float(over_rounds[-1]))
+        ratios.append(float(node[-1]) / factor)
+    excess, ratio = max(excesses), max(ratios, key=_off)
+    evidence = (
+        f"after {ROUNDS} rounds, at worst: global loss {in_percent(excess)} of Gamma above its "
+        f"minimum, loss of node N {in_percent(ratio)} of C times its own"
+    )
+    return Finding(max(excess, _off(ratio)) <= percent / 100, evidence, [], ratio)
+
+
+def _off(ratio: float) -> float:
+    return abs(ratio - 1)
+
+
 CLAIMS: dict[str, Rule] = {
     "ahead": ahead,
     "best_or_tied": best_or_tied,
@@ -317,12 +373,15 @@ CLAIMS: dict[str, Rule] = {
     "collapses": collapses,
     "falls": falls,
     "grouping": grouping,
+    "grouping_costs_rounds": grouping_costs_rounds,
     "meet": meet,
     "near": near(accuracy),
     "rises_steeply": rises_steeply,
     "rises_with_complexity": rises_with_complexity,
     "robust": robust,
+    "rounds_added": rounds_added,
     "storage_alone": storage_alone,
     "threshold_costs_little": threshold_costs_little,
     "threshold_is_tuned": threshold_is_tuned,
+    "unfair_optimum": unfair_optimum,
 }

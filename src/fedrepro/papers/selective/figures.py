@@ -35,7 +35,7 @@ from fedrepro.papers.selective.measurements import (
     some,
     tuning,
 )
-from fedrepro.papers.selective.theory import UnfairOptimum, federated_averaging
+from fedrepro.papers.selective.theory import UnfairOptimum, course
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import BLACK, EVERY_SEED, Canvas, Ink
@@ -372,7 +372,6 @@ _FACTORS = {2.0: "blue", 5.0: "orange", 20.0: "green"}
 _GAMMAS = {0.01: "o", 1.0: "x", 100.0: "+"}
 _SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6)
 _SHOWN_SHARE = 0.01
-_ROUNDS = 300
 
 
 def theorem(runs: RunSet) -> pd.DataFrame:
@@ -384,11 +383,7 @@ def theorem(runs: RunSet) -> pd.DataFrame:
     """
     parts = []
     for factor, share, gamma in itertools.product(_FACTORS, _SHARES, _GAMMAS):
-        case = UnfairOptimum(factor, share, gamma)
-        rng = np.random.default_rng(0)
-        w = federated_averaging(case, _ROUNDS, local_steps=5, rng=rng, noise=0.5, repeats=50)
-        excess = (case.global_loss(w).mean(axis=1) - case.global_minimum) / gamma
-        node = case.losses(w)[..., -1].mean(axis=1) / case.own_minimum
+        excess, node = course(UnfairOptimum(factor, share, gamma))
         shown = {"share": pd.DataFrame({"series": "node N", "x": share, "mean": node[-1:]})}
         if share == _SHOWN_SHARE and gamma == 1.0:
             for panel, mean in {"global": excess, "node": node}.items():

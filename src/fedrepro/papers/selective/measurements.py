@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -27,6 +27,7 @@ from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
 Test = Literal["iid", "noniid"]
@@ -344,19 +345,38 @@ def _model_bytes(spec: RunSpec) -> int:
     return WEIGHT_BYTES * sent
 
 
-def communication(runs: RunSet) -> pd.DataFrame:
-    """Show what each method sends at N = 0, all nodes together, and how long a node trains.
+class Sent(NamedTuple):
+    """What all nodes of a run send and receive, and its run; see :func:`traffic`."""
 
-    Counted from the record of the first seed; no other differs but by the groups it formed.
+    run: PlannedRun
+    rounds: int
+    models: float
+    other: float
+    epochs: int
+
+
+def sent_at_zero(runs: RunSet, group: str) -> Sent | None:
+    """Count what a group's first seed sends at N = 0; None where it is not recorded.
+
+    No other seed differs but by the groups it formed.
     """
+    at_zero = (run for run in runs.members([group]) if not run.coordinates.get("percent"))
+    run = next(at_zero, None)
+    if run is None:
+        return None
+    nodes = range(run.spec.partition.clients)
+    return Sent(run, *traffic(run.spec, runs.record(run).final.get("groups", [nodes])))
+
+
+def communication(runs: RunSet) -> pd.DataFrame:
+    """Show what each method sends at N = 0, all nodes together, and how long a node trains."""
     rows = []
     for group in shown(runs, "communication"):
         labels = runs.plan.runs[group].labels
-        run = next((r for r in runs.members([group]) if not r.coordinates.get("percent")), None)
-        if run is None:
+        found = sent_at_zero(runs, group)
+        if found is None:
             continue
-        nodes = range(run.spec.partition.clients)
-        sent = traffic(run.spec, runs.record(run).final.get("groups", [nodes]))
+        run, *sent = found
         seed = {"seed": run.seed, "run": run.id}
         name = f"{NETWORKS[labels['network']]}: {curve(**labels)}"
         rows += [

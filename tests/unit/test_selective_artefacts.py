@@ -121,7 +121,7 @@ def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(runs):
 
 def test_noniid_cost(runs):
     frame = artefacts.frame(runs, "noniid_cost")
-    assert len(frame) == 18
+    assert len(frame) == 24
     # dealt IID test for what was run, the whole test set for what was written
     assert cell(frame, "federated, as run", "IID test")["mean"] == pytest.approx(0.2005)
     assert cell(frame, "federated, as written", "IID test")["mean"] == pytest.approx(0.1005)
@@ -177,6 +177,7 @@ def test_groups(runs):
     assert set(frame["unit"]) == {"count"}
     assert cell(frame, "0", "selective, as run")["mean"] == 3
     assert cell(frame, "100", "selective, as written")["values"] == (1, 1)
+    assert cell(frame, "50", "selective, as written, dot product as printed")["mean"] == 1
 
 
 def test_merge_counts_groups_that_unite_label_groups(runs):

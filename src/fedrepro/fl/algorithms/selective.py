@@ -51,6 +51,12 @@ class Params(AlgorithmParams):
     threshold: float = Field(
         default=0.82, ge=0, le=1, description="nodes join above this share of agreement"
     )
+    similarity: Literal["agreement", "dot"] = Field(
+        default="agreement",
+        description="agreement: nodes join above the threshold, a share of images on which both "
+        "are right or both wrong; dot: below it, a share of images on which both are right, which "
+        "is Algorithm 1 as printed",
+    )
     vectors: Literal["all", "half"] = Field(
         default="all",
         description="validation images of the selection vectors: all of them, or every other one, "
@@ -183,9 +189,13 @@ def _form_groups(fed: Federation, state: State) -> Steps:
     shown = pool if params.vectors == "all" else pool[::2]
     answers: list[Prediction] = yield Predict([_held(state, k) for k in nodes], "train", shown)
     vectors = np.stack([answer.correct for answer in answers])
-    agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
+    one, other = vectors[:, None, :], vectors[None, :, :]
+    agreement = (one == other).mean(axis=2)
     state.agreement = agreement.tolist()
-    state.groups = group_nodes(agreement, params.threshold, params.compare, params.several_groups)
+    likeness, threshold = agreement, params.threshold
+    if params.similarity == "dot":  # below the threshold: both with the other sign
+        likeness, threshold = -(one & other).mean(axis=2), -threshold
+    state.groups = group_nodes(likeness, threshold, params.compare, params.several_groups)
 
 
 def group_nodes(
@@ -197,8 +207,8 @@ def group_nodes(
     """Group greedily in node order (Liu et al. 2020, Algorithm 1, with the sign put right).
 
     Args:
-        agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
-            right or both wrong.
+        agreement: float64 [nodes, nodes], such as the share of validation images on which two
+            nodes are both right or both wrong.
         threshold: a node joins a group if its agreement exceeds this.
         compare: with all members of the group, or with its first only.
         several_groups: join every such group instead of the first.

@@ -32,11 +32,13 @@ def _group(
 ) -> str:
     """Return the group of runs that a claim means, whichever the test.
 
-    Centralised and local training have no reading, and stand for both.
+    Centralised and local training have no reading, and stand for both; where a variant has none of
+    its own, the plain one stands for it.
     """
     groups = runs.labelled(network=network)
     named = {curve(**runs.plan.runs[group].labels): group for group in groups}
-    return named.get(curve(method=what, reading=reading, variant=variant)) or named[what]
+    meant = curve(method=what, reading=reading, variant=variant)
+    return named.get(meant) or named.get(curve(method=what, variant=variant)) or named[what]
 
 
 def _trained(runs: RunSet, *methods: str, last: int = 100, **where: Any) -> list[int]:

@@ -193,8 +193,8 @@ def _form_groups(fed: Federation, state: State) -> Steps:
     agreement = (one == other).mean(axis=2)
     state.agreement = agreement.tolist()
     likeness, threshold = agreement, params.threshold
-    if params.similarity == "dot":  # below the threshold: both with the other sign
-        likeness, threshold = -(one & other).mean(axis=2), -threshold
+    if params.similarity == "dot":  # what is below a share is above it in the share of the others
+        likeness, threshold = 1 - (one & other).mean(axis=2), 1 - threshold
     state.groups = group_nodes(likeness, threshold, params.compare, params.several_groups)
 
 
@@ -207,8 +207,8 @@ def group_nodes(
     """Group greedily in node order (Liu et al. 2020, Algorithm 1, with the sign put right).
 
     Args:
-        agreement: float64 [nodes, nodes], such as the share of validation images on which two
-            nodes are both right or both wrong.
+        agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
+            right or both wrong.
         threshold: a node joins a group if its agreement exceeds this.
         compare: with all members of the group, or with its first only.
         several_groups: join every such group instead of the first.

@@ -51,6 +51,12 @@ class Params(AlgorithmParams):
     threshold: float = Field(
         default=0.82, ge=0, le=1, description="nodes join above this share of agreement"
     )
+    similarity: Literal["agreement", "dot"] = Field(
+        default="agreement",
+        description="agreement: nodes join above the threshold, a share of images on which both "
+        "are right or both wrong; dot: below it, a share of images on which both are right, which "
+        "is Algorithm 1 as printed",
+    )
     vectors: Literal["all", "half"] = Field(
         default="all",
         description="validation images of the selection vectors: all of them, or every other one, "
@@ -189,9 +195,13 @@ def _form_groups(fed: Federation, state: State) -> Steps:
     shown = pool if params.vectors == "all" else pool[::2]
     answers: list[Prediction] = yield Predict([_held(state, k) for k in nodes], "train", shown)
     vectors = np.stack([answer.correct for answer in answers])
-    agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
+    one, other = vectors[:, None, :], vectors[None, :, :]
+    agreement = (one == other).mean(axis=2)
     state.agreement = agreement.tolist()
-    state.groups = group_nodes(agreement, params.threshold, params.compare, params.several_groups)
+    likeness, threshold = agreement, params.threshold
+    if params.similarity == "dot":  # what is below a share is above it in the share of the others
+        likeness, threshold = 1 - (one & other).mean(axis=2), 1 - threshold
+    state.groups = group_nodes(likeness, threshold, params.compare, params.several_groups)
 
 
 def group_nodes(

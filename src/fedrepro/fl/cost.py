@@ -23,6 +23,9 @@ def sample_passes(spec: RunSpec) -> float:
     """Return a run's cost in sample passes: examples trained on, plus a third of those predicted.
 
     An example counts once for each epoch and each model; evaluations are counted as well.
+
+    Raises:
+        FedreproError: the data set is one in memory that this process does not have.
     """
     info = describe(spec.dataset.name)
     partition, algorithm = spec.partition, ALGORITHMS[spec.algorithm.name]
@@ -40,7 +43,11 @@ def sample_passes(spec: RunSpec) -> float:
 
 
 def flop(spec: RunSpec) -> float:
-    """Return the arithmetic of one sample pass of a run, in FLOP."""
+    """Return the arithmetic of one sample pass of a run, in FLOP.
+
+    Raises:
+        FedreproError: the data set is one in memory that this process does not have.
+    """
     return NETWORKS[spec.model.name].flop(describe(spec.dataset.name).shape, spec.model.width)
 
 

@@ -31,7 +31,7 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
 
     Returns:
         The exit status.
-    """
+    """  # noqa: DOC501 - caught below
     try:
         here = find_root()
         if here is not None and here in Path.cwd().parents:
@@ -74,6 +74,9 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
         paper: slug; None: all papers.
         scale: None: all scales.
         studies: without a paper, also the runs of studies of our own.
+
+    Raises:
+        FedreproError: as :func:`fedrepro.runs.plan.expand`.
     """
     names = [paper] if paper else plans() if studies else papers()
     scales = [scale] if scale else list(SCALES)

@@ -64,7 +64,7 @@ def _acquire(lock: BaseFileLock, file: Path) -> bool:
 
     Raises:
         FedreproError: the file system has no locks that end with the process.
-    """
+    """  # noqa: DOC501 - made by a function
     try:
         with warnings.catch_warnings(action="ignore"):  # that it makes do with a soft lock
             lock.acquire(timeout=0)

@@ -253,7 +253,11 @@ def use_plans(places: str) -> list[str]:
 
 
 def is_own(name: str) -> bool:
-    """Return whether a plan lies outside the repository's ``config/papers``."""
+    """Return whether a plan lies outside the repository's ``config/papers``.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     here = find_root()
     file = plan_files().get(name)
     return file is not None and (here is None or file.parent != here / "config/papers")
@@ -264,7 +268,11 @@ def _file(paper: str) -> Path:
 
 
 def plans() -> list[str]:
-    """Return the slugs of all plans, of papers and of studies, sorted."""
+    """Return the slugs of all plans, of papers and of studies, sorted.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     return sorted(plan_files())
 
 
@@ -273,13 +281,20 @@ def is_study(name: str) -> bool:
 
     A study is trained, and its tables and figures are made, only if it is named. It has no verdicts
     and no notebook.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
     """
     here = find_root()
     return here is None or is_own(name) or not (here / f"config/expected/{name}.yaml").exists()
 
 
 def papers() -> list[str]:
-    """Return the slugs of all papers that have a plan, sorted."""
+    """Return the slugs of all papers that have a plan, sorted.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     return [name for name in plans() if not is_study(name)]
 
 
@@ -403,7 +418,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
     """Return the runs of a paper at a scale, in priority order: the plan's, seed by seed.
 
     Raises:
-        FedreproError: the plan is wrong; names the file and key.
+        FedreproError: there is no such paper or scale, or the plan is wrong (names file and key).
     """
     plan = load_plan(paper)
     entry = plan.at(scale)
@@ -437,7 +452,11 @@ def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
-    """Return whether runs, by their ids, are all in a paper's plan at the scale ``paper``."""
+    """Return whether runs, by their ids, are all in a paper's plan at the scale ``paper``.
+
+    Raises:
+        FedreproError: as :func:`expand`.
+    """
     return set(ids) <= {run.id for run in expand(paper, "paper")}
 
 

@@ -37,7 +37,14 @@ class Queue:
         self._elsewhere: set[str] = set()
 
     def claimed(self) -> Iterator[RunSpec]:
-        """Claim and yield, one by one, the runs without a record that no other process trains."""
+        """Claim, one by one, the runs without a record that no other process trains.
+
+        Yields:
+            The spec of each, once it is claimed.
+
+        Raises:
+            FedreproError: as :meth:`Claims.take`, or a record is damaged.
+        """
         left = [run for run in self._runs if run.id not in self._finished]
         while left:
             run = left.pop(self._budget.choose(left))
@@ -60,7 +67,11 @@ class Queue:
         return True
 
     def finish(self, run_id: str) -> None:
-        """Give up a run that ended or failed; it is not tried again."""
+        """Give up a run that ended or failed; it is not tried again.
+
+        Raises:
+            KeyError: it was not claimed here.
+        """
         self._claims.release(run_id)
         self._finished.add(run_id)
 
@@ -69,6 +80,9 @@ class Queue:
 
         Returns:
             True if one did; False if none was left to others, or the time is up.
+
+        Raises:
+            FedreproError: as :meth:`Claims.take`.
         """
         if self._elsewhere:
             self._messages.waiting(len(self._elsewhere))

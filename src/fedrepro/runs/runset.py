@@ -71,7 +71,11 @@ class RunSet:
         return [name for name in named if labels.items() <= self.plan.runs[name].labels.items()]
 
     def chance(self, groups: Iterable[str]) -> float:
-        """Return the accuracy of guessing: one over the number of classes; the groups share it."""
+        """Return the accuracy of guessing: one over the number of classes, as a fraction.
+
+        Raises:
+            ValueError: the groups have no runs, or differ in the number of classes.
+        """
         (classes,) = {describe(run.spec.dataset.name).classes for run in self.planned(groups)}
         return 1 / classes
 

@@ -87,8 +87,10 @@ def train(
         How many runs were trained.
 
     Raises:
-        FedreproError: some runs failed (the message lists them; the others are recorded), or the
-            time budget is too short to do anything.
+        FedreproError: some runs failed (the message lists them; the others are recorded); the time
+            budget is too short to do anything; the backend does not fit the device; a record,
+            checkpoint or lock cannot be written, or ``options.out`` not added to; or the device was
+            lost.
     """
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget

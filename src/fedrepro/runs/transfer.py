@@ -76,8 +76,8 @@ def read(source: Path, checkpoints: Path) -> Imported:
     """Take records and checkpoints out of a tar file, each verified first.
 
     A record that is here already stays; so does a checkpoint of a run that has one. A checkpoint of
-    a run that is recorded is not taken, and one that is here is deleted. If anything in the file is
-    wrong, nothing is taken from it.
+    a run that is recorded is not taken; one that is here is deleted if the file has the record. If
+    anything in the file is wrong, nothing is taken from it.
 
     Args:
         source: as :func:`write` makes it.
@@ -126,7 +126,7 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
 
     Raises:
         FedreproError: it is not a whole file as :func:`write` makes it.
-    """
+    """  # noqa: DOC501 - caught below
     found = {}
     try:
         with tarfile.open(source) as tar:

@@ -83,7 +83,11 @@ def locate(name: str, data_root: Path | None = None) -> Location:
 
 
 def cadis_folder(data_root: Path | None = None) -> Path | None:
-    """Return the pack that holds the client lists; None if none does."""
+    """Return the pack that holds the client lists; None if none does.
+
+    Raises:
+        FedreproError: the named folder is missing, or a pack lists the file but does not hold it.
+    """
     file = cadis_index().file
     return next((folder for folder in pack_folders(data_root) if packs.has(folder, (file,))), None)
 

@@ -116,7 +116,7 @@ def read_cifar_batch(path: Path) -> tuple[NDArrayU8, Labels]:
 
     Raises:
         FedreproError: it is not such a file, or asks for anything but NumPy arrays.
-    """
+    """  # noqa: DOC501 - caught below
     try:
         with path.open("rb") as stream:
             batch = _ArrayUnpickler(stream, encoding="latin1").load()
@@ -140,7 +140,7 @@ def download(info: DatasetInfo, raw: Path) -> None:
     Raises:
         FedreproError: no address worked, or ``raw`` cannot be written. The message says what to put
             where by hand.
-    """
+    """  # noqa: DOC501 - made by a function
     from torchvision import datasets
 
     official = _official(info)

@@ -85,7 +85,7 @@ def sums(folder: Path) -> dict[str, str]:
     """Read `SUMS` of a pack: file name -> sha256; empty if there is no such file.
 
     Raises:
-        FedreproError: a line of it is not ``<sha256>  <file name>``.
+        FedreproError: it cannot be read, or a line of it is not ``<sha256>  <file name>``.
     """
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()

@@ -313,7 +313,11 @@ def exists(name: str) -> bool:
 
 
 def version(name: str) -> int:
-    """Return the version of a data set; 1 for one in memory, whose name is its content hash."""
+    """Return the version of a data set; 1 for one in memory, whose name is its content hash.
+
+    Raises:
+        FedreproError: as :func:`describe`.
+    """
     return 1 if IN_MEMORY.match(name) else describe(name).version
 
 
@@ -336,7 +340,11 @@ def describe(name: str) -> DatasetInfo:
 
 
 def source(name: str) -> Source | None:
-    """Return another distribution's data set; None if the name is fedrepro's or unknown."""
+    """Return another distribution's data set; None if the name is fedrepro's or unknown.
+
+    Raises:
+        FedreproError: it cannot be imported.
+    """
     point = entry_points(GROUP).get(name)
     if point is None or name in _files():
         return None
@@ -354,6 +362,9 @@ def cadis_index() -> CadisIndex:
     """Return what is known of the CADIS authors' client partitions.
 
     A clone may have a file of its own, ``config/cadis_index.yaml``.
+
+    Raises:
+        FedreproError: the file is wrong; names the key.
     """
     file = Path(__file__).parent / "cadis_index.yaml"
     if (root := paths.find_root()) and (root / "config/cadis_index.yaml").exists():

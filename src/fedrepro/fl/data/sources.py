@@ -42,7 +42,11 @@ class Location:
 
 
 def pack_folders(data_root: Path | None = None) -> tuple[Path, ...]:
-    """Return the folders in which packs are looked for, in order."""
+    """Return the folders in which packs are looked for, in order.
+
+    Raises:
+        FedreproError: ``data_root``, or else ``FEDREPRO_DATA``, is not a folder.
+    """
     chosen = paths.data_root(data_root)
     return (PACK,) if chosen is None else (chosen, PACK)
 

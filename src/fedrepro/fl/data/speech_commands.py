@@ -58,7 +58,11 @@ class Clip:
 
 
 def files(info: DatasetInfo, raw: Path) -> tuple[Path, ...]:
-    """Return the file of stored features below ``raw``; empty if it is missing."""
+    """Return the file of stored features below ``raw``; empty if it is missing.
+
+    Raises:
+        FedreproError: as :func:`.packs.has`.
+    """
     folder, names = _stored(info, raw)
     return tuple(folder / name for name in names) if packs.has(folder, names) else ()
 

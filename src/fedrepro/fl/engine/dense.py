@@ -180,7 +180,11 @@ class Stack:
         return vectors[:, begin:end].view(len(vectors), *([1] * (2 - len(shape))), *shape)
 
     def train(self, deadline: float) -> list[Trained | LaneError]:
-        """Train all lanes to their end."""
+        """Train all lanes to their end.
+
+        Raises:
+            OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
+        """
         sizes = [job.sizes for job in self.jobs]
         steps = [job.epochs * len(s) for job, s in zip(self.jobs, sizes, strict=True)]
         orders = self._orders()

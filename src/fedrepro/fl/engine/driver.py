@@ -95,7 +95,7 @@ def drive(
         NotSaved: a checkpoint cannot be written.
         DeviceFailed: the device is lost; the checkpoints are those of the rounds that it has copied
             in full.
-    """
+    """  # noqa: DOC501 - made by a function
     device = devices.described(backend.device)  # asked while it can tell
     flight = _Flight(backend, listener, limits.in_flight)
     opener = _Opener(specs, load, backend, place)

@@ -364,6 +364,7 @@ class GraphsBackend:
 
         Raises:
             OutOfTime: the deadline came first.
+            FedreproError: networks must be compiled, and one cannot be.
         """
         while self._open:
             answers = self._open.answers()

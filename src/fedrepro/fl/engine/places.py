@@ -113,8 +113,8 @@ class CudaPlace:
         """Return the replay of a graph of the step's kernels.
 
         Raises:
-            RuntimeError: the step cannot be captured; :class:`torch.OutOfMemoryError` if memory is
-                short.
+            torch.OutOfMemoryError: memory is short.
+            RuntimeError: the step cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
         try:

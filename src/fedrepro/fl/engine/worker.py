@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
+import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
 
 from fedrepro.fl.engine import dense, lane
 from fedrepro.fl.engine import objective as objectives

@@ -236,6 +236,19 @@ def test_selective_groups_and_averages_within_groups():
     assert selective.summary(fed, state)["groups"] == [[0, 2], [1]]
 
 
+@pytest.mark.parametrize(("threshold", "groups"), [(0.6, [[0, 1], [2]]), (0.61, [[0, 1, 2]])])
+def test_as_printed_nodes_join_below_a_threshold_of_their_dot_product(threshold, groups):
+    params = selective.Params(
+        name="selective", local_rounds=0, similarity="dot", threshold=threshold
+    )
+    fed = FakeFederation(params, sizes=(1, 1, 1))
+    state = selective.init(fed)
+    # Nodes 0 and 2 are right on the same three of five images; node 1 on the others.
+    drive(selective.round(fed, state, 0), predictions(VECTORS))
+    assert state.groups == groups
+    assert state.agreement[0] == [1.0, 0.0, 1.0]
+
+
 def test_a_node_of_two_groups_trains_for_both_when_aliased():
     params = selective.Params(
         name="selective",

@@ -14,7 +14,7 @@ import pytest
 
 from fedrepro.base.paths import root
 from fedrepro.cli import main
-from fedrepro.report import score, verdicts
+from fedrepro.report import criteria, score, verdicts
 from fedrepro.report.verdicts import Check
 from fedrepro.runs.plan import papers
 
@@ -127,6 +127,7 @@ def released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "emd.json"
     monkeypatch.setattr(verdicts, "check", lambda paper, scale: [ITEM, CLAIM])
     monkeypatch.setattr(verdicts, "released_file", lambda paper, scale: file)
+    monkeypatch.setattr(criteria, "file", lambda: tmp_path / "criteria.json")
     monkeypatch.chdir(root())
     return file
 
@@ -212,10 +213,24 @@ def test_a_damaged_file_of_released_verdicts_is_named(
     assert f"fedrepro: {released}: not valid JSON (" in capsys.readouterr().err
 
 
+def test_verdicts_are_not_released_after_a_silent_change(
+    released: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--release") == 0
+    before = released.read_text()
+    changed = criteria.criteria()
+    name, criterion = next(iter(changed["emd"].items()))
+    changed["emd"][name] = criterion._replace(digest="other")
+    monkeypatch.setattr(criteria, "criteria", lambda: changed)
+    released.write_text("{}")
+    assert command("--release") == 1
+    assert f"emd {name} changed after results were known" in capsys.readouterr().err
+    assert released.read_text() == "{}" != before
+
+
 def test_verdicts_are_compared_or_released(
     released: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        command("--against-released", "--release")
-    assert "not allowed with argument" in capsys.readouterr().err
+    assert command("--against-released", "--release") == 2
+    assert "--release: not allowed with --against-released" in capsys.readouterr().err
     assert not released.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import pytest
 
 from fedrepro.base.paths import root
 from fedrepro.cli import main
+from fedrepro.cli.output import show
 from fedrepro.report import verdicts
 
 
@@ -48,9 +51,8 @@ def test_an_unknown_run_is_not_trained(capsys: pytest.CaptureFixture[str], tmp_p
 
 @pytest.mark.parametrize("pause", ["nan", "inf", "-1"])
 def test_checkpoints_are_seconds_apart(capsys: pytest.CaptureFixture[str], pause: str) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--pending", f"--checkpoint-seconds={pause}"])
-    message = f"argument --checkpoint-seconds: {pause}: must be a number of seconds, or 0"
+    assert main(["train", "--pending", f"--checkpoint-seconds={pause}"]) == 2
+    message = f"Invalid value for --checkpoint-seconds: {pause}: must be a number of seconds, or 0"
     assert message in capsys.readouterr().err
 
 
@@ -73,3 +75,45 @@ def test_folders_of_the_repository_hold_no_records(
     assert refusal(capsys, "status", "--paper", "tricks") == (
         f"run it in {root()}: records are looked up in ./results/runs"
     )
+
+
+def test_usage_errors_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["nothing"], ["status", "--scale", "huge"], ["data", "prepare", "mnist"]):
+        assert main(words) == 2
+        out, error = capsys.readouterr()
+        assert out == ""
+        assert error.startswith("Usage: fedrepro")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    names = "train status why prune records check table figure partition partitions docs schema"
+    assert all(f"\n  {name} " in listed for name in [*names.split(), "data"])
+
+
+def test_help_waits_for_no_large_package() -> None:
+    heavy = ("torch", "pandas", "matplotlib", "scipy", "snakemake")
+    program = (
+        "import sys; from fedrepro.cli import main; status = main(['train', '--help']); "
+        f"sys.exit(status or str([name for name in {heavy} if name in sys.modules] or ''))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == ""
+
+
+def test_colours_change_no_character(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "paper    deviates\n-------  ----------\nemd [b]  1 recorded, 2 pending, not run"
+    show(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(text)
+    coloured = capsys.readouterr().out
+    assert "\x1b[31mdeviates\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == f"{text}\n"

@@ -13,7 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import compiling
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
-from fedrepro.runs import records, session
+from fedrepro.runs import command, records, session
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_nothing_is_compiled_for_a_cpu():
 
 def test_the_choice_reaches_the_backend(monkeypatch):
     run, seen = small_runs.planned(), []
-    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
+    monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
     monkeypatch.setattr(session, "train", lambda runs, options: seen.append(options.compile))
     cli.main(["train", "--pending"])
     cli.main(["train", "--pending", "--compile", "off"])

@@ -348,12 +348,12 @@ from fedrepro.fl.engine import pool
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.fl.spec import RunSpec
 from fedrepro import cli
-from fedrepro.runs import session
+from fedrepro.runs import command
 
 if __name__ == "__main__":
     spec = RunSpec.model_validate_json(sys.argv[1])
     runs = [PlannedRun("made_up", "group", {}, spec.seed, spec, sys.argv[2])]
-    cli._selected = lambda *_, **__: runs
+    command.selected = lambda *_, **__: runs
     sys.exit(cli.main(["train", "--pending", "--workers", "2", "--checkpoint-seconds", "0"]))
 """
 

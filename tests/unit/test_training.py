@@ -18,7 +18,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import RunSpec, run_id
-from fedrepro.runs import provenance, records, session
+from fedrepro.runs import command, provenance, records, session
 from fedrepro.runs.budget import checkpoint_of
 from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
@@ -210,7 +210,7 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
 
 def test_ids_are_waited_for_and_count_once(monkeypatch):
     run, seen = planned(0), []
-    monkeypatch.setattr(cli, "_selected", lambda *_, **__: [run])
+    monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
     monkeypatch.setattr(session, "train", lambda runs, options: seen.append((runs, options)))
     cli.main(["train", run.id, run.id])
     cli.main(["train", "--pending"])

@@ -22,7 +22,8 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
     """Read a YAML file into a model.
 
     Raises:
-        FedreproError: no such file, not YAML, or a key or value is wrong; says which.
+        FedreproError: the file cannot be read or is not YAML, or a key or value is wrong; names the
+            file and the key.
     """
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
@@ -40,11 +41,11 @@ def validate(content: Any, model: type[Model], where: str) -> Model:
 
     Args:
         content: as read from YAML or JSON.
-        model: what it should be.
+        model: the class of the result.
         where: the file, and the place in it, for the error.
 
     Raises:
-        FedreproError: a key or value is wrong; one line a problem, with the nearest valid key.
+        FedreproError: keys or values are wrong; one line for each, with the nearest valid key.
     """
     try:
         return model.model_validate(content)

@@ -9,12 +9,14 @@ from fedrepro.base.errors import FedreproError
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file atomically, as :func:`write_bytes`."""
+    """Write a UTF-8 text file atomically, with the errors of :func:`write_bytes`."""
     write_bytes(file, text.encode())
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Write a file atomically; on failure the old file stays and no half file is left.
+    """Write a file atomically, in a folder that is made if need be.
+
+    On failure the old file stays and no half-written one is left.
 
     Raises:
         FedreproError: the file cannot be written.

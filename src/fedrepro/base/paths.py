@@ -25,7 +25,7 @@ def root() -> Path:
     parent (a package installed elsewhere, called inside a clone).
 
     Raises:
-        FedreproError: ``FEDREPRO_ROOT`` is not such a folder, or there is none.
+        FedreproError: ``FEDREPRO_ROOT`` is not such a folder, or no such folder is found.
     """
     named = os.environ.get("FEDREPRO_ROOT")
     if named:
@@ -46,7 +46,7 @@ def root() -> Path:
 
 
 def find_root() -> Path | None:
-    """Return the root of the repository as :func:`root` does, or None where there is none."""
+    """Return the root of the repository as :func:`root` does, or None where that would fail."""
     place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
     found = _FOUND.get(place)
     if found is None or not os.path.isdir(found / MARKER):

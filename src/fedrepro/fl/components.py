@@ -26,12 +26,15 @@ C = TypeVar("C")
 
 
 class Registry(Mapping[str, C], Generic[C]):
-    """The components of a kind by name, looked up when first asked for.
+    """The components of a kind by name, sorted; they are imported when first asked for.
+
+    That first use raises a FedreproError if two components have one name, or if one of another
+    distribution cannot be imported or is not of the kind.
 
     Args:
-        what: what a message calls one of them.
-        package: the package whose modules define those of fedrepro.
-        group: the entry points that name those of others.
+        what: what messages call a component of the kind.
+        package: the package whose modules define fedrepro's components.
+        group: the group of entry points that names those of other distributions.
         named: returns the name of an object, or None if it is no component of the kind.
     """
 
@@ -44,7 +47,7 @@ class Registry(Mapping[str, C], Generic[C]):
         """Return a component.
 
         Raises:
-            FedreproError: there is none of this name; says the nearest.
+            FedreproError: there is no such component; says the nearest name.
         """
         self.require(name)
         component: C = self._found[name][0]
@@ -63,21 +66,29 @@ class Registry(Mapping[str, C], Generic[C]):
         return name in self._found
 
     def require(self, name: str) -> str:
-        """Return the name.
+        """Return the name if there is such a component.
 
         Raises:
-            FedreproError: there is no such component; says the nearest.
+            FedreproError: there is no such component; says the nearest name.
         """
         if name not in self._found:
             raise FedreproError(f"unknown {self._what} '{name}' {nearest(name, list(self))}")
         return name
 
     def plugin(self, name: str) -> tuple[str, str] | None:
-        """Return name and version of the distribution of a component; None: it is fedrepro's."""
+        """Return name and version of a component's distribution; None if it is fedrepro's.
+
+        Raises:
+            KeyError: there is no such component.
+        """
         return self._found[name][1]
 
     def module(self, name: str) -> str:
-        """Return the dotted name of the module that defines a component."""
+        """Return the dotted name of the module that defines a component.
+
+        Raises:
+            KeyError: there is no such component.
+        """
         return self._found[name][2]
 
     @functools.cached_property
@@ -144,7 +155,7 @@ def load_entry_point(point: importlib.metadata.EntryPoint) -> Any:
 
 
 def distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    """Return name and version of the distribution that an entry point is of."""
+    """Return name and version of an entry point's distribution."""
     assert point.dist is not None
     return point.dist.name, point.dist.version
 

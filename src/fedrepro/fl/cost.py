@@ -1,4 +1,7 @@
-"""What a run costs: sample passes from its spec, seconds from the runs recorded so far."""
+"""What a run costs: sample passes from its spec, seconds from the runs recorded so far.
+
+A sample pass is one example trained on once, forward and backward.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,17 @@ from fedrepro.fl.spec import RunSpec
 
 _ASSUMED_GFLOP_PER_SECOND = 20.0
 _PREDICT_SHARE = 1 / 3
-"""Cost of predicting an example against training on it: forward only."""
+"""Sample passes that predicting an example costs: it is forward only."""
 
 
 def sample_passes(spec: RunSpec) -> float:
-    """Return how many examples a run trains on, plus a third of those it predicts."""
+    """Return a run's cost in sample passes: examples trained on, plus a third of those predicted.
+
+    An example counts once for each epoch and each model; evaluations are counted as well.
+
+    Raises:
+        FedreproError: the data set is one in memory that this process does not have.
+    """
     info = describe(spec.dataset.name)
     partition, algorithm = spec.partition, ALGORITHMS[spec.algorithm.name]
     cost = algorithm.cost
@@ -34,22 +43,26 @@ def sample_passes(spec: RunSpec) -> float:
 
 
 def flop(spec: RunSpec) -> float:
-    """Return the arithmetic of one sample pass, forward and backward, in FLOP."""
+    """Return the arithmetic of one sample pass of a run, in FLOP.
+
+    Raises:
+        FedreproError: the data set is one in memory that this process does not have.
+    """
     return NETWORKS[spec.model.name].flop(describe(spec.dataset.name).shape, spec.model.width)
 
 
 def lanes(spec: RunSpec) -> int:
-    """Return how many models a round of a run trains side by side, about."""
+    """Return about how many models a round of a run trains side by side."""
     return ALGORITHMS[spec.algorithm.name].cost.lanes(spec)
 
 
 def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, float]:
-    """Return the median seconds a sample pass of each kind of run, from recorded runs.
+    """Return the median seconds of a sample pass for each :func:`kind` of recorded run.
 
-    The key is :func:`kind`; runs of all processors are pooled, so this is an estimate.
+    This is an estimate, as runs of all processors are pooled.
 
     Args:
-        trained: runs recorded on a CPU, and the seconds each took.
+        trained: runs recorded on a CPU, and the seconds that each took.
     """
     seen: dict[str, list[float]] = defaultdict(list)
     for spec, seconds in trained:
@@ -58,12 +71,18 @@ def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, floa
 
 
 def kind(spec: RunSpec) -> str:
-    """Return what decides the speed of a sample pass: network, width and batch size."""
+    """Return a key of what decides the speed of a sample pass: network, width and batch size."""
     return f"{spec.model.name}*{spec.model.width:g}/B{spec.batch}"
 
 
 def estimate(spec: RunSpec, speeds: dict[str, float]) -> float:
-    """Return the seconds a run will take on one core, from like runs or from its arithmetic."""
+    """Return about how many seconds a run takes on one core.
+
+    Args:
+        spec: the run.
+        speeds: as of :func:`seconds_per_pass`; a kind that is not in it is estimated by its
+            arithmetic, at 20 GFLOP/s.
+    """
     speed = speeds.get(kind(spec))
     if speed is None:
         speed = flop(spec) / (_ASSUMED_GFLOP_PER_SECOND * 1e9) + 2e-4 / spec.batch

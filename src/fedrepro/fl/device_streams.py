@@ -1,8 +1,8 @@
 """The counter-based streams of :mod:`fedrepro.fl.streams`, computed on the device.
 
-SplitMix64 in wrapping int64 arithmetic: the values are those of the NumPy version, bit for bit,
-on every device. Keys are int64 tensors of any shape, so the keys of
-many lanes can be derived and used at once without a word to the host.
+SplitMix64 in wrapping int64 arithmetic: the values are those of the NumPy version, bit for bit, on
+every device. Keys are int64 tensors of any shape, written [*key] below, so the keys of many lanes
+are derived and used at once, without involving the host.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ def bits(key: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def child(key: torch.Tensor, number: int | torch.Tensor) -> torch.Tensor:
-    """Return the keys of sub-streams number ``number``: that value of each stream.
+    """Return the keys of sub-streams: value number ``number`` of each stream.
 
     Args:
-        key: int64 [...].
-        number: int or int64 tensor that broadcasts against ``key``, counted from 0.
+        key: int64 [*key].
+        number: from 0; int, or int64 tensor that broadcasts against ``key``.
+
+    Returns:
+        int64, of the shape that the two broadcast to.
     """
     if isinstance(number, int):
         return _mix(key + as_signed((number + 1) * _GOLDEN % (1 << 64)))
@@ -55,9 +58,10 @@ def keep(key: torch.Tensor, size: int, p: float) -> torch.Tensor:
     """Return which values a dropout of probability ``p`` keeps, bool [*key, size].
 
     A stream value serves four decisions of 16 bits, so ``p`` is rounded to a multiple of 2**-16.
-    Decision number i is the same whatever ``size`` is, as that of every stream here.
+    Decision number i does not depend on ``size``.
 
-    Compiled code calls this as it is: on a CPU, PyTorch 2.11's compiler makes other masks of it.
+    Compiled code calls this without compiling it: on a CPU, PyTorch 2.11's compiler would change
+    the masks.
     """
     if torch.compiler.is_compiling():
         kept: torch.Tensor = torch.ops.fedrepro.keep(key, size, p)

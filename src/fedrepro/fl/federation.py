@@ -23,15 +23,23 @@ P = TypeVar("P", bound=Strict)
 class Federation:
     """One run's clients and constants.
 
+    Making one raises a FedreproError if the data set cannot be cut or transformed as ``spec`` says.
+
+    Args:
+        spec: the run.
+        dataset: its data set.
+        data_root: folder of packed data, for published partitions; None takes the usual places.
+        device: where to put weights.
+
     Attributes:
         spec: the run.
         partition: who holds which examples.
         clients: positions in the training split, int64 [n_k] for each client.
         train_size: examples in the official training split.
         test_size: examples in the official test split.
-        labels: their classes, int64 [train_size].
+        labels: classes of the training split, int64 [train_size].
         layout: where each parameter lies in a flat weight vector.
-        device: where the weights are, between requests, too.
+        device: where weights are, also between requests.
     """
 
     def __init__(
@@ -59,7 +67,7 @@ class Federation:
         return models.build(model.name, self._shape, self._classes, model.width)
 
     def params(self, kind: type[P]) -> P:
-        """Return the algorithm's parameters, checked to be of the algorithm's own type."""
+        """Return the algorithm's parameters; ``kind`` is their class."""
         params = self.spec.algorithm
         assert isinstance(params, kind)
         return params
@@ -67,8 +75,8 @@ class Federation:
     def initial_weights(self, node: int | None = None) -> Weights:
         """Draw initial weights, float32 [size] on the device: the common ones, or a node's own.
 
-        They depend on ``init_seed`` (the run seed where that is null) and the node alone: they are
-        drawn on the CPU, whatever the device.
+        They depend on ``init_seed`` (the run seed if that is null) and the node alone, not on the
+        device, since they are drawn on the CPU.
         """
         seed = self.spec.seed if self.spec.init_seed is None else self.spec.init_seed
         ids = () if node is None else ("node", node)
@@ -80,7 +88,12 @@ class Federation:
             return self.layout.flatten(module).to(self.device)
 
     def participants(self, t: int, count: int | None) -> list[int]:
-        """Return the clients of round ``t``: all, or ``count`` drawn without replacement."""
+        """Return the clients of round ``t`` (from 0), ascending.
+
+        Args:
+            t: round.
+            count: how many are drawn, without replacement; None, or as many as there are: all.
+        """
         total = len(self.clients)
         if count is None or count >= total:
             return list(range(total))

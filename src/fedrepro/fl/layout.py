@@ -48,7 +48,7 @@ class Layout:
         return self.offsets[-1]
 
     def view(self, flat: torch.Tensor, position: int) -> torch.Tensor:
-        """Return tensor number ``position`` as a view of a flat vector."""
+        """Return tensor number ``position``, in its own shape, as a view of a vector [size]."""
         part = flat[self.offsets[position] : self.offsets[position + 1]]
         return part.view(self.shapes[position])
 
@@ -60,9 +60,13 @@ class Layout:
     def divergence(self, model: torch.Tensor, reference: torch.Tensor) -> dict[str, float]:
         """Return ``||w - w_ref|| / ||w_ref||`` (Zhao et al. 2018, eq. 1).
 
-        One entry for each trainable weight tensor under its layer's name (biases left out), one
-        for each layer with its bias (``<layer>+bias``), and ``model`` for all parameters. All come
-        over from the weights' device at once.
+        Args:
+            model: w, float32 [size].
+            reference: w_ref, float32 [size].
+
+        Returns:
+            ``<layer>`` for each trainable weight tensor without its bias, ``<layer>+bias`` with
+            it, and ``model`` for all parameters.
         """
 
         def ratio(positions: list[int]) -> torch.Tensor:

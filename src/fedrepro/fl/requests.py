@@ -5,8 +5,8 @@ lists of :class:`Trained` and :class:`Prediction`, one per lane or model, in the
 It never loops over batches, never names a device, and never knows which other runs are in
 flight. Model weights are one flat float32 vector: trainable parameters first, then buffers.
 Weights and moments are on the backend's device, in requests and in results, and stay there between
-requests: an algorithm's own arithmetic runs where they are. Nobody changes a tensor that was asked
-with or answered. Predictions are arrays on the CPU.
+requests: an algorithm's own arithmetic runs where they are. Neither side changes a tensor of a
+request or of a result. Predictions are arrays on the CPU.
 
 This module imports no torch at run time: specs and algorithms are read by the Snakefile.
 """
@@ -73,9 +73,9 @@ class Objective:
         gradient_noise: standard deviation of Gaussian noise on every gradient coordinate.
         projection: after each step, bound the norm of the ``weights`` or of the ``update``
             ``w - w_0`` by ``radius`` (Ozdayi et al. 2020, section 3.2).
-        radius: the bound, > 0.
-        quantise_bits: after training, round the weights stochastically to so many bits
-            (Kopparapu et al. 2020, as in their code); None leaves them.
+        radius: the bound on the Euclidean norm, > 0.
+        quantise_bits: after training, round the weights stochastically to this many bits
+            (Kopparapu et al. 2020, section 3.4, as in their code); None leaves them.
     """
 
     proximal: float = 0.0
@@ -111,8 +111,8 @@ class Trained:
 
     Attributes:
         weights: float32 [parameters + buffers], on the backend's device.
-        loss: cross entropy, mean over the examples of all steps; 0 if there was no step.
-        optimizer_state: the moments, likewise, if they were asked for.
+        loss: cross entropy in nats, mean over the examples of all steps; 0 if there was no step.
+        optimizer_state: the moments, on the same device; None unless they were asked for.
     """
 
     weights: Weights
@@ -126,7 +126,7 @@ class Predict:
 
     Attributes:
         models: weights, each float32 [parameters + buffers].
-        split: which official split ``examples`` points into.
+        split: the official split that ``examples`` are positions in.
         examples: int64 [n]; None is the whole split.
     """
 
@@ -137,7 +137,13 @@ class Predict:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A model's answers: ``classes`` int64 [n], ``correct`` bool [n], ``loss`` mean over n."""
+    """A model's answers.
+
+    Attributes:
+        classes: predicted classes, int64 [n].
+        correct: whether they are right, bool [n].
+        loss: cross entropy in nats, mean over the n examples.
+    """
 
     classes: IntArray
     correct: NDArray[np.bool_]

@@ -84,7 +84,7 @@ class DatasetSpec(Strict):
         """Return channels, height and width of what the network sees.
 
         Args:
-            stored: shape of one stored example.
+            stored: shape of one stored example, [channels, height, width].
 
         Raises:
             FedreproError: the images are smaller than the crop.
@@ -138,7 +138,7 @@ class _StepSize(Strict):
     )
 
     def step_size(self, round: int) -> float:
-        """Return the step size in a round, counted from 0."""
+        """Return the step size in a round, counted from 0; see the class."""
         passed = sum(round >= milestone for milestone in self.lr_milestones)
         return self.lr * self.lr_decay**round * 0.1**passed
 
@@ -241,7 +241,7 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     Components of other distributions add these: ``plugin.<name>`` is its version.
 
     Raises:
-        FedreproError: the spec names a component that there is not.
+        FedreproError: the spec names an unknown component.
     """
     data, scheme = spec["dataset"]["name"], spec["partition"]["scheme"]
     network, algorithm = spec["model"]["name"], spec["algorithm"]["name"]
@@ -265,15 +265,16 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
 
 
 def run_id(spec: RunSpec) -> str:
-    """Return the identity of a run with the component versions of this code."""
+    """Return a run's identity with the component versions of this code, 12 hexadecimal digits."""
     plain = spec_dict(spec)
     return identity(plain, component_versions(plain))
 
 
 def partition_id(spec: RunSpec) -> str:
-    """Return the identity of the run's partition: data set, scheme, parameters, seed, versions.
+    """Return the identity of the run's partition, 12 hexadecimal digits.
 
-    The seed is left out for schemes that use none, so all seeds share one partition.
+    It is of data set, scheme, parameters, seed and versions. The seed is left out for schemes that
+    use none, so all seeds share one partition.
     """
     plain = spec_dict(spec)
     key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}

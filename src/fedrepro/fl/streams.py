@@ -22,13 +22,13 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def key(seed: int, purpose: str, *ids: int | str) -> int:
-    """Return the 64-bit key of the stream named by the run seed, a purpose and further ids."""
+    """Return the key of the stream named by the run seed, a purpose and ids, ``0..2^64 - 1``."""
     name = "/".join(str(part) for part in (seed, purpose, *ids))
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def bits(stream: int, size: int) -> NDArray[np.uint64]:
-    """Return the first ``size`` values of a stream, uint64 [size]."""
+    """Return the first ``size`` values of a stream, given its key, uint64 [size]."""
     z = np.uint64(stream) + np.arange(1, size + 1, dtype=np.uint64) * _GOLDEN
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
@@ -41,10 +41,10 @@ def permutation(stream: int, size: int) -> NDArray[np.int64]:
 
 
 def choice(stream: int, population: int, size: int) -> NDArray[np.int64]:
-    """Draw ``size`` of ``population`` ids without replacement, ascending, int64 [size]."""
+    """Draw ``size`` of the ids ``0..population-1`` without replacement, ascending, int64 [size]."""
     return np.sort(permutation(stream, population)[:size])
 
 
 def generator(seed: int, purpose: str, *ids: int | str) -> np.random.Generator:
-    """Return a NumPy generator for a named purpose, for code that needs its distributions."""
+    """Return a NumPy generator (Philox) for a named purpose, for code that needs its laws."""
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, *ids)))

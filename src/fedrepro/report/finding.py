@@ -50,7 +50,7 @@ class Margin:
         return one_sided_p(self.values)
 
     def _meets(self, value: float) -> bool:
-        return value > 0 if self.strict else value >= -SLACK
+        return value > SLACK if self.strict else value >= -SLACK
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,21 @@ def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> 
     Raises:
         ValueError: they have no seed in common.
     """
-    ones, others = one.by_seed(), other.by_seed()
-    common = [seed for seed in ones if seed in others]
+    return Margin(tuple(a - b - by for a, b in paired(one, other)), strict)
+
+
+def paired(*samples: Sample) -> list[tuple[float, ...]]:
+    """Return the values of samples, a tuple for each seed that all of them have.
+
+    Raises:
+        ValueError: they have none in common.
+    """
+    first, *others = found = [sample.by_seed() for sample in samples]
+    common = [seed for seed in first if all(seed in other for other in others)]
     if not common:
-        raise ValueError(f"{one.name} and {other.name} have no seed in common")
-    return Margin(tuple(ones[seed] - others[seed] - by for seed in common), strict)
+        names = " and ".join(sample.name for sample in samples)
+        raise ValueError(f"{names} have no seed in common")
+    return [tuple(values[seed] for values in found) for seed in common]
 
 
 Quantity: TypeAlias = Callable[..., Sample]
@@ -139,13 +149,14 @@ def compared(
 ) -> Finding:
     """Return a finding on samples: it holds where all margins are met.
 
-    Its evidence are the samples' means and a note, its runs theirs.
+    Its evidence are the samples' means and a note, its runs theirs. Samples of published numbers
+    have no runs, and no seeds that could turn it.
     """
     evidence = f"{listed(samples)}; {note}" if note else listed(samples)
     runs = [run for sample in samples for run in sample.runs]
     met = all(margin.met for margin in margins)
     near_chance = bool(samples) and all(sample.near_chance for sample in samples)
-    return Finding(met, evidence, runs, ours, tuple(margins), near_chance)
+    return Finding(met, evidence, runs, ours, tuple(margins) if runs else (), near_chance)
 
 
 def _taking(rule: Rule, quantity: Quantity) -> Rule:

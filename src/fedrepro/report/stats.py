@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,24 @@ def sd_bounds(sd: float, n: int, confidence: float = 0.95) -> tuple[float, float
     tail = (1 - confidence) / 2
     low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, p))) for p in (tail, 1 - tail))
     return low, high
+
+
+def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int]) -> list[float]:
+    """Return a value a seed for a statistic of all of them, such as a rank correlation.
+
+    Their mean is the statistic; their spread is that of the jackknife (Tukey 1958), which takes
+    each seed away in turn.
+
+    Args:
+        statistic: its value on some of the seeds.
+        seeds: all of them.
+    """
+    whole, n = statistic(seeds), len(seeds)
+    if n == 1:
+        return [whole]
+    without = [statistic([other for other in seeds if other != seed]) for seed in seeds]
+    middle = float(np.mean(without))
+    return [whole + (n - 1) * (middle - one) for one in without]
 
 
 def one_sided_p(values: Sequence[float]) -> float:

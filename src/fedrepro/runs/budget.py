@@ -21,13 +21,13 @@ _SAVING_SECONDS = 3.0
 
 
 class Budget:
-    """Chooses runs by the time there is.
+    """Chooses runs by the time that is left.
 
     Args:
-        deadline: end of the training by ``time.monotonic()``, infinite if there is none.
-        cores: of the backend; 0: it is a GPU, of which estimates from CPUs say nothing.
-        seconds: estimate by run, on one core.
-        checkpoints: folder of the checkpoints: what is done of a run counts.
+        deadline: end of the training, in seconds of ``time.monotonic()``; infinity for none.
+        cores: number of CPU cores of the backend; 0 for a GPU, to which the estimates do not apply.
+        seconds: run id -> estimated training time on one core, in seconds.
+        checkpoints: folder of the checkpoints, which say what is already done of a run.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Budget:
 
     @property
     def last_answer(self) -> float:
-        """When to stop, so that checkpoints are written before the deadline."""
+        """When to stop, in seconds of ``time.monotonic()``, to save checkpoints in time."""
         return self.deadline - _SAVING_SECONDS
 
     @property
@@ -50,17 +50,17 @@ class Budget:
         return time.monotonic() >= self.deadline
 
     def watch(self, active: Sequence[ActiveRun]) -> None:
-        """Take note of how fast the runs in flight get on."""
+        """Measure how fast the runs in flight are."""
         self._pace.watch(active, time.monotonic())
 
     def choose(self, left: Sequence[PlannedRun]) -> int:
-        """Return which run comes next: the first, or the one that the pace of a GPU tells."""
+        """Return the position of the run to take next: the first, or on a GPU as :class:`Pace`."""
         if self._cores or self.deadline == math.inf:
             return 0
         return self._pace.choose(left, self._share_done, self.last_answer - time.monotonic())
 
     def fits(self, run: PlannedRun) -> bool:
-        """Return whether a round of the run can be expected to end in time."""
+        """Return whether a round of the run is expected to end in time."""
         return self._round_seconds(run) <= self.last_answer - time.monotonic()
 
     def too_short(self, budget: float, left: Sequence[PlannedRun]) -> FedreproError:
@@ -68,7 +68,7 @@ class Budget:
 
         Args:
             budget: in seconds.
-            left: the runs there are; at least one.
+            left: the runs that are left; at least one.
         """
         shortest = min(left, key=self._round_seconds)
         needed = self._round_seconds(shortest) + _START_UP_SECONDS + _SAVING_SECONDS
@@ -79,7 +79,7 @@ class Budget:
         )
 
     def time_is_up(self, left: Sequence[PlannedRun], interrupted: int) -> str:
-        """Return what to say of the runs that are left, some of them with a checkpoint."""
+        """Return the message for runs that are left, ``interrupted`` of them with a checkpoint."""
         seconds = duration(sum(self._seconds.get(run.id, 0.0) for run in left))
         estimate = f", about {seconds} on one core" if self._cores else ""
         return (
@@ -98,7 +98,7 @@ class Budget:
 
 
 def share_done(run: PlannedRun, checkpoints: Path) -> float:
-    """Return which share of a run's rounds its checkpoint holds; 0 where there is none to read."""
+    """Return the share, 0..1, of a run's rounds that its checkpoint holds; 0 if it has none."""
     file = checkpoint_of(run.id, checkpoints)
     try:
         return _rounds_saved(run.id, file, file.stat().st_mtime_ns) / _rounds(run)

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 
 class Display(Protocol):
-    """Shows lines, and the line that says how far a training is.
+    """Shows messages, and a line that says how far a training is.
 
     Attributes:
-        every: seconds between two lines of the latter kind.
+        every: seconds between two updates of that line.
     """
 
     every: float
@@ -20,14 +20,14 @@ class Display(Protocol):
         """Show how far the training is, in words and as a share in [0, 1]."""
 
     def say(self, text: str) -> None:
-        """Show a line that stays."""
+        """Show a message, which stays."""
 
     def close(self) -> None:
-        """Take away what does not stay."""
+        """Remove what does not stay."""
 
 
 class Log:
-    """Lines one after another."""
+    """Lines one after another on standard error."""
 
     every = 20.0
 
@@ -44,16 +44,16 @@ class Log:
 
 
 class Overwritten:
-    """One line of a terminal that each next one overwrites."""
+    """One line of a terminal, which each update overwrites."""
 
     every = 1.0
 
     def show(self, line: str, share: float) -> None:
-        """Write over the line before."""
+        """Overwrite the line before."""
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
-        """Print a line that stays in the place of the one that does not."""
+        """Print a message in place of the line that is overwritten."""
         print(f"\r\x1b[K{text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -92,14 +92,14 @@ class Bar:
         self._tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
 
 def display() -> Display:
-    """Return the display for where this process writes; tqdm's where it is installed."""
+    """Return the display that suits standard error; a bar only if tqdm is installed."""
     terminal = sys.stderr.isatty()
     if not (terminal or _in_notebook()):
         return Log()

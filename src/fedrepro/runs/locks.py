@@ -11,7 +11,7 @@ from fedrepro.base.errors import FedreproError
 
 
 class Claims:
-    """The runs that this process holds; no other process trains them meanwhile.
+    """The runs that this process holds and that no other process trains meanwhile.
 
     A claim ends with the process, however that ends: the system frees its locks.
 
@@ -27,7 +27,7 @@ class Claims:
         """Claim a run; return whether no other process holds it.
 
         Raises:
-            FedreproError: there can be no lock here.
+            FedreproError: the lock cannot be written, or the file system has no locks.
         """
         file = self._folder / f"{run_id}.lock"
         try:
@@ -44,13 +44,17 @@ class Claims:
         return True
 
     def release(self, run_id: str) -> None:
-        """Give up a run."""
+        """Give up a run that is held.
+
+        Raises:
+            KeyError: it is not.
+        """
         lock = self._held.pop(run_id)
         Path(lock.lock_file).unlink(missing_ok=True)
         lock.release()
 
     def release_all(self) -> None:
-        """Give up the runs still held, where an error ends the training."""
+        """Give up all runs that are still held, such as when an error ends the training."""
         for run_id in list(self._held):
             self.release(run_id)
 
@@ -60,7 +64,7 @@ def _acquire(lock: BaseFileLock, file: Path) -> bool:
 
     Raises:
         FedreproError: the file system has no locks that end with the process.
-    """
+    """  # noqa: DOC501 - made by a function
     try:
         with warnings.catch_warnings(action="ignore"):  # that it makes do with a soft lock
             lock.acquire(timeout=0)

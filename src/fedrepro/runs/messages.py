@@ -1,4 +1,4 @@
-"""What a training says: which runs it ends, which it leaves alone, how far and how fast it is."""
+"""What a training reports: runs that end or fail, runs of other processes, progress and speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Messages:
-    """The lines of a training.
+    """The lines that a training prints.
 
     Args:
         runs: to be trained, as far as is known before it begins.
@@ -48,7 +48,7 @@ class Messages:
         self.say(f"waiting for {runs} runs that other processes train")
 
     def recorded(self, run: ActiveRun, name: str) -> None:
-        """Say that a run ended and has its record, of that file name."""
+        """Say that a run ended, and the file name of its record."""
         self._written += 1
         self._meter.finish(run)
         accuracy = run.progress.final.get("accuracy", float("nan"))
@@ -63,7 +63,7 @@ class Messages:
         self.say(str(failure))
 
     def report(self, active: Sequence[ActiveRun]) -> None:
-        """Say once in a while how far the runs in flight are."""
+        """Say how far the runs in flight are, as often as the display allows."""
         now = time.monotonic()
         self._meter.watch(active)
         if now - self._reported >= self._display.every:
@@ -72,7 +72,7 @@ class Messages:
             self._display.show(line, self._meter.share)
 
     def close(self) -> None:
-        """Take away the line that says how far the runs are."""
+        """Remove the line that says how far the runs are."""
         self._display.close()
 
     def sum_up(self) -> None:

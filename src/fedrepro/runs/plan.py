@@ -30,7 +30,7 @@ SCALES: tuple[Scale, ...] = get_args(Scale)
 Scalar = bool | int | float | str
 
 _COLUMNS = {"group", "title", "seed", "run", "round", "value"}
-"""Columns of the frames of :class:`fedrepro.runs.runset.RunSet` beside the grid coordinates."""
+"""Columns of the frames of :class:`fedrepro.runs.runset.RunSet` besides grid and labels."""
 
 
 class Range(Strict):
@@ -120,10 +120,10 @@ class PaperPlan(Strict):
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
     def at(self, scale: Scale) -> ScaleEntry:
-        """Return what differs at a scale; the published one need not be in the plan.
+        """Return what differs at a scale; the scale ``paper`` need not be in the plan.
 
         Raises:
-            FedreproError: there is no such scale, or the plan does not have it.
+            FedreproError: there is no such scale, or the plan lacks it.
         """
         if scale not in SCALES:
             raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
@@ -138,7 +138,7 @@ class PaperPlan(Strict):
         """Return the entry of a table or figure; with ``kind``, of that kind only.
 
         Raises:
-            FedreproError: there is none of that name; names the nearest.
+            FedreproError: there is none of that name; says the nearest.
         """
         every = self.tables | self.figures
         known = {"table": self.tables, "figure": self.figures, None: every}[kind]
@@ -160,8 +160,8 @@ class PlannedRun:
         coordinates: the grid point: last part of the dotted path -> value.
         seed: the run's seed.
         spec: the run.
-        id: its identity.
-        folder: of its record, where a program chose one.
+        id: its run id, 12 hexadecimal digits.
+        folder: of its record, if a program chose one.
     """
 
     paper: str
@@ -174,7 +174,7 @@ class PlannedRun:
 
     @property
     def records(self) -> Path:
-        """The folder of its record: that of committed ones, or for a plan of one's own another."""
+        """The folder of its record; for the user's own plans not that of the committed records."""
         if self.folder is not None:
             return self.folder
         committed = not is_own(self.paper) or path_of(self.id).exists()
@@ -191,14 +191,14 @@ class PlannedRun:
 
 
 OWN_PLANS = "FEDREPRO_PLANS"
-"""Environment variable with plans of one's own: files or folders, separated as in ``PATH``."""
+"""Environment variable with the user's own plans: files or folders, separated as in ``PATH``."""
 
 
 def plan_files() -> dict[str, Path]:
-    """Return the file of every plan by its slug: those of the repository, then one's own.
+    """Return the file of every plan by its slug: those of the repository, then the user's own.
 
     Raises:
-        FedreproError: a plan of one's own is not there, or has the slug of another one.
+        FedreproError: a plan of the user's own is missing, or has the slug of another one.
     """
     here = find_root()
     folder = None if here is None else here / "config/papers"
@@ -208,7 +208,7 @@ def plan_files() -> dict[str, Path]:
 
 @functools.lru_cache(maxsize=16)
 def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
-    """List plans; the folder's time of change and the working directory tell apart what is kept."""
+    """List plans; ``stamp`` (the folder's time of change) and ``cwd`` are part of the cache key."""
     files = {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     for file in own_plan_files(places):
         if files.get(file.stem, file) != file:
@@ -220,13 +220,13 @@ def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict
 
 
 def own_plan_files(places: str) -> list[Path]:
-    """Return the files of plans of one's own.
+    """Return the files of the user's own plans.
 
     Args:
         places: YAML files, or folders of them, separated as in ``PATH``.
 
     Raises:
-        FedreproError: one of them is not there, or is a folder without a plan.
+        FedreproError: one of them is missing, or is a folder without a plan.
     """
     files: list[Path] = []
     for place in filter(None, places.split(os.pathsep)):
@@ -239,7 +239,11 @@ def own_plan_files(places: str) -> list[Path]:
 
 
 def use_plans(places: str) -> list[str]:
-    """Make plans of one's own known to this process and those it starts; return their slugs."""
+    """Make the user's own plans known to this process and those it starts; return their slugs.
+
+    Raises:
+        FedreproError: as :func:`own_plan_files` and :func:`plan_files`.
+    """
     files = own_plan_files(places)
     before = os.environ.get(OWN_PLANS, "")
     known = dict.fromkeys([*filter(None, before.split(os.pathsep)), *map(str, files)])
@@ -249,7 +253,11 @@ def use_plans(places: str) -> list[str]:
 
 
 def is_own(name: str) -> bool:
-    """Say whether a plan lies outside the repository's ``config/papers``."""
+    """Return whether a plan lies outside the repository's ``config/papers``.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     here = find_root()
     file = plan_files().get(name)
     return file is not None and (here is None or file.parent != here / "config/papers")
@@ -260,22 +268,33 @@ def _file(paper: str) -> Path:
 
 
 def plans() -> list[str]:
-    """Return the slugs of all plans: those of papers, and of studies of our own."""
+    """Return the slugs of all plans, of papers and of studies, sorted.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     return sorted(plan_files())
 
 
 def is_study(name: str) -> bool:
-    """Say whether a plan is no paper's: it has no published values to be held against.
+    """Return whether a plan is a study of its own: it has no published values to compare with.
 
-    A study is trained, and its tables and figures are made, where it is named. It has no verdicts
+    A study is trained, and its tables and figures are made, only if it is named. It has no verdicts
     and no notebook.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
     """
     here = find_root()
     return here is None or is_own(name) or not (here / f"config/expected/{name}.yaml").exists()
 
 
 def papers() -> list[str]:
-    """Return the slugs of all papers that have a plan."""
+    """Return the slugs of all papers that have a plan, sorted.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
     return [name for name in plans() if not is_study(name)]
 
 
@@ -284,7 +303,7 @@ def load_plan(paper: str) -> PaperPlan:
     """Read a paper's plan.
 
     Raises:
-        FedreproError: no such paper, or the file is wrong.
+        FedreproError: there is no such paper, or the file is wrong (names the key).
     """
     file = _file(paper)
     if not file.exists():
@@ -345,11 +364,14 @@ def _coordinate(path: str) -> str:
 
 
 def _require_columns(where: str, grid: Iterable[str]) -> None:
-    """Make sure that the axes of a grid can be told apart, and from the other columns of a frame.
+    """Check that the axes of a grid have names of their own among the columns of a frame.
 
     Args:
         where: file and key, for the error.
         grid: dotted paths.
+
+    Raises:
+        FedreproError: a name is taken.
     """
     taken = set(_COLUMNS)
     for path in grid:
@@ -363,8 +385,8 @@ def _require_columns(where: str, grid: Iterable[str]) -> None:
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``changes`` merged in, dictionaries key by key.
 
-    A dictionary whose ``name`` or ``scheme`` changes is another thing altogether and is replaced.
-    What does not change is shared with ``base``, not copied.
+    A dictionary whose ``name`` or ``scheme`` changes is of another component: it is replaced as a
+    whole. Values that do not change are shared with ``base``, not copied.
     """
     merged = base | changes
     for key, value in changes.items():
@@ -396,7 +418,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
     """Return the runs of a paper at a scale, in priority order: the plan's, seed by seed.
 
     Raises:
-        FedreproError: the plan is wrong; names the file and key.
+        FedreproError: there is no such paper or scale, or the plan is wrong (names file and key).
     """
     plan = load_plan(paper)
     entry = plan.at(scale)
@@ -430,12 +452,16 @@ def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
-    """Say whether runs, by their ids, are all in a paper's plan at the scale ``paper``."""
+    """Return whether runs, by their ids, are all in a paper's plan at the scale ``paper``.
+
+    Raises:
+        FedreproError: as :func:`expand`.
+    """
     return set(ids) <= {run.id for run in expand(paper, "paper")}
 
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
-    """Return the runs by id, first come first, so that equal specs are one run."""
+    """Return the runs by id, each where it first occurs; equal specs are one run."""
     by_id: dict[str, PlannedRun] = {}
     for run in runs:
         by_id.setdefault(run.id, run)
@@ -453,7 +479,7 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
         size: most runs in a batch.
 
     Yields:
-        A name and the batch's runs.
+        The name of a batch and its runs.
     """
     fusable: dict[str, list[PlannedRun]] = {}
     for run in runs:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Meter:
     """Work done and to be done, in sample passes and in arithmetic, and the time it takes.
 
-    The share that is done and the time that is left go by arithmetic (:func:`cost.flop`): passes of
-    a large network and of a small one are not alike. What was done before counts for the share
-    and not for the speed.
+    The share that is done and the time that is left are computed from arithmetic
+    (:func:`cost.flop`), as passes of large and small networks differ. What was done before this
+    training counts for the share but not for the speed.
 
     Args:
-        now: when the training began, by ``time.monotonic()``.
+        now: when the training began, in seconds of ``time.monotonic()``.
     """
 
     def __init__(self, now: float) -> None:
@@ -40,7 +40,7 @@ class Meter:
             self._flop[run.id] = self._passes[run.id] * cost.flop(run.spec)
 
     def drop(self, run_id: str) -> None:
-        """Count a run no more: it failed, or another process trains it."""
+        """No longer count a run: it failed, or another process trains it."""
         for parts in (self._passes, self._flop, self._before, self._share):
             parts.pop(run_id, None)
 
@@ -60,8 +60,8 @@ class Meter:
 
         Args:
             active: the runs in flight.
-            written: runs that have ended.
-            now: the time by ``time.monotonic()``.
+            written: number of runs that have ended.
+            now: seconds of ``time.monotonic()``.
         """
         rounds = sum(run.progress.round for run in active)
         all_rounds = sum(run.rounds for run in active)
@@ -86,7 +86,7 @@ class Meter:
         return self._share != self._before
 
     def speed(self, now: float) -> str:
-        """Return samples a second and arithmetic a second since the training began."""
+        """Return sample passes a second and FLOP/s since the training began, as text."""
         samples, flops = self._speed(self._passes, now), self._speed(self._flop, now)
         return f"{samples:,.0f} samples/s, {arithmetic(flops)}"
 
@@ -99,14 +99,14 @@ class Meter:
 
 
 def arithmetic(flops: float) -> str:
-    """Return FLOP/s for readers, in TFLOP/s or, where that is little, in GFLOP/s."""
+    """Return FLOP/s for readers, in TFLOP/s, or in GFLOP/s if there are few."""
     return f"{flops / 1e12:.1f} TFLOP/s" if flops >= 1e11 else f"{flops / 1e9:.1f} GFLOP/s"
 
 
 class Pace:
-    """How fast a lane of each kind gets on here, measured while runs are in flight.
+    """The speed of a lane of each kind on this device, measured while runs are in flight.
 
-    The speed is that of one lane among all that are in flight, in sample passes a second. The first
+    It is the speed of one lane beside all others in flight, in sample passes a second. The first
     round of a run does not count: libraries choose their kernels in it, and graphs are captured.
     """
 
@@ -120,7 +120,7 @@ class Pace:
 
         Args:
             active: the runs in flight.
-            now: the time by ``time.monotonic()``.
+            now: seconds of ``time.monotonic()``.
         """
         for run in active:
             done = run.progress.round
@@ -135,7 +135,7 @@ class Pace:
                 self._lane_seconds[kind] += (now - last[1]) * cost.lanes(run.spec)
 
     def seconds(self, spec: RunSpec, share: float) -> float | None:
-        """Return how long a share of a run would take; None where no like run was measured."""
+        """Return how long a share (0..1) of a run takes; None if no like run was measured."""
         kind = _kind(spec)
         passes = self._passes.get(kind, 0.0)
         if not passes:
@@ -148,16 +148,16 @@ class Pace:
     ) -> int:
         """Choose the run to be trained next.
 
-        That is the first that can end in the time there is, as far as has been measured; where none
+        That is the first that can end in the time left, as far as has been measured; if none
         can, the one that is nearest to its end.
 
         Args:
             runs: in order; at least one.
-            done: returns the share of a run that is done already.
-            seconds: the time there is.
+            done: returns the share, 0..1, of a run that is done already.
+            seconds: the time that is left.
 
         Returns:
-            Its position.
+            Its position in ``runs``.
         """
         needed = []
         for i, run in enumerate(runs):

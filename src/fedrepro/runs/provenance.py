@@ -64,7 +64,15 @@ def _provenance(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
 
 
 def origin(backend: Backend, device: str) -> dict[str, Any]:
-    """Return what of a record's provenance is that of a process: code, libraries, machine."""
+    """Return the part of a record's provenance that a process has: code, libraries, machine.
+
+    Args:
+        backend: what it trains with.
+        device: a PyTorch device name.
+
+    Returns:
+        The fields of :class:`fedrepro.runs.records.Origin`.
+    """
     commit, dirty = code_version()
     gpu = device.startswith("cuda")
     return {

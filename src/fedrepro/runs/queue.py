@@ -37,7 +37,14 @@ class Queue:
         self._elsewhere: set[str] = set()
 
     def claimed(self) -> Iterator[RunSpec]:
-        """Yield the runs without a record that no other process is training."""
+        """Claim, one by one, the runs without a record that no other process trains.
+
+        Yields:
+            The spec of each, once it is claimed.
+
+        Raises:
+            FedreproError: as :meth:`Claims.take`, or a record is damaged.
+        """
         left = [run for run in self._runs if run.id not in self._finished]
         while left:
             run = left.pop(self._budget.choose(left))
@@ -60,12 +67,23 @@ class Queue:
         return True
 
     def finish(self, run_id: str) -> None:
-        """Give up a run that ended or failed; it is not tried again."""
+        """Give up a run that ended or failed; it is not tried again.
+
+        Raises:
+            KeyError: it was not claimed here.
+        """
         self._claims.release(run_id)
         self._finished.add(run_id)
 
     def wait_for_others(self) -> bool:
-        """Wait until another process ends or gives up a run left to it; whether one did in time."""
+        """Wait until another process ends or gives up a run that was left to it.
+
+        Returns:
+            True if one did; False if none was left to others, or the time is up.
+
+        Raises:
+            FedreproError: as :meth:`Claims.take`.
+        """
         if self._elsewhere:
             self._messages.waiting(len(self._elsewhere))
         while self._elsewhere and not self._budget.over:
@@ -83,5 +101,5 @@ class Queue:
         return [run for run in ours if not run.recorded]
 
     def close(self) -> None:
-        """Give up the runs still held, where an error ends the training."""
+        """Give up all runs that are still held, such as when an error ends the training."""
         self._claims.release_all()

@@ -25,11 +25,17 @@ SCHEMA = 1
 FOLDER = Path("results/runs")
 """Where records lie, relative to the working directory."""
 OWN_FOLDER = Path("results/own/runs")
-"""Where those of plans of one's own lie, which are not committed."""
+"""Where records of the user's own plans lie, which are not committed."""
 
 
 class PartitionRecord(Strict):
-    """The partition a run trained on: class counts [clients][classes], EMDs, digest."""
+    """The partition a run trained on.
+
+    Attributes:
+        counts: examples of each class, [clients][classes].
+        emd: of each client, 0..2.
+        sha256: digest of the index lists.
+    """
 
     counts: list[list[int]]
     emd: list[float]
@@ -40,8 +46,15 @@ class Origin(Strict):
     """What a process trained with: its code, libraries and machine.
 
     Attributes:
+        commit: of the code, or ``unknown``.
+        dirty: whether source files differed from the commit.
+        fedrepro: version of the package, as are ``python``, ``torch`` and ``numpy`` of theirs.
+        backend: name of the backend.
         compile: whether networks were compiled.
-        deterministic: whether only kernels of a GPU that give the same bits each time were used.
+        deterministic: whether a GPU used only kernels that give the same bits each time.
+        device: name of the processor or the GPU.
+        threads: compute threads of PyTorch.
+        host: operating system, architecture and number of cores.
     """
 
     commit: str
@@ -60,7 +73,7 @@ class Origin(Strict):
 
 
 class Part(Origin):
-    """Rounds of a run that were done with another origin than its last ones."""
+    """Rounds of a run that had another origin than its last ones, and the seconds they took."""
 
     rounds: int
     seconds: float
@@ -70,10 +83,10 @@ class Provenance(Origin):
     """Where a record's numbers come from; none of it enters the identity.
 
     Attributes:
-        started: when the process that ended the run began.
-        seconds: spent on the run, by all processes.
-        earlier: the parts before the last one, where the run was resumed from a checkpoint and
-            something had changed.
+        started: when the process that ended the run began, ISO 8601.
+        seconds: time spent on the run by all processes.
+        earlier: the parts before the last one, if the run was resumed with another origin.
+        dataset_source: as in :class:`fedrepro.fl.data.Dataset`, like the two below.
     """
 
     started: str
@@ -85,7 +98,16 @@ class Provenance(Origin):
 
 
 class RunRecord(Strict):
-    """A finished run."""
+    """A finished run.
+
+    Attributes:
+        spec: as of :func:`fedrepro.fl.spec.spec_dict`.
+        versions: of the components that the run used.
+        metrics: name -> one number for each round, or for each of ``evaluated_rounds``; accuracies
+            are fractions.
+        final: the last evaluation and the algorithm's summary.
+        checksum: as of :func:`checksum`.
+    """
 
     schema_version: Literal[1]
     run_id: str
@@ -120,7 +142,7 @@ def rounded(value: Any) -> Any:
 
 
 def checksum(content: dict[str, Any]) -> str:
-    """Return the sha256 of a record's content without its own checksum."""
+    """Return the SHA-256, hexadecimal, of a record's content without its own checksum."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
 
@@ -131,6 +153,9 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     Args:
         content: the fields of :class:`RunRecord` but for ``checksum``, as plain JSON values.
         folder: where to.
+
+    Returns:
+        Its file.
 
     Raises:
         FedreproError: the file cannot be written (no space left, say); nothing is left behind.
@@ -166,11 +191,11 @@ def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took.
+    """The time that a run took.
 
     Attributes:
         seconds: of training, by all processes.
-        gpu: whether they are seconds of a GPU, not of a core.
+        gpu: whether they are seconds of a GPU rather than of CPU cores.
     """
 
     seconds: float

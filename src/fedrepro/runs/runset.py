@@ -16,7 +16,7 @@ from fedrepro.runs.records import RunRecord
 
 
 class MissingRunsError(FedreproError):
-    """Runs that are asked for have no record yet."""
+    """Some of the runs that are needed have no record yet."""
 
 
 class RunSet:
@@ -64,14 +64,18 @@ class RunSet:
         """Return the groups, in plan order, that have all of these labels.
 
         Args:
-            groups: of which to choose; None: all of the plan.
+            groups: the groups to choose from; None: all of the plan.
             labels: label -> its value.
         """
         named = self.plan.runs if groups is None else groups
         return [name for name in named if labels.items() <= self.plan.runs[name].labels.items()]
 
     def chance(self, groups: Iterable[str]) -> float:
-        """Return the accuracy of guessing: one over the number of classes; the groups share it."""
+        """Return the accuracy of guessing: one over the number of classes, as a fraction.
+
+        Raises:
+            ValueError: the groups have no runs, or differ in the number of classes.
+        """
         (classes,) = {describe(run.spec.dataset.name).classes for run in self.planned(groups)}
         return 1 / classes
 
@@ -87,7 +91,7 @@ class RunSet:
         """Make sure that all runs of the groups are recorded.
 
         Raises:
-            MissingRunsError: some are not; names what needs them and how to train them.
+            MissingRunsError: some are not; says what needs them and how to train them.
         """
         missing = self.missing(groups)
         if missing:
@@ -122,12 +126,16 @@ class RunSet:
         return pd.DataFrame(
             [
                 self._row(run) | {name: self._final(run, name) for name in metrics}
-                for run in self._any(groups)
+                for run in self.some(groups)
             ]
         )
 
-    def _any(self, groups: Iterable[str]) -> list[PlannedRun]:
-        """Return the members; there is at least one, unless none is planned."""
+    def some(self, groups: Iterable[str]) -> list[PlannedRun]:
+        """Return the members; where runs without a record are left out, at least one.
+
+        Raises:
+            MissingRunsError: partial, and no run of the groups is recorded.
+        """
         groups = list(groups)
         members = self.members(groups)
         if not members and self.partial:
@@ -139,9 +147,12 @@ class RunSet:
 
         Columns: ``group``, ``title``, the grid coordinates, ``seed``, ``run``, ``round`` (rounds
         done) and ``value``. A metric that is logged every round is returned every round.
+
+        Raises:
+            FedreproError: a record is missing, or has no such metric.
         """
         rows = []
-        for run in self._any(groups):
+        for run in self.some(groups):
             metrics = self.record(run).metrics
             if metric not in metrics:
                 raise FedreproError(

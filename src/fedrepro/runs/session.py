@@ -30,7 +30,7 @@ CHECKPOINTS = Path(".checkpoints")
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How runs are trained; none of it changes which runs they are.
+    """How runs are trained; none of it changes their identity.
 
     Attributes:
         device: a PyTorch device name.
@@ -42,11 +42,11 @@ class TrainOptions:
         data_root: folder of packed data; None takes the usual sources.
         checkpoints: folder of the checkpoints, and of the locks on runs.
         checkpoint_seconds: least time between two checkpoints of a run.
-        time_budget: seconds after which to stop, with checkpoints of the runs in flight; on a CPU
-            no run is started that cannot finish a round in what is left of it, and on a GPU runs
+        time_budget: seconds after which to stop, with checkpoints of the runs in flight. On a CPU,
+            no run is started that cannot finish a round in the time that is left; on a GPU, runs
             that can end in it come first.
-        out: file for one tar of the new records and checkpoints, whatever ends the training; what
-            is in the file already stays in it.
+        out: tar file for the new records and checkpoints, written whatever ends the training; what
+            the file already holds is kept.
         wait: whether to wait for runs that another process trains, and to take over those that it
             gives up.
     """
@@ -87,8 +87,10 @@ def train(
         How many runs were trained.
 
     Raises:
-        FedreproError: some runs failed (the message lists them; the others are recorded), or the
-            time budget is too short to do anything.
+        FedreproError: some runs failed (the message lists them; the others are recorded); the time
+            budget is too short to do anything; the backend does not fit the device; a record,
+            checkpoint or lock cannot be written, or ``options.out`` not added to; or the device was
+            lost.
     """
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget
@@ -109,10 +111,10 @@ def train(
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse a file that ``--out`` cannot add to; rather now than after the training.
+    """Refuse, before the training, a file that ``--out`` cannot add to.
 
     Raises:
-        FedreproError: it is there, and something else than ``--out`` writes.
+        FedreproError: the file exists and was not written by ``--out``.
     """
     if out is not None and out.exists():
         with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +127,17 @@ def write_out(
     runs: Sequence[PlannedRun],
     folder: Path = CHECKPOINTS,
 ) -> None:
-    """Write new records, and the checkpoints there are of runs, to the file of ``--out``."""
+    """Write new records, and the checkpoints of runs that have one, to the file of ``--out``.
+
+    Args:
+        out: the tar file.
+        written: the records.
+        runs: whose checkpoints to add.
+        folder: of the checkpoints.
+
+    Raises:
+        FedreproError: as :func:`fedrepro.runs.transfer.write`.
+    """
     checkpoints = [checkpoint_of(run.id, folder) for run in runs]
     transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
 

@@ -18,12 +18,12 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 def run(commands: Mapping[str, Sequence[str]]) -> int:
     """Run commands side by side until all have ended.
 
-    Each line of theirs is printed, on the stream they chose, behind the name of the command. SIGINT
-    and SIGTERM are forwarded; the commands are in sessions of their own, as a terminal would send
-    SIGINT to all of them once more.
+    Each line that they print is passed on to the same stream, after the name of the command. SIGINT
+    and SIGTERM are forwarded; the commands have sessions of their own, or a terminal would send
+    them SIGINT a second time.
 
     Args:
-        commands: by name.
+        commands: name -> program and arguments; at least one.
 
     Returns:
         The worst exit status; 128 + n for a command that signal n ended.

@@ -25,7 +25,7 @@ class Status:
         runs: the distinct runs, in plan order.
         recorded: ids of those with a valid record.
         pending: ids of those without.
-        seconds: estimated training time of each pending run on one core.
+        seconds: id -> estimated training time of each pending run on one core, in seconds.
         folder: where the records are.
     """
 
@@ -46,7 +46,7 @@ class Status:
         return sum(self.seconds.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values: ids by state, seconds in all, and of each pending run."""
+        """Return plain values: ids by state, estimated seconds in all and of each pending run."""
         return {
             "recorded": list(self.recorded),
             "pending": list(self.pending),

@@ -23,7 +23,13 @@ _END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did with each run: ids whose record or checkpoint came in, or was here."""
+    """What an import did, as run ids.
+
+    Attributes:
+        records: runs whose record was imported.
+        checkpoints: runs whose checkpoint was imported.
+        known: runs of which nothing was, as their record or checkpoint was here already.
+    """
 
     records: list[str]
     checkpoints: list[str]
@@ -40,11 +46,11 @@ class Imported:
 def write(out: Path, files: Sequence[Path]) -> None:
     """Write files, given relative to the working directory, to one tar file.
 
-    A name that ends in .gz is compressed. What the file holds already stays in it, but for older
+    If its name ends in .gz, it is compressed. What the file already holds is kept, except for older
     files of the same name and for checkpoints of runs that now have their record there.
 
     Raises:
-        FedreproError: it cannot be written, or it is there and something else than this writes.
+        FedreproError: it cannot be written, or it exists and was not written by this function.
     """
     with tempfile.TemporaryDirectory() as folder:
         members = content(out, Path(folder)) if out.exists() else {}
@@ -70,15 +76,15 @@ def read(source: Path, checkpoints: Path) -> Imported:
     """Take records and checkpoints out of a tar file, each verified first.
 
     A record that is here already stays; so does a checkpoint of a run that has one. A checkpoint of
-    a run that is recorded is not taken, and deleted where there is one.
-    Nothing is taken from a file that has anything wrong in it.
+    a run that is recorded is not taken; one that is here is deleted if the file has the record. If
+    anything in the file is wrong, nothing is taken from it.
 
     Args:
         source: as :func:`write` makes it.
         checkpoints: folder of the checkpoints.
 
     Raises:
-        FedreproError: not such a file, or something in it is damaged, edited or foreign.
+        FedreproError: it is not such a file, or something in it is damaged, edited or foreign.
     """
     from fedrepro.fl.engine import checkpoint  # needs PyTorch
 
@@ -113,11 +119,14 @@ def read(source: Path, checkpoints: Path) -> Imported:
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:
-    """Copy the members of a tar file to a folder; return where each is, by its name.
+    """Copy the members of a tar file to a folder.
+
+    Returns:
+        Name of each member -> the copy.
 
     Raises:
-        FedreproError: not a whole file as :func:`write` makes it.
-    """
+        FedreproError: it is not a whole file as :func:`write` makes it.
+    """  # noqa: DOC501 - caught below
     found = {}
     try:
         with tarfile.open(source) as tar:

@@ -40,11 +40,15 @@ def _participants(spec: RunSpec) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes, where it is not E epochs of the participants a round and one model.
+    """What a run costs, as functions of its spec; :func:`fedrepro.fl.cost.sample_passes` uses them.
+
+    The defaults are FedAvg's: each round the participants train one model each for E epochs, and
+    each evaluation predicts with one model. A sample pass is one example trained on once.
 
     Attributes:
-        factor: sample passes for each one that the participants' epochs take.
-        extra: further sample passes in all, given those of E epochs of all clients.
+        factor: factor on the sample passes of the participants' E epochs.
+        extra: further sample passes of the whole run; its second argument is the sample passes of
+            E epochs on the data of all clients.
         lanes: models that a round trains side by side.
         models: models that an evaluation predicts with.
         predicted: examples that an evaluation predicts besides those of the partition.
@@ -64,13 +68,14 @@ class Algorithm:
     Attributes:
         params: model of its parameters, with a field ``name`` that is a literal of its name.
         init: returns the state before the first round.
-        round: a generator that asks for work, updates the state, and returns what to log.
-        evaluate: a generator that returns the metrics of the state; by default those of the global
-            model ``state.weights``.
+        round: a generator that asks for work in a round, counted from 0, updates the state, and
+            returns what to log: name -> number.
+        evaluate: a generator that returns the metrics of the state: name -> number or list of
+            numbers; by default those of the global model ``state.weights``.
         rounds: how many rounds a run takes in all; by default ``spec.rounds``.
-        summary: what to keep in the record besides metrics; by default nothing.
+        summary: what to keep in the record besides metrics, as JSON values; by default nothing.
         example: parameters of a small case, for golden tests.
-        cost: what a run takes.
+        cost: what a run costs.
         loss_terms: names of the loss terms that it uses besides the cross entropy.
         version: raised when the algorithm's numbers change, so that exactly its runs train again.
     """

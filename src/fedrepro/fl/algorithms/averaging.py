@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def weighted_mean(models: Sequence[Weights], weights: Sequence[float]) -> Weights:
-    """Return ``sum_k p_k w_k`` with ``p_k = weights[k] / sum(weights)``.
+    """Return ``sum_k p_k w_k`` with ``p_k = weights[k] / sum(weights)``, float32 [size].
+
+    This is the server's step of FedAvg (McMahan et al. 2017, Algorithm 1).
 
     Models are added one by one, in their order, on every device: the order of a product of matrices
     is the library's, and may change with sizes and versions. A GPU spends one kernel a model on
@@ -32,7 +34,7 @@ def weighted_mean(models: Sequence[Weights], weights: Sequence[float]) -> Weight
 
 
 def statistics_of(weights: Weights, parameters: int) -> Weights:
-    """Return the running statistics of a model, a copy of what follows its parameters.
+    """Return a copy of a model's running statistics, float32 [size - parameters].
 
     Args:
         weights: float32 [size].
@@ -42,7 +44,12 @@ def statistics_of(weights: Weights, parameters: int) -> Weights:
 
 
 def with_statistics(weights: Weights, statistics: Weights) -> Weights:
-    """Return a model with other running statistics: float32 [size], a copy."""
+    """Return a copy of a model, float32 [size], with other running statistics.
+
+    Args:
+        weights: float32 [size].
+        statistics: as of :func:`statistics_of`.
+    """
     model = weights.clone()
     model[len(weights) - len(statistics) :] = statistics
     return model

@@ -97,13 +97,13 @@ class State:
     """What the server keeps.
 
     Attributes:
-        weights: the global model.
+        weights: the global model, float32 [size].
         similarity: mean cosine of each pair, float64 [N, N], 0 where they never met.
         together: rounds in which each pair met, int64 [N, N].
-        estimate: transitive estimates, float64 [N, N]; NaN: none. Those of pairs that have met
-            since are kept, and count no more.
+        estimate: transitive estimates, float64 [N, N], NaN where there is none. Once a pair has
+            met, its estimate stays here but is no longer used.
         seen: clients that have taken part.
-        threshold: tau of the next round.
+        threshold: tau of the next round, 0..1.
     """
 
     weights: Weights
@@ -115,7 +115,7 @@ class State:
 
 
 def init(fed: Federation) -> State:
-    """Start from one common initialisation and know of no pair."""
+    """Start from one common initialisation, with no pair of clients known."""
     import torch  # slow to import, and the Snakefile reads this module
 
     pairs = (len(fed.clients), len(fed.clients))
@@ -130,7 +130,7 @@ def init(fed: Federation) -> State:
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
-    """Train the participants, update the clusters, and average by them."""
+    """Train the participants, update the clusters, and average by them (eq. 1-2, 11-13, 18-20)."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
     start = state.weights
@@ -175,7 +175,15 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 
 def next_threshold(params: Params, tau: float, t: int) -> float:
-    """Return tau of round t + 1, given that of round t (from 0); a tau that stays has no cap."""
+    """Return tau of round t + 1, ``min(tau * growth^t, cap)``, as the authors' code computes it.
+
+    The paper only says that tau grows. Without growth, tau is constant and the cap does not apply.
+
+    Args:
+        params: growth and cap.
+        tau: threshold of round t.
+        t: round from 0.
+    """
     if params.threshold_growth == 1:
         return tau
     return min(tau * params.threshold_growth**t, params.threshold_cap)
@@ -221,8 +229,10 @@ def _clusters(params: Params, state: State) -> clustering.Relation:
 def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return each client's cluster, and the mean cosines of the pairs that met.
 
-    ``cluster_of`` names a cluster by its first client, at the threshold that one more round would
-    have; ``cosines`` holds, for pairs of the same labels and of others, lowest, mean and highest.
+    Returns:
+        ``cluster_of``: for each client the first client of its cluster, at the threshold of the
+        round that would follow; ``cosines``: lowest, mean and highest cosine of the pairs of
+        clients with the ``same`` set of labels and of the ``other`` pairs, where there are any.
     """
     params = fed.params(Params)
     truth = clustering.true_clusters(fed.partition.counts)

@@ -1,4 +1,4 @@
-"""The final layer of a model, which tells what it was trained on (Nguyen et al. 2023, III.B).
+"""The final layer of a model, which tells what it was trained on (Nguyen et al. 2023, III-B).
 
 The paper calls its weight matrix the penultimate layer.
 """
@@ -31,13 +31,16 @@ def tensors(layout: Layout, weights: Weights) -> tuple[Weights, Weights]:
 def vectors(
     layout: Layout, trained: Sequence[Weights], start: Weights, kind: Vector
 ) -> NDArray[np.float32]:
-    """Return what is compared of every trained model, float32 [K, size], brought over at once.
+    """Return what is compared of every trained model's final layer, copied to the host together.
 
     Args:
         layout: of the network.
-        trained: weights after training, float32 [size] each.
-        start: weights that they started from.
-        kind: what of the layer.
+        trained: weights after training of K models, float32 [size] each.
+        start: weights that they started from, float32 [size].
+        kind: matrix or bias; as trained, or the change in training.
+
+    Returns:
+        float32 [K, classes * features] of the matrix, or float32 [K, classes] of the bias.
     """
     import torch  # slow to import, and the Snakefile reads this module
 

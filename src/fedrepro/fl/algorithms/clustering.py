@@ -1,9 +1,9 @@
-"""From what clients send of their final layer to clusters of clients (Nguyen et al. 2023, III.B-C).
+"""From what clients send of their final layer to clusters (Nguyen et al. 2023, III-B and III-C).
 
 Matrices are [N, N], symmetric, over all clients. ``together`` counts the rounds two clients have
-trained in together; ``similarity`` is their mean cosine, 0 where there is none.
+trained in together; ``similarity`` is their mean cosine, 0 for pairs that have not met.
 
-Options named ``as_run`` do what the public code does; docs/papers/cadis.md tells what that means.
+Options named ``as_run`` do what the public code does; docs/papers/cadis.md explains the effects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cosines(vectors: NDArray[np.float32], pairing: Pairing = "correct") -> Matri
     """Return the cosine of every pair of clients of a round (eq. 11).
 
     Args:
-        vectors: float32 [K, size], what each client's final layer tells.
+        vectors: float32 [K, size], as of :func:`fedrepro.fl.algorithms.classifier.vectors`.
         pairing: ``as_run`` takes vector number q - p - 1 instead of q for the clients at places
             p < q, so that the places p and 2p + 1 always get 1.
 
@@ -58,10 +58,13 @@ def observe(
     """Return the running means and their counts after a round (eq. 12).
 
     Args:
-        similarity: means so far.
-        together: how many cosines each of them is of.
-        clients: who took part.
-        instance: their cosines, [K, K]; pairs without a number are left out.
+        similarity: means so far, float64 [N, N].
+        together: number of cosines in each mean, int64 [N, N].
+        clients: the K clients that took part.
+        instance: their cosines, float64 [K, K]; NaN entries are left out.
+
+    Returns:
+        New ``similarity`` and ``together``, of the same shapes.
     """
     place = np.ix_(clients, clients)
     new = ~np.isnan(instance)
@@ -87,9 +90,9 @@ def bridged(
     Normal(mu, sigma^2).
 
     Args:
-        similarity: means or earlier estimates.
-        known: which of them count.
-        eps: bound on sigma.
+        similarity: means or earlier estimates, float64 [N, N].
+        known: which entries of ``similarity`` to use, bool [N, N].
+        eps: bound on sigma, above 0.
         rng: draws the normal numbers; None takes the means.
 
     Returns:
@@ -121,16 +124,15 @@ def same_cluster(
 
     ``all``: Q = (S - S_min) / (S_max - S_min), S_min over the known pairs, S_max with the diagonal,
     which is 1; together where ``Q >= threshold``. ``as_run``: minimum and maximum are over positive
-    entries alone, and together is where ``|Q| > threshold``, so a negative cosine may count as a
-    large positive one. Unknown pairs are apart.
+    entries alone, and clients are together where ``|Q| > threshold``, so a negative cosine may
+    count as a large positive one. Unknown pairs are apart.
 
     Args:
-        similarity: [N, N].
-        known: which pairs of clients it tells of; the diagonal is ignored.
+        similarity: float64 [N, N].
+        known: pairs of clients whose similarity is known, bool [N, N]; the diagonal is ignored.
         threshold: tau, 0..1.
-        rescale: which rule.
-        closure: make it an equivalence by connected components, join clients with a common
-            neighbour (as run), or leave it.
+        rescale: ``all`` or ``as_run``.
+        closure: as of :func:`closed`.
 
     Returns:
         bool [N, N], true on the diagonal.
@@ -152,7 +154,14 @@ def same_cluster(
 
 
 def closed(adjacent: Relation, closure: Closure) -> Relation:
-    """Return a reflexive, symmetric relation closed in one of three ways, bool [N, N]."""
+    """Return a relation made transitive, or nearly so, bool [N, N].
+
+    Args:
+        adjacent: reflexive and symmetric, bool [N, N].
+        closure: ``components`` makes an equivalence: each connected component is a cluster;
+            ``two_hop`` also joins clients with a common neighbour (as run); ``none`` changes
+            nothing.
+    """
     if closure == "none":
         return adjacent
     wider = (adjacent.astype(np.int64) @ adjacent.astype(np.int64)) > 0
@@ -164,13 +173,25 @@ def closed(adjacent: Relation, closure: Closure) -> Relation:
 
 
 def sizes(relation: Relation, among: Sequence[int]) -> NDArray[np.int64]:
-    """Return how many of some clients belong with each client, int64 [N]."""
+    """Return, for each of all N clients, how many of some clients belong with it, int64 [N].
+
+    Args:
+        relation: which clients belong together, bool [N, N].
+        among: the clients that are counted.
+    """
     counted: NDArray[np.int64] = relation[:, list(among)].sum(axis=1)
     return counted
 
 
 def number_of_clusters(relation: Relation, among: Sequence[int]) -> float:
-    """Return the sum of 1 / cluster size over some clients: how many clusters they form."""
+    """Return how many clusters some clients form: the sum of 1 / cluster size over them.
+
+    It is a whole number only if the relation is an equivalence.
+
+    Args:
+        relation: which clients belong together, bool [N, N].
+        among: the clients that are counted.
+    """
     return float((1 / sizes(relation, among)[list(among)]).sum())
 
 
@@ -178,7 +199,7 @@ def true_clusters(counts: NDArray[np.int64]) -> Relation:
     """Return which clients hold the same set of labels, bool [N, N].
 
     Args:
-        counts: int64 [N, classes].
+        counts: examples of each class, int64 [N, classes].
     """
     held = counts > 0
     same: Relation = (held[:, None, :] == held[None, :, :]).all(axis=2)
@@ -186,7 +207,12 @@ def true_clusters(counts: NDArray[np.int64]) -> Relation:
 
 
 def wrong_pairs(relation: Relation, truth: Relation) -> float:
-    """Return the share of all pairs of clients on which two relations differ."""
+    """Return the share, 0..1, of all pairs of clients on which two relations differ.
+
+    Args:
+        relation: which clients belong together, bool [N, N].
+        truth: the same, as it should be.
+    """
     upper = np.triu_indices(len(truth), 1)
     return float((relation[upper] != truth[upper]).mean())
 
@@ -194,7 +220,9 @@ def wrong_pairs(relation: Relation, truth: Relation) -> float:
 def squared_error(similarity: Matrix, truth: Relation) -> float:
     """Return the mean squared difference of a similarity matrix and the ideal one, over all pairs.
 
-    The ideal is 1 for clients of the same labels and 0 for others.
+    Args:
+        similarity: float64 [N, N].
+        truth: bool [N, N]; the ideal similarity is 1 where it is true and 0 elsewhere.
     """
     upper = np.triu_indices(len(truth), 1)
     return float(((similarity[upper] - truth[upper]) ** 2).mean())

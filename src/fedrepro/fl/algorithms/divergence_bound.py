@@ -59,9 +59,16 @@ class Params(AlgorithmParams):
 class State:
     """Both sides' weights, and what the bound is made of.
 
-    ``lipschitz`` has one value a class; ``largest_gradient`` one a step; ``distance`` and
-    ``reference`` (the norm of w_c) one a synchronisation; ``kept`` the displacements of the drawn
-    synchronisations: the clients' before averaging, then w_f, then w_c.
+    Attributes:
+        start: common initial weights, float32 [size].
+        central: w_c, float32 [size].
+        federated: w_f, float32 [size].
+        lipschitz: largest ratio met so far for each class, [classes].
+        largest_gradient: ``max_i ||g_i(w_c)||`` before each step.
+        distance: ``||w_f - w_c||`` after each synchronisation.
+        reference: ``||w_c||`` after each synchronisation.
+        kept: displacements from the start at the drawn synchronisations: those of the clients
+            before averaging, then of w_f and w_c.
     """
 
     start: Weights
@@ -174,7 +181,7 @@ def bound(
     eta: float,
     steps: int,
 ) -> list[float]:
-    """Return the right side of eq. 2 after every synchronisation.
+    """Return the right side of eq. 2, a bound on a Euclidean distance of weights.
 
     Args:
         shares: p_k(i), float64 [clients, classes].
@@ -185,6 +192,9 @@ def bound(
         distance: measured ||w_f - w_c|| after each synchronisation, [m].
         eta: step size.
         steps: T, local steps between two synchronisations.
+
+    Returns:
+        One bound for each of the m synchronisations.
     """
     weights = np.asarray(sizes) / np.sum(sizes)
     growth = 1 + eta * np.asarray(shares) @ np.asarray(lipschitz)
@@ -206,7 +216,13 @@ def evaluate(fed: Federation, state: State) -> Steps:
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return measured distances, the bound and its parts, and the inner products to draw."""
+    """Return the measured distances, the bound and its parts.
+
+    Returns:
+        For each synchronisation ``distance``, ``norm`` (of w_c) and ``bound``; ``lipschitz``, one
+        for each class; ``largest_gradient``, one for each step; and ``inner_products`` of the drawn
+        displacements, if any.
+    """
     counts = fed.partition.counts
     kept: dict[str, Any] = {
         "distance": state.distance,

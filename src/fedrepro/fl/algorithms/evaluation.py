@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def evaluate_global(fed: Federation, state: Any) -> Steps:
-    """Evaluate the global model ``state.weights``, which every node holds."""
+    """Evaluate the global model ``state.weights``, which every node holds; see evaluate_models."""
     return (yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients)))
 
 
@@ -27,11 +27,14 @@ def evaluate_models(fed: Federation, models: Sequence[Weights], owner: Sequence[
         models: the distinct models, each float32 [size].
         owner: for every node the position of its model in ``models``.
 
+    Yields:
+        One :class:`Predict` on the test split, and one on the validation images if there are any.
+
     Returns:
-        ``accuracy`` (fraction) and ``loss`` on the official test split, unweighted means over the
-        nodes. Where the partition gives nodes test sets of their own (Liu et al. 2020, section
-        VII): for each of them ``accuracy_<name>``, the unweighted mean over nodes of the accuracy
-        of the node's model on the node's part, and ``nodes_<name>``, the accuracies themselves.
+        ``accuracy`` (fraction) and ``loss`` (cross entropy) on the official test split, unweighted
+        means over the nodes. Where the partition gives nodes test sets of their own (Liu et al.
+        2020, section VII), for each of them: ``nodes_<name>``, the accuracy of every node's model
+        on the node's part, and ``accuracy_<name>``, their unweighted mean.
     """
     on_test: list[Prediction] = yield Predict(models, "test")
     metrics: dict[str, float | list[float]] = {

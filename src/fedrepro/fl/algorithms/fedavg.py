@@ -4,7 +4,7 @@ In round t every participating client k trains E epochs from the global weights 
 examples; the server takes ``w_{t+1} = sum_k (n_k / n) w_t^(k)``.
 
 The global weights may be trained before round 0: centrally on all examples (Zhao et al. 2018,
-Table 3, "pre-trained"), or on the examples that the server shares (section 4.1, "warm-up").
+Table 3, "pre-trained"), or on the examples that the server shares (section 4.2, "warm-up").
 """
 
 from __future__ import annotations
@@ -78,10 +78,15 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Global weights, the clients' kept moments and statistics, the logs of what precedes round 1.
+    """What the server and the clients keep between rounds.
 
-    ``statistics`` is empty where statistics are averaged; a client without an entry has not
-    trained yet and holds the initial ones, which then are the end of ``weights``.
+    Attributes:
+        weights: global weights, float32 [size].
+        moments: the optimiser state of each client, if it is kept.
+        divergence: weight divergence of round 0 (Zhao et al. 2018, eq. 1), by tensor; no unit.
+        statistics: running statistics of each client that has trained, float32 [size - parameters],
+            if they are kept; all others hold those at the end of ``weights``.
+        warm_up: epochs it took, and the test accuracy (fraction) it reached.
     """
 
     weights: Weights
@@ -97,12 +102,12 @@ def init(fed: Federation) -> State:
 
 
 def rounds(spec: RunSpec) -> int:
-    """Return the number of communication rounds, after the epochs of pre-training."""
+    """Return the epochs of pre-training plus the communication rounds."""
     return _params(spec).pretrain_epochs + spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
-    """Train the participants and average; before that, pre-train or warm up."""
+    """Train the participants and average (Algorithm 1); before that, pre-train or warm up."""
     params = fed.params(Params)
     if t < params.pretrain_epochs:
         return (yield from _pretrain(fed, state, t))
@@ -174,7 +179,7 @@ def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model, which every node holds, but for its own statistics if kept."""
+    """Evaluate the global model, at each node with the node's own statistics if they are kept."""
     nodes = range(len(fed.clients))
     if state.statistics:
         return (yield from evaluate_models(fed, [_held(state, k) for k in nodes], nodes))
@@ -182,7 +187,7 @@ def evaluate(fed: Federation, state: State) -> Steps:
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return the weight divergence of round 0 and the end of the warm-up, if asked for."""
+    """Return ``weight_divergence`` of round 0 and the end of the ``warm_up``, if asked for."""
     kept: dict[str, Any] = {}
     if state.divergence:
         kept["weight_divergence"] = state.divergence

@@ -122,14 +122,15 @@ class State:
     """The models, and what every device knows of those it has.
 
     Attributes:
-        models: global models by index; None: no device has it any more.
-        scores: of every device, c of its active models.
-        history: of every device, the last validation accuracies of each model it ever had.
-        moments: of every device, those it keeps, by model.
-        kicks: of every device, the step size of its last step without gradient, by model.
+        models: global models by index, float32 [size]; None once no device has it.
+        scores: for every device, c of each of its active models.
+        history: for every device, the last validation accuracies (fractions) of each model it ever
+            had.
+        moments: for every device, the optimiser state it keeps of each model.
+        kicks: for every device, the step size of its last step without gradient on each model.
         averaged: rounds in which each model was averaged.
-        epochs: of every device, epochs it has trained each model.
-        offsets: of every device, epochs by which the step size of each clone is ahead.
+        epochs: for every device, epochs it has trained each model.
+        offsets: for every device, epochs by which the schedule of each clone's step size is ahead.
         log: what happened in each round, and right answers in each evaluation.
     """
 
@@ -148,8 +149,8 @@ def init(fed: Federation) -> State:
     """Give every device the one model, with the score 1.
 
     Raises:
-        FedreproError: the partition gives the devices no sets of their own, or there is no momentum
-            to take a step with.
+        FedreproError: the partition gives the devices no validation and test sets of their own, or
+            ``momentum_kick`` is asked for without a momentum that is kept.
     """
     params = fed.params(Params)
     missing = {"validation", "test"} - set(fed.partition.node_sets)
@@ -177,11 +178,15 @@ def init(fed: Federation) -> State:
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
-    """Clone if the last round was a milestone; train, average, score and delete.
+    """Clone if the last round was a milestone; train, average, score and delete (Algorithm 1).
+
+    Yields:
+        :class:`Train` for all pairs of a drawn device and one of its models; :class:`Predict` on
+        validation images, model by model.
 
     Returns:
-        ``train_loss``; and counts: ``trained_models`` (device and model pairs), ``sent_models``
-        (downloads, of drawn devices or not) and ``sample_passes`` (images trained on).
+        ``train_loss``; and counts: ``trained_models`` (pairs of device and model), ``sent_models``
+        (downloads by all devices, drawn or not) and ``sample_passes`` (images trained on).
     """
     params = fed.params(Params)
     if t - 1 in params.milestones:
@@ -196,10 +201,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 
 def _train(fed: Federation, state: State, t: int, drawn: Sequence[int]) -> Steps:
-    """Train every model of every drawn device, average each with the scores, and send it out.
-
-    A model that no drawn device has a score for stays as it is.
-    """
+    """Train every model of every drawn device, and average each by the scores (equation 1)."""
     params = fed.params(Params)
     pairs = [(i, m) for i in drawn for m in sorted(state.scores[i]) if state.scores[i][m] > 0]
     lanes = [
@@ -277,7 +279,7 @@ def _kick(fed: Federation, state: State, t: int, m: int, holders: Iterable[int])
 def _legacy_lr(fed: Federation, state: State, held: Held) -> float:
     """Return the step size of a device's own schedule for a model, started when it was made.
 
-    A milestone that the offset brings before the start is never passed.
+    A milestone that the offset moves to before the start is never passed.
     """
     device, m = held
     optimizer = fed.spec.optimizer
@@ -417,10 +419,13 @@ def _quantise(fed: Federation, state: State, t: int, models: Iterable[int]) -> S
 
 
 def _ask(fed: Federation, state: State, name: str, pairs: Sequence[Held]) -> Steps:
-    """Ask models about the devices' images, each once about those of all devices that want to know.
+    """Ask each model once about the images of all devices that are paired with it.
+
+    Yields:
+        One :class:`Predict` for each model.
 
     Returns:
-        How many images of its set each device's model gets right, pair -> count; and the mean loss
+        Pair -> how many images of the device's set ``name`` the model gets right; and the mean loss
         over all answers.
     """
     node_set = fed.partition.node_sets[name]
@@ -452,11 +457,14 @@ def _remember(state: State) -> None:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Test on every device the model it scores highest, on the device's own test images.
+    """Test every device's highest-scoring model on the device's own test images (section 2).
+
+    Yields:
+        One :class:`Predict` for each model that some device prefers.
 
     Returns:
-        ``accuracy``, the unweighted mean over the devices; ``loss``, the mean over the distinct
-        images that each model was asked about.
+        ``accuracy`` (fraction), the unweighted mean over the devices; ``loss``, the mean over the
+        distinct images that each model was asked about.
     """
     pairs = [(i, scoring.best(scores)) for i, scores in enumerate(state.scores)]
     right, loss = yield from _ask(fed, state, "test", pairs)
@@ -470,10 +478,10 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     """Return the log of the run.
 
     Returns:
-        ``tested`` (test images of each device) and ``correct`` (right answers, evaluation by
-        evaluation); and with milestones, round by round and device by device: ``active`` (bit m:
-        it has model m), ``preferred`` (the model with the highest score) and ``scores``
-        (thousandths, of its active models in ascending order).
+        ``tested``, test images of each device; ``correct``, right answers [evaluations][devices];
+        and with milestones, [rounds][devices] each: ``active`` (bit m is set if the device has
+        model m), ``preferred`` (the model with the highest score) and ``scores`` (in thousandths,
+        of the active models in ascending order).
     """
     tested = [len(part) for part in fed.partition.node_sets["test"].parts]
     return {"tested": tested} | {name: entries for name, entries in state.log.items() if entries}

@@ -24,10 +24,10 @@ _SLACK = 1e-12
 
 
 def raw_score(history: Sequence[float], window: int) -> float:
-    """Return the mean of the last ``window`` accuracies, or the last one if there are fewer.
+    """Return the mean of the last ``window`` accuracies (equation 2), a fraction.
 
-    Equation 2 averages the last three rounds; as the public code does, a shorter history counts by
-    its last entry alone.
+    A history shorter than ``window`` counts by its last entry alone, as in the public code, and an
+    empty one as :data:`UNKNOWN`.
     """
     if not history:
         return UNKNOWN
@@ -44,12 +44,12 @@ def normalised(
     """Return the active models' raw scores, divided by their sum (equation 3).
 
     Args:
-        histories: validation accuracies of every model that the device ever had.
+        histories: validation accuracies (fractions) of every model that the device ever had.
         active: models it still has.
-        window: accuracies averaged.
-        created: models ever created, dead ones included: divide by the sum over all of them (as
-            run), those that the device has lost by their last accuracies, those it never had as
-            accuracies of 0. None: by the sum over the active ones.
+        window: l, number of accuracies averaged.
+        created: number of models ever created: divide by the sum over all of them (as run), where
+            a model that the device has lost counts by its last accuracies, and one it never had as
+            an accuracy of 0. None: divide by the sum over the active ones.
     """
     raw = {m: raw_score(histories[m], window) for m in active}
     if created is None:
@@ -70,8 +70,8 @@ def dropped(scores: Scores, rule: Literal["code", "paper"], created: int) -> lis
 
     Args:
         scores: of the device's models.
-        rule: which of the two.
-        created: models ever created, dead ones included.
+        rule: ``code`` or ``paper``.
+        created: number of models ever created.
     """
     if len(scores) < 2:
         return []
@@ -92,8 +92,8 @@ def dropped(scores: Scores, rule: Literal["code", "paper"], created: int) -> lis
 def noisy(scores: Scores, sd: float, rng: np.random.Generator) -> dict[int, float]:
     """Return the scores with noise that cancels in their sum, none below 0.
 
-    One model chosen uniformly gets a normal number, of the given standard deviation, more; the
-    others share the opposite. A single model has no noise.
+    A model chosen uniformly gets a number from Normal(0, sd^2) added; the others share its
+    opposite equally. A single model has no noise.
     """
     models = list(scores)
     if sd == 0 or len(models) < 2:
@@ -109,14 +109,15 @@ def noisy_as_run(
 ) -> dict[int, float]:
     """Return the scores of the models that stay, with the noise of the public code.
 
-    The model that gets more may be one that was just deleted, and every other model ever created
-    gets less, dead ones, too. If a score is then below 0, the smallest is subtracted from all. The
-    sum over all models is 1, so the device's own scores sum to less where dead models hold noise.
+    The model that the noise is added to may be one that was just deleted; every other model ever
+    created, deleted ones included, has ``noise / (len(scores) - 1)`` subtracted. If a score is then
+    below 0, the smallest is subtracted from all. The sum over all models is 1, so the scores of
+    those that stay sum to less where deleted models hold noise.
 
     Args:
         scores: of the device's models before the deletion.
-        gone: those that it has just deleted.
-        created: models ever created, dead ones included.
+        gone: models that it has just deleted.
+        created: number of models ever created.
         sd: standard deviation of the noise on one score.
         rng: draws the model and the noise.
     """
@@ -134,13 +135,13 @@ def noisy_as_run(
 
 
 def loser_of_two(scores: Scores, rule: Literal["score", "gap"], threshold: float) -> int | None:
-    """Return the worse of exactly two models if it is to go.
+    """Return the worse of exactly two models if it is to be deleted, else None (section 2).
 
     Args:
         scores: of the device's models.
         rule: ``score``: if its score is at most the threshold; ``gap``: if it is more than the
             threshold below the other (as run).
-        threshold: of the score or of the gap.
+        threshold: of the score or of the gap; the paper's is a score of 0.3.
     """
     if len(scores) != 2:
         return None
@@ -151,5 +152,5 @@ def loser_of_two(scores: Scores, rule: Literal["score", "gap"], threshold: float
 
 
 def best(scores: Scores) -> int:
-    """Return the model with the highest score; of equals the one with the lowest index."""
+    """Return the model with the highest score; of equal ones the one with the lowest index."""
     return min(scores, key=lambda m: (-scores[m], m))

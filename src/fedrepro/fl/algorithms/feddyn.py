@@ -1,4 +1,4 @@
-"""FedDyn (Acar et al. 2021), as it is meant and as Nguyen et al. 2023 ran it.
+"""FedDyn (Acar et al. 2021, Algorithm 1), as published and as Nguyen et al. 2023 ran it.
 
 Client i minimises ``L_i(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2`` and then takes
 ``g_i <- g_i - alpha (w_i - w_t)``. The server, with N clients of which the set S took part:
@@ -7,11 +7,10 @@ Client i minimises ``L_i(w) - <g_i, w> + alpha / 2 * ||w - w_t||^2`` and then ta
   the trainable parameters; running statistics are averaged.
 - ``as_run``: ``h <- h - alpha (1 / N * sum_S w_i - w_t)``, for running statistics as well. It
   divides the sum of |S| models by N and subtracts the whole global model, which is the same only if
-  all clients take part. Otherwise the global model oscillates without damping: with rho = |S| / N
-  it follows, but for what clients learn, a recursion of determinant 1 and trace 1 + rho.
+  all clients take part. Otherwise the global model oscillates without damping: with rho = |S| / N,
+  and leaving out what clients learn, it follows a recursion of determinant 1 and trace 1 + rho.
 
-The clients' gradients are N vectors of the network's size, where the weights are, and in
-checkpoints.
+The clients' gradients g_i take as much memory as N models, on the device and in checkpoints.
 """
 
 from __future__ import annotations
@@ -47,7 +46,13 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Global weights, the server's h (float32 [size]), the clients' g (float32 [parameters])."""
+    """What the server and the clients keep between rounds.
+
+    Attributes:
+        weights: global weights, float32 [size].
+        correction: the server's h, float32 [size].
+        gradients: g of each client that has taken part, float32 [parameters].
+    """
 
     weights: Weights
     correction: Weights
@@ -61,7 +66,7 @@ def init(fed: Federation) -> State:
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
-    """Train the participants with their linear terms, and correct the average."""
+    """Train the participants with their linear terms ``-g_i``, and correct the average by h."""
     params = fed.params(Params)
     clients = fed.participants(t, params.participants)
     size = fed.layout.parameters
@@ -93,7 +98,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model; as run it may have no loss, and none is kept."""
+    """Evaluate the global model; as run, leave out the loss, which may not be finite."""
     metrics = yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients))
     if fed.params(Params).server == "as_run":
         del metrics["loss"]

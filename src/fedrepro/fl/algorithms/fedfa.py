@@ -58,7 +58,7 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Global weights, and how often each client has taken part."""
+    """Global weights, float32 [size], and in how many rounds each client has taken part."""
 
     weights: Weights
     taken_part: dict[int, int] = field(default_factory=dict)
@@ -72,10 +72,10 @@ def init(fed: Federation) -> State:
 def shares(
     accuracies: Sequence[float], taken_part: Sequence[int], alpha: float, *, guard: bool
 ) -> NDArray[np.float64]:
-    """Return the participants' weights, float64 [K], with sum 1.
+    """Return the participants' weights in the average (see the module), float64 [K], with sum 1.
 
     Args:
-        accuracies: one for each participant, 0..1.
+        accuracies: one for each of the K participants, fractions.
         taken_part: rounds each has taken part in, this one included.
         alpha: weight of the accuracies against the frequencies.
         guard: uniform A where all accuracies are 0; without it all weights are NaN there.
@@ -114,7 +114,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model; without the guard it may have no loss, and none is kept."""
+    """Evaluate the global model; without the guard, leave out the loss, which may not be finite."""
     metrics = yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients))
     if not fed.params(Params).guard:
         del metrics["loss"]

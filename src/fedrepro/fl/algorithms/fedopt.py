@@ -103,7 +103,14 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Global weights, momentum v, the clients' last models if needed, inner products of updates."""
+    """What the server keeps between rounds.
+
+    Attributes:
+        weights: global weights w, float32 [size].
+        velocity: momentum v, float32 [parameters]; None without momentum, and at first.
+        local: the clients' last models, float32 [size] each, if they are to be compared.
+        updates: inner products of updates, an entry for each of ``update_rounds``.
+    """
 
     weights: Weights
     velocity: Weights | None = None
@@ -162,8 +169,8 @@ def _server_step(
 
     Returns:
         ``agreement``, the share of coordinates in which all updates have the same sign; ``moved``,
-        the share that the step may move; Euclidean norms of the updates (mean over the clients), of
-        their mean and of the old weights.
+        the share that the step may move (both 0..1); Euclidean norms of the updates (mean over the
+        clients), of their mean and of the old weights.
     """
     import torch  # slow to import, and the Snakefile reads this module
 
@@ -204,9 +211,9 @@ def _server_step(
 
 
 def sign_votes(updates: Weights) -> Weights:
-    """Return ``sum_k sgn(update_k)``, coordinate by coordinate; zeros do not vote.
+    """Return ``sum_k sgn(update_k)`` (section 3.4), float32 [parameters]; zeros do not vote.
 
-    Sums of signs are exact in whatever order they are taken.
+    The sum is exact, whatever its order.
 
     Args:
         updates: float32 [clients, parameters].
@@ -217,7 +224,7 @@ def sign_votes(updates: Weights) -> Weights:
 def moving_coordinates(
     votes: Weights, threshold: int, vote: Literal["absolute", "signed"]
 ) -> Weights:
-    """Return 1 for the coordinates that may move and 0 for the others, float32 [parameters].
+    """Return 1 for coordinates that may move (section 3.4), else 0, float32 [parameters].
 
     Args:
         votes: as of :func:`sign_votes`.
@@ -245,10 +252,15 @@ def _keep_updates(
 
 
 def evaluate(fed: Federation, state: State) -> Steps:
-    """Evaluate the global model and, if asked for, how often the clients' models contradict.
+    """Evaluate the global model and, if asked for, the clients' hypothesis conflicts (section 3.1).
 
-    ``conflicts`` is the share of test images that two of the clients' models put into different
-    classes, ``local_accuracy`` the mean accuracy of these models on the same images.
+    Yields:
+        The requests of :func:`evaluate_global`, and one :class:`Predict` with the clients' models.
+
+    Returns:
+        The metrics of :func:`evaluate_global`; ``conflicts``, the share of test images that two of
+        the clients' models put into different classes, and ``local_accuracy``, the mean accuracy
+        (fraction) of these models on the same images.
     """
     metrics = yield from evaluate_models(fed, [state.weights], [0 for _ in fed.clients])
     count = fed.params(Params).conflict_examples
@@ -261,7 +273,7 @@ def evaluate(fed: Federation, state: State) -> Steps:
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return the inner products of the updates, if they were asked for."""
+    """Return the inner products of the ``updates`` (figure 2), if they were asked for."""
     return {"updates": state.updates} if state.updates else {}
 
 

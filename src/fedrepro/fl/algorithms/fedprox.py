@@ -1,4 +1,4 @@
-"""FedProx (Li et al. 2020), as Nguyen et al. 2023 compare with it.
+"""FedProx (Li et al. 2020, Algorithm 2), as Nguyen et al. 2023 compare with it.
 
 A client minimises its cross entropy plus ``mu / 2 * ||w - w_t||^2``; the server averages as FedAvg
 does. With ``mu = 0`` it is FedAvg.
@@ -45,7 +45,7 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """The global weights."""
+    """The global weights, float32 [size]."""
 
     weights: Weights
 

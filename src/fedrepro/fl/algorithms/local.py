@@ -28,7 +28,7 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Every client's model and moments."""
+    """Every client's model, float32 [size], and optimiser state; None before the first round."""
 
     weights: list[Weights]
     moments: list[OptimizerState | None]

@@ -1,4 +1,4 @@
-"""What the algorithms that draw some clients a round share (Nguyen et al. 2023).
+"""What algorithms share that draw some clients each round (Nguyen et al. 2023).
 
 ``order`` says whether a client sees its examples in a fresh order every round. In one of the two
 code paths of the paper's authors, that of FedAvg and FedProx, the random seed is set anew before
@@ -36,18 +36,21 @@ def train(
 
     Args:
         fed: the federation.
-        weights: the global weights.
+        weights: the global weights, float32 [size].
         clients: who takes part.
         t: round from 0.
         objective: what they minimise.
-        linear: each client's linear term, float32 [parameters].
+        linear: each client's linear term, float32 [parameters]; None: there is none.
         order: ``fresh`` or ``repeated`` (see the module).
 
+    Yields:
+        One :class:`Train`.
+
     Returns:
-        One :class:`Trained` a client.
+        One :class:`Trained` for each client.
 
     Raises:
-        FedreproError: a repeated order with a step size that changes.
+        FedreproError: the order is ``repeated`` and the step size changes from round to round.
     """
     terms = [None] * len(clients) if linear is None else linear
     lanes = [
@@ -67,7 +70,7 @@ def train(
 
 
 def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Steps:
-    """Return a model's accuracy on the training examples of each of some clients, fractions."""
+    """Return a model's accuracy (fraction) on the training examples of each of some clients."""
     held = [fed.clients[k] for k in clients]
     answer: list[Prediction] = yield Predict([weights], "train", np.concatenate(held))
     ends = np.cumsum([len(examples) for examples in held])[:-1]
@@ -75,7 +78,7 @@ def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Ste
 
 
 def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequence[int]) -> Steps:
-    """Return the accuracy of each of some clients' trained model on its own examples, fractions."""
+    """Return the accuracy (fraction) of each client's trained model on the client's examples."""
     own = []
     for result, k in zip(trained, clients, strict=True):
         answer: list[Prediction] = yield Predict([result.weights], "train", fed.clients[k])
@@ -84,12 +87,12 @@ def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequenc
 
 
 def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:
-    """Return some clients' weights in an average: how many examples each holds, or 1 each."""
+    """Return the weight of each of some clients in an average: its number of examples, or 1."""
     return [len(fed.clients[k]) if weighting == "examples" else 1 for k in clients]
 
 
 def mean_loss(trained: Sequence[Trained]) -> float:
-    """Return the unweighted mean of the clients' losses."""
+    """Return the unweighted mean of the clients' cross entropies."""
     return float(np.mean([result.loss for result in trained]))
 
 
@@ -98,8 +101,12 @@ def log_received(
 ) -> Steps:
     """Return what to log of the received model's accuracy on the participants' own examples.
 
+    Yields:
+        One :class:`Predict` if ``wanted``.
+
     Returns:
-        Mean and standard deviation of the accuracies, fractions; nothing unless wanted.
+        ``local_accuracy`` and ``local_accuracy_sd``: mean and population standard deviation over
+        the participants, as fractions; empty unless ``wanted``.
     """
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""What one local training tells the server of a client's labels (Nguyen et al. 2023, III.B).
+"""What one local training tells the server of a client's labels (Nguyen et al. 2023, III-B).
 
 Every client trains once from the same weights; nothing is averaged. The record says how each row of
 the final layer changed (Proposition III.1 and Observation III.2; Fig. 5), and how well clients of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedrepro.fl.spec import RunSpec
 
 THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.975, 0.985)
-"""Thresholds at which the recovered clusters are counted."""
+"""Values of tau (0..1) at which the recovered clusters are counted."""
 
 
 class Params(AlgorithmParams):
@@ -38,7 +38,7 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """The common weights, and what was found."""
+    """The common weights, float32 [size], and what :func:`summary` returns."""
 
     weights: Weights
     found: dict[str, Any] = field(default_factory=dict)
@@ -113,7 +113,14 @@ def _separation(fed: Federation, vectors: NDArray[np.float32]) -> dict[str, Any]
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return what was found."""
+    """Return what the local training revealed.
+
+    Returns:
+        ``rows``: lowest, mean and highest change of each row of the final matrix,
+        [clients][classes][3]. ``vectors``: for each kind of vector, lowest, mean and highest cosine
+        of pairs of clients with the ``same`` labels and of ``other`` pairs, and for each rescaling
+        rule the number of ``clusters`` and the share of ``wrong_pairs`` at :data:`THRESHOLDS`.
+    """
     return state.found
 
 

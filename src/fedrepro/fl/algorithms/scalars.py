@@ -1,7 +1,7 @@
-"""Numbers that an algorithm computes from weights, brought over from their device together.
+"""Numbers that an algorithm computes from weights, copied from their device together.
 
-Weights may be on a GPU, which works through what it is asked for while the program goes on. Reading
-one number waits for all of that, so a round computes all its numbers first and reads them at once.
+A GPU works asynchronously, and reading one number waits for all work before it. So a round computes
+all its numbers first and reads them at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def floats(numbers: Iterable[torch.Tensor]) -> list[float]:
-    """Return tensors of no dimension as floats, and wait for their device only once."""
+    """Return tensors of shape [] as floats, and wait for their device only once."""
     import torch  # slow to import, and the Snakefile reads this module
 
     exact = [number.double() for number in numbers]

@@ -51,6 +51,12 @@ class Params(AlgorithmParams):
     threshold: float = Field(
         default=0.82, ge=0, le=1, description="nodes join above this share of agreement"
     )
+    similarity: Literal["agreement", "dot"] = Field(
+        default="agreement",
+        description="agreement: nodes join above the threshold, a share of images on which both "
+        "are right or both wrong; dot: below it, a share of images on which both are right, which "
+        "is Algorithm 1 as printed",
+    )
     vectors: Literal["all", "half"] = Field(
         default="all",
         description="validation images of the selection vectors: all of them, or every other one, "
@@ -83,10 +89,16 @@ class Params(AlgorithmParams):
 
 @dataclass
 class State:
-    """Models are kept once per storage; ``storage[k]`` says which one node k holds.
+    """What the nodes hold.
 
-    ``statistics[k]`` are the running statistics that node k keeps; there are none before it has
-    trained, or where they are averaged.
+    Attributes:
+        models: one for each storage, float32 [size].
+        storage: for each node the position of its model in ``models``.
+        moments: the optimiser state of each node, if it is kept.
+        groups: the nodes of each group; empty before the grouping.
+        agreement: [nodes][nodes], as of :func:`group_nodes`; empty unless grouped by similarity.
+        statistics: running statistics of each node that has trained, float32 [size - parameters],
+            if nodes keep their own.
     """
 
     models: list[Weights]
@@ -101,7 +113,7 @@ def init(fed: Federation) -> State:
     """Give every node a storage of its own.
 
     Raises:
-        FedreproError: there are no validation images, to group by or to tune the threshold on.
+        FedreproError: there are no validation images to group by or to tune the threshold on.
     """
     params, nodes = fed.params(Params), range(len(fed.clients))
     used = params.grouping == "similarity" or params.vectors == "half"
@@ -183,9 +195,13 @@ def _form_groups(fed: Federation, state: State) -> Steps:
     shown = pool if params.vectors == "all" else pool[::2]
     answers: list[Prediction] = yield Predict([_held(state, k) for k in nodes], "train", shown)
     vectors = np.stack([answer.correct for answer in answers])
-    agreement = (vectors[:, None, :] == vectors[None, :, :]).mean(axis=2)
+    one, other = vectors[:, None, :], vectors[None, :, :]
+    agreement = (one == other).mean(axis=2)
     state.agreement = agreement.tolist()
-    state.groups = group_nodes(agreement, params.threshold, params.compare, params.several_groups)
+    likeness, threshold = agreement, params.threshold
+    if params.similarity == "dot":  # what is below a share is above it in the share of the others
+        likeness, threshold = 1 - (one & other).mean(axis=2), 1 - threshold
+    state.groups = group_nodes(likeness, threshold, params.compare, params.several_groups)
 
 
 def group_nodes(
@@ -199,7 +215,7 @@ def group_nodes(
     Args:
         agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
             right or both wrong.
-        threshold: a node joins a group if its agreement exceeds this.
+        threshold: a node joins a group if its agreement exceeds this, 0..1.
         compare: with all members of the group, or with its first only.
         several_groups: join every such group instead of the first.
 
@@ -273,8 +289,13 @@ def _drop_unused(state: State) -> None:
 def evaluate(fed: Federation, state: State) -> Steps:
     """Evaluate every node with the model it holds.
 
-    Where half of the validation images are left to tune the threshold on, ``accuracy_tuning`` is
-    the unweighted mean over the nodes of the accuracy on the node's own part of that half.
+    Yields:
+        The requests of :func:`evaluate_models`, and one :class:`Predict` for ``accuracy_tuning``.
+
+    Returns:
+        The metrics of :func:`evaluate_models`. Where half of the validation images are left to tune
+        the threshold on, also ``accuracy_tuning``: the unweighted mean over the nodes of the
+        accuracy (fraction) on the node's own part of that half.
     """
     nodes = range(len(fed.clients))
     if state.statistics:
@@ -294,7 +315,7 @@ def evaluate(fed: Federation, state: State) -> Steps:
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
-    """Return the groups and, where they came from similarity, the agreement matrix."""
+    """Return ``groups`` and, if they come from similarity, the ``agreement`` matrix."""
     kept: dict[str, Any] = {"groups": state.groups}
     if state.agreement:
         kept["agreement"] = state.agreement

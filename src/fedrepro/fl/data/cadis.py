@@ -44,7 +44,7 @@ def cadis_partition(name: str, data_root: Path | None = None) -> Clients:
         data_root: as in `fedrepro.fl.data.load`.
 
     Returns:
-        for each of the 100 clients, int64 [examples]: positions in the training set, in the
+        For each of the 100 clients, int64 [examples]: positions in the training set, in the
         order of the file. Disjoint, but for the Pareto kind: there clients share examples, and
         a few clients list an example twice.
 
@@ -68,7 +68,7 @@ def locate(name: str, data_root: Path | None = None) -> Location:
     """Find the first source that has a partition, without reading it; as `sources.locate`.
 
     Raises:
-        FedreproError: unknown name; a pack lists the file, but does not hold it.
+        FedreproError: the name is unknown, or a pack lists the file but does not hold it.
     """
     known = cadis_index()
     require_known(name, tuple(known.partitions), "CADIS partition")
@@ -83,20 +83,27 @@ def locate(name: str, data_root: Path | None = None) -> Location:
 
 
 def cadis_folder(data_root: Path | None = None) -> Path | None:
-    """Return the pack that holds the file; None where none does."""
+    """Return the pack that holds the client lists; None if none does.
+
+    Raises:
+        FedreproError: the named folder is missing, or a pack lists the file but does not hold it.
+    """
     file = cadis_index().file
     return next((folder for folder in pack_folders(data_root) if packs.has(folder, (file,))), None)
 
 
 def lists_sha256(clients: Clients) -> str:
-    """Hash lists: sha256 of the offsets, then the positions, all as little-endian int64."""
+    """Return the SHA-256 of lists, hexadecimal: of offsets, then positions, as in a pack.
+
+    All are hashed as little-endian int64.
+    """
     positions, offsets = _joined(clients)
     values = np.concatenate([offsets, positions]).astype("<i8")
     return hashlib.sha256(values.tobytes()).hexdigest()
 
 
 def write_pack_file(path: Path, partitions: Mapping[str, Clients]) -> None:
-    """Write partitions, by name, as the file of a pack."""
+    """Write partitions, by name, as the file of a pack; the format is in the module."""
     arrays: dict[str, NDArray[np.integer[Any]]] = {}
     for name, clients in partitions.items():
         positions, offsets = _joined(clients)
@@ -168,7 +175,7 @@ def _read_json(name: str, path: Path, where: str, advice: str) -> Clients:
 def _first_side(content: bytes) -> bytes:
     """Return the first side of a file that was committed with an unresolved merge, or all of it.
 
-    The authors' file of CIFAR-100 MC was; what the sides are is in ``docs/papers/cadis.md``.
+    The authors' file of CIFAR-100 MC was; ``docs/papers/cadis.md`` says what the sides are.
     """
     if not content.startswith(b"<<<<<<< "):
         return content

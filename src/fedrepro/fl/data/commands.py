@@ -18,7 +18,7 @@ from fedrepro.fl.data.registry import DatasetInfo, cadis_index, describe, requir
 from fedrepro.fl.data.registry import names as known_names
 
 CADIS_INDEX = "cadis_index"
-"""How the CADIS client partitions are called beside the data sets."""
+"""What the CADIS client partitions are called beside the data sets."""
 
 
 def list_datasets(data_root: Path | None = None) -> str:
@@ -59,10 +59,10 @@ def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
 
     Returns:
-        one line per data set.
+        One line for each data set.
 
     Raises:
-        FedreproError: something is wrong with at least one; the text holds all the lines.
+        FedreproError: something is wrong with at least one; the message holds all lines.
     """
     _require_names(names)
     lines, bad = [], 0
@@ -90,8 +90,8 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
         data_root: a pack folder to read from, as in `fedrepro.fl.data.load`.
 
     Raises:
-        FedreproError: a data set is not to be had or is made on the spot, or ``out`` cannot be
-            written.
+        FedreproError: a data set cannot be had, or is never packed (generated or private), or
+            ``out`` cannot be written.
     """
     _require_names(names)
     writers: dict[str, Callable[[Path], None]] = {}
@@ -203,6 +203,9 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
         name: one of `fedrepro.fl.data.names()`, or `CADIS_INDEX`.
         out: the manifest to write.
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
+
+    Returns:
+        One line that says where the data come from.
 
     Raises:
         FedreproError: as `fedrepro.fl.data.load`, or ``out`` cannot be written.

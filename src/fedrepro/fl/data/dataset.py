@@ -139,7 +139,12 @@ def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
 
 @dataclass(frozen=True)
 class Arrays:
-    """What a reader returns: the four arrays, not yet checked, and what else the note must say."""
+    """What a reader returns, not yet checked.
+
+    Attributes:
+        train_x: as in :class:`Dataset`, as are the other arrays.
+        remark: what the data set's note must say besides.
+    """
 
     train_x: Images
     train_y: Labels
@@ -154,7 +159,7 @@ class Source:
 
     Attributes:
         info: what it is; ``format`` is "plugin", and ``name`` the entry point's.
-        read: returns its arrays; raises FedreproError where it cannot.
+        read: returns its arrays; raises FedreproError if it cannot.
     """
 
     info: DatasetInfo
@@ -162,7 +167,7 @@ class Source:
 
 
 def content_sha256(arrays: Arrays) -> str:
-    """Hash the four arrays: name, dtype, shape and values of each.
+    """Return the SHA-256, hexadecimal, of name, dtype, shape and values of the four arrays.
 
     The images are hashed in the order [n, height, width, channels], the order in which hashes of
     decoded image data are commonly published, so that a published hash of the pixels is enough to
@@ -190,7 +195,7 @@ def build(info: DatasetInfo, arrays: Arrays, source: str, where: str) -> Dataset
 
     Raises:
         FedreproError: dtype, shape, number of examples or examples per class are not as described;
-            where the numbers are unverified: there is a class without examples.
+            if ``info.counts`` is "unverified", a class has no examples.
     """
     check_labels(info, arrays.train_y, arrays.test_y, where)
     for split, y, x in (
@@ -218,8 +223,8 @@ def check_labels(info: DatasetInfo, train_y: Labels, test_y: Labels, where: str)
     """Check labels (int64 [n] each) against the data set's description.
 
     Raises:
-        FedreproError: range, number or number per class is not as described; where the numbers are
-            unverified: there is a class without examples.
+        FedreproError: range, number or number per class is not as described; if ``info.counts`` is
+            "unverified", a class has no examples.
     """
     for split, examples, expected, y in (
         ("training", info.train, info.train_per_class, train_y),

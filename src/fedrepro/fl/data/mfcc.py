@@ -49,7 +49,7 @@ Clips = NDArray[np.int16]
 
 
 def fit_length(clip: Clips) -> Clips:
-    """Cut a clip after its first second, or put zeros behind it: int16 [any] -> int16 [16000]."""
+    """Cut a clip after its first second, or append zeros: int16 [samples] -> int16 [16000]."""
     fitted = np.zeros(RATE, np.int16)
     fitted[: len(clip)] = clip[:RATE]
     return fitted
@@ -88,7 +88,7 @@ def mfcc_50x10(clips: Clips) -> NDArray[np.float64]:
 
 
 def in_steps(features: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Round features to whole steps of 1/STEPS, as they are stored."""
+    """Return features in steps of 1/STEPS, rounded to int32, as they are stored; same shape."""
     return np.rint(features * STEPS).astype(np.int32)
 
 
@@ -101,10 +101,10 @@ def standardised(
 
     Args:
         train: features of the training clips in steps, integer [n, frames, coefficients].
-        test: those of the test clips.
+        test: those of the test clips, standardised with the same constants.
 
     Returns:
-        Both as float32.
+        Both as float32, of the same shapes.
 
     Raises:
         ValueError: a coefficient is the same in all training frames.

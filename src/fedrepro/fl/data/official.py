@@ -41,7 +41,7 @@ NDArrayU8 = NDArray[np.uint8]
 
 
 def files(info: DatasetInfo, raw: Path) -> tuple[Path, ...]:
-    """Return the official files below ``raw``; empty where one is missing."""
+    """Return the official files below ``raw``; empty if one is missing."""
     if info.official is None:
         return ()
     found = [_find(info.official, raw, file) for file in info.official.train + info.official.test]
@@ -65,7 +65,11 @@ def read(info: DatasetInfo, raw: Path) -> Arrays:
 
 
 def read_mnist_labels(info: DatasetInfo, raw: Path) -> tuple[Labels, Labels]:
-    """Read only the label files of MNIST: int64 [n] of the training and of the test split."""
+    """Read only the label files of MNIST: int64 [n] of the training and of the test split.
+
+    Raises:
+        FedreproError: as :func:`read`.
+    """
     official = _official(info)
     train, test = (
         read_idx(_checked(official, raw, side[1])).astype(np.int64)
@@ -81,7 +85,7 @@ def read_idx(path: Path) -> NDArrayU8:
     each axis as big-endian 32-bit integer, then the values.
 
     Returns:
-        uint8 array of the shape the file states.
+        A uint8 array of the shape that the file states.
 
     Raises:
         FedreproError: it is not such a file, or is shorter or longer than it states.
@@ -108,11 +112,11 @@ def read_cifar_batch(path: Path) -> tuple[NDArrayU8, Labels]:
     """Read a file of CIFAR-10 or CIFAR-100 "python version", without running its code.
 
     Returns:
-        images, uint8 [n, 3, 32, 32]; labels (of CIFAR-100 the fine ones), int64 [n].
+        Images, uint8 [n, 3, 32, 32]; labels (of CIFAR-100 the fine ones), int64 [n].
 
     Raises:
         FedreproError: it is not such a file, or asks for anything but NumPy arrays.
-    """
+    """  # noqa: DOC501 - caught below
     try:
         with path.open("rb") as stream:
             batch = _ArrayUnpickler(stream, encoding="latin1").load()
@@ -134,8 +138,9 @@ def download(info: DatasetInfo, raw: Path) -> None:
     are then moved into place. An archive that was put into ``raw`` by hand is used instead.
 
     Raises:
-        FedreproError: no address worked. The text says what to put where by hand.
-    """
+        FedreproError: no address worked, or ``raw`` cannot be written. The message says what to put
+            where by hand.
+    """  # noqa: DOC501 - made by a function
     from torchvision import datasets
 
     official = _official(info)
@@ -189,7 +194,10 @@ _DOWNLOAD_ERRORS = (OSError, RuntimeError, EOFError, http.client.HTTPException, 
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """An unpickler that can make NumPy arrays and plain Python values, nothing else."""
+    """An unpickler that can make NumPy arrays and plain Python values, nothing else.
+
+    For anything else :meth:`find_class` raises a pickle.UnpicklingError.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         """Return one of the things an array is made of; refuse everything else."""

@@ -57,7 +57,7 @@ SHEET_IMAGES = 500
 
 
 def has(folder: Path, files: tuple[str, ...]) -> bool:
-    """Say whether the pack ``folder`` holds these files (all of them, or none).
+    """Return whether the pack ``folder`` holds these files: all of them, or none.
 
     Raises:
         FedreproError: it holds only some of them, or one that `SUMS` does not list.
@@ -82,10 +82,10 @@ def has(folder: Path, files: tuple[str, ...]) -> bool:
 
 
 def sums(folder: Path) -> dict[str, str]:
-    """Read `SUMS` of a pack: file name to sha256; empty where there is no such file.
+    """Read `SUMS` of a pack: file name -> sha256; empty if there is no such file.
 
     Raises:
-        FedreproError: a line of it is not ``<sha256>  <file name>``.
+        FedreproError: it cannot be read, or a line of it is not ``<sha256>  <file name>``.
     """
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
@@ -107,13 +107,13 @@ def sums(folder: Path) -> dict[str, str]:
 
 
 def file_sha256(path: Path) -> str:
-    """Hash a file. A file that was not touched since is not hashed twice."""
+    """Return a file's SHA-256, hexadecimal; a file of the same size and time is hashed once."""
     stat = path.stat()
     return _file_sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
 
 
 def checked(folder: Path, file: str) -> Path:
-    """Return the path of a file of a pack whose hash is the one listed.
+    """Return the path of a file of a pack after checking its hash.
 
     Raises:
         FedreproError: it is missing, not listed or corrupt.
@@ -167,7 +167,11 @@ def read(info: DatasetInfo, folder: Path) -> Arrays:
 
 
 def read_labels(info: DatasetInfo, folder: Path) -> tuple[Labels, Labels]:
-    """Read only the labels of a data set: int64 [n] of the training and of the test split."""
+    """Read only the labels of a data set: int64 [n] of the training and of the test split.
+
+    Raises:
+        FedreproError: as :func:`read`.
+    """
     pack = _pack(info)
     if info.format in ("mnist", "speech_commands"):
         with opened(folder, pack.train[0]) as arrays:
@@ -199,6 +203,9 @@ def keyword_test_mask(dup_of: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
 
     Returns:
         bool [n], true for test clips.
+
+    Raises:
+        ValueError: ``dup_of`` is not of integers.
     """
     if not np.issubdtype(dup_of.dtype, np.integer):
         raise ValueError(f"dup_of is {dup_of.dtype}, not integer")
@@ -207,7 +214,11 @@ def keyword_test_mask(dup_of: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
 
 
 def writers(info: DatasetInfo, data: Dataset) -> dict[str, Callable[[Path], None]]:
-    """Return, for each pack file of an image data set, the function that writes it."""
+    """Return, for each pack file of an image data set, the function that writes it at a path.
+
+    Raises:
+        FedreproError: the data set is not one of images, or has no files in a pack.
+    """
     pack = _pack(info)
     if info.format == "mnist":
         return {pack.train[0]: lambda path: _write_mnist(path, data)}
@@ -282,7 +293,15 @@ def publish(
 
 @contextlib.contextmanager
 def opened(folder: Path, file: str) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """Open a file of a pack after checking its hash; problems of its content become one error."""
+    """Open a file of a pack after checking its hash.
+
+    Yields:
+        Its arrays by name.
+
+    Raises:
+        FedreproError: as :func:`checked`; or the file, or what is done with its arrays in the
+            context, shows that it has another format.
+    """
     path = checked(folder, file)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:

@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 def files(info: DatasetInfo, raw: Path) -> tuple[Path, ...]:
-    """Return the JSON files below ``raw``; empty where one is missing."""
+    """Return the JSON files below ``raw``; empty if one is missing."""
     found = tuple(raw / FOLDER / file for file in FILES)
     return found if all(path.is_file() for path in found) else ()
 
@@ -64,8 +64,8 @@ def read(info: DatasetInfo, raw: Path) -> Arrays:
     """Read the layout below ``raw``; images become RGB of the size that ``info`` says.
 
     Raises:
-        FedreproError: the layout is not there, or a file of it is missing, cannot be read, or does
-            not fit the others or the published counts; the text names the file and the key.
+        FedreproError: a file is missing, cannot be read, or does not fit the others or the
+            published counts; the message names the file and the key.
     """
     folder = raw / FOLDER
     missing = [file for file in FILES if not (folder / file).is_file()]

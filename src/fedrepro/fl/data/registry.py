@@ -47,7 +47,7 @@ class PerClass(Strict):
 
 
 class Archive(Strict):
-    """A file on the data set's server."""
+    """A file on the data set's server: its name, size in bytes and checksums."""
 
     file: FileName
     bytes: int = Field(gt=0)
@@ -65,10 +65,14 @@ class RawFile(Strict):
 class Official(Strict):
     """Where the official files come from, and where they lie.
 
-    ``torchvision``: the class that downloads them; None where this package does it itself.
-    ``urls``: addresses below which the archives are found, the primary one first. ``folder``: below
-    ``data/raw``, as torchvision lays it out. ``train`` and ``test``: the files to read, in order;
-    none where what is read is computed from the archive.
+    Attributes:
+        torchvision: the class that downloads them; None if this package does it itself.
+        folder: below ``data/raw``, as torchvision lays it out.
+        urls: addresses below which the archives are found, the primary one first.
+        archives: the files on the server.
+        train: files to read of the training split, in order; none if what is read is computed from
+            the archive.
+        test: likewise, of the test split.
     """
 
     torchvision: Literal["MNIST", "CIFAR10", "CIFAR100"] | None = None
@@ -110,14 +114,21 @@ class DatasetInfo(Strict):
 
     Attributes:
         name: as its file is called.
+        title: what a reader calls it.
+        format: how it is read.
         shape: of one example, [channels, height, width].
+        dtype: of the stored examples; uint8 are pixels 0-255.
+        class_names: in the order of the labels.
+        superclasses: name -> names of its classes, where the data set groups them.
         train: examples in the training split.
         test: examples in the test split.
+        per_class: examples of each class.
         counts: whether data with other numbers of examples are refused ("exact"), or read with a
             note because the numbers were not checked against the official files ("unverified").
         mean: usual constant to subtract, of values in [0, 1] where ``dtype`` is uint8.
         std: usual constant to divide by.
-        official: where the official files come from.
+        official: where the official files come from; None if there are none.
+        pack: its files in a pack; None if it is never packed.
         content: hashes of the decoded arrays. A copy with the official one is the original; a
             listed copy differs as its note says, which goes into every record made with it.
         statistics_axis: what ``mean`` and ``std`` have one entry per: "channel" (axis 1 of the
@@ -202,7 +213,7 @@ class DatasetInfo(Strict):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Addresses of the official files, mirrors included; empty where there are none."""
+        """Addresses of the official files, mirrors included; empty if there are none."""
         if self.official is None:
             return ()
         return tuple(
@@ -217,7 +228,7 @@ class CadisLists(Strict):
         dataset: whose training set the positions are in.
         repository: where the file is; a key of ``CadisIndex.repositories``.
         path: in the repository, and below ``data/raw/<folder>``.
-        bytes: of the file.
+        bytes: size of the file.
         sha256: of the decoded lists, see `fedrepro.fl.data.cadis.lists_sha256`.
     """
 
@@ -232,10 +243,11 @@ class CadisIndex(Strict):
     """The client partitions by the CADIS authors.
 
     Attributes:
-        file: what they are in a pack.
+        file: the file of a pack that holds them.
+        clients: clients of each partition.
         folder: below ``data/raw``, where the authors' files lie.
-        repositories: name to the address below which a repository's files are found.
-        partitions: name to the authors' file.
+        repositories: name -> address below which a repository's files are found.
+        partitions: name -> the authors' file.
     """
 
     title: str
@@ -255,7 +267,11 @@ class CadisIndex(Strict):
         return self
 
     def url(self, name: str) -> str:
-        """Return the address of the file of a partition."""
+        """Return the address of a partition's file.
+
+        Raises:
+            KeyError: there is no such partition.
+        """
         lists = self.partitions[name]
         return self.repositories[lists.repository] + lists.path
 
@@ -297,7 +313,11 @@ def exists(name: str) -> bool:
 
 
 def version(name: str) -> int:
-    """Return the version of a data set; that of one in memory is in its name."""
+    """Return the version of a data set; 1 for one in memory, whose name is its content hash.
+
+    Raises:
+        FedreproError: as :func:`describe`.
+    """
     return 1 if IN_MEMORY.match(name) else describe(name).version
 
 
@@ -305,8 +325,8 @@ def describe(name: str) -> DatasetInfo:
     """Describe a data set without needing its data.
 
     Raises:
-        FedreproError: there is no data set of this name (the text gives the nearest one), or its
-            file is wrong; the text names the key.
+        FedreproError: there is no data set of this name (says the nearest), or its file is wrong
+            (names the key).
     """
     if in_memory(name) is not None:
         return _MEMORY[name][0]
@@ -320,7 +340,11 @@ def describe(name: str) -> DatasetInfo:
 
 
 def source(name: str) -> Source | None:
-    """Return what another distribution makes a data set of; None if it is fedrepro's or unknown."""
+    """Return another distribution's data set; None if the name is fedrepro's or unknown.
+
+    Raises:
+        FedreproError: it cannot be imported.
+    """
     point = entry_points(GROUP).get(name)
     if point is None or name in _files():
         return None
@@ -329,7 +353,7 @@ def source(name: str) -> Source | None:
 
 
 def plugin(name: str) -> tuple[str, str] | None:
-    """Return name and version of the distribution of a data set; None: it is fedrepro's."""
+    """Return name and version of a data set's distribution; None if it is fedrepro's."""
     point = entry_points(GROUP).get(name)
     return None if point is None or name in _files() else distribution(point)
 
@@ -338,6 +362,9 @@ def cadis_index() -> CadisIndex:
     """Return what is known of the CADIS authors' client partitions.
 
     A clone may have a file of its own, ``config/cadis_index.yaml``.
+
+    Raises:
+        FedreproError: the file is wrong; names the key.
     """
     file = Path(__file__).parent / "cadis_index.yaml"
     if (root := paths.find_root()) and (root / "config/cadis_index.yaml").exists():
@@ -346,7 +373,11 @@ def cadis_index() -> CadisIndex:
 
 
 def require_known(name: str, known: tuple[str, ...], what: str) -> None:
-    """Refuse a name that is not in ``known``, with the nearest valid one in the text."""
+    """Refuse a name that is not in ``known``.
+
+    Raises:
+        FedreproError: unknown name; says the nearest. ``what`` is the kind of thing it names.
+    """
     if name not in known:
         raise FedreproError(f"unknown {what} '{name}' {nearest(name, known)}")
 

@@ -20,7 +20,7 @@ RAW = Path("data/raw")
 """Official files and features made of them, relative to the working directory."""
 
 GENERATORS = {"synthetic": synthetic.generate, "synthetic_pills": synthetic_pills.generate}
-"""What makes the data sets of a format that comes from no file."""
+"""Generators of data sets that come from no file, by format."""
 
 _ORIGINS: dict[str, ModuleType] = {"speech_commands": speech_commands, "pill": pill}
 
@@ -42,7 +42,11 @@ class Location:
 
 
 def pack_folders(data_root: Path | None = None) -> tuple[Path, ...]:
-    """Return the folders in which packs are looked for, in order."""
+    """Return the folders in which packs are looked for, in order.
+
+    Raises:
+        FedreproError: ``data_root``, or else ``FEDREPRO_DATA``, is not a folder.
+    """
     chosen = paths.data_root(data_root)
     return (PACK,) if chosen is None else (chosen, PACK)
 
@@ -54,7 +58,8 @@ def locate(name: str, data_root: Path | None = None) -> Location:
     ``data/pack``; official files in ``raw/`` of the named folder, then in ``data/raw``; download.
 
     Raises:
-        FedreproError: unknown name; the named folder is missing; a pack holds part of the files.
+        FedreproError: the name is unknown, the named folder is missing, or a pack holds only part
+            of the files.
     """
     info = describe(name)
     if info.format in GENERATORS:
@@ -82,7 +87,7 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
 
     Raises:
         FedreproError: unknown name, missing or corrupt files, unexpected shapes or counts, or a
-            download that failed. The text names the file and what to do.
+            download that failed. The message names the file and what to do.
     """
     own = in_memory(name)
     if own is not None:
@@ -99,7 +104,7 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
 
 
 def labels(name: str, data_root: Path | None = None) -> tuple[Labels, Labels]:
-    """Return training and test labels, int64 [n] each, without decoding images where possible.
+    """Return training and test labels, int64 [n] each, without decoding images if possible.
 
     Raises:
         FedreproError: as `load`.

@@ -37,14 +37,20 @@ BATCH = 256
 """Clips whose features are computed at once; the largest array is then about 50 MB."""
 
 MAX_CLIP_BYTES = 1 << 20
-"""No clip of one second is larger, so whatever is larger is not read."""
+"""Larger files, in bytes, are not read: no clip of one second is as large."""
 
 Side = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A recording: the word (folder), its file name without ``.wav``, int16 [any] samples."""
+    """A recording.
+
+    Attributes:
+        word: its folder.
+        name: its file name without ``.wav``.
+        samples: at 16 kHz, int16 [samples].
+    """
 
     word: str
     name: str
@@ -52,7 +58,11 @@ class Clip:
 
 
 def files(info: DatasetInfo, raw: Path) -> tuple[Path, ...]:
-    """Return the file of stored features below ``raw``; empty where it is missing."""
+    """Return the file of stored features below ``raw``; empty if it is missing.
+
+    Raises:
+        FedreproError: as :func:`.packs.has`.
+    """
     folder, names = _stored(info, raw)
     return tuple(folder / name for name in names) if packs.has(folder, names) else ()
 
@@ -151,6 +161,9 @@ def clips(archive: Path, words: tuple[str, ...]) -> Iterator[Clip]:
     """Read the clips of these words from a tar file, one by one, in its order.
 
     Everything else in the archive is passed over.
+
+    Yields:
+        The clips of all sides, at full length.
 
     Raises:
         FedreproError: the archive is broken, or a clip of these words is not a plain file, too

@@ -79,13 +79,13 @@ def _smooth(grid: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def octets(purpose: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
-    """Return int32 numbers from 0 to 255 of the stream of ``purpose``."""
+    """Return numbers from 0 to 255 of the stream of ``purpose``, int32 [*shape]."""
     count = int(np.prod(shape))
     values = words(purpose, -(-count // 8)).astype("<u8").view(np.uint8)[:count]
     return values.astype(np.int32).reshape(shape)
 
 
 def words(purpose: str, count: int) -> NDArray[np.uint64]:
-    """Return raw 64-bit words of the stream of ``purpose``."""
+    """Return raw 64-bit words of the stream of ``purpose``, uint64 [count]."""
     key = int.from_bytes(hashlib.sha256(f"fedrepro {purpose}".encode()).digest()[:16], "little")
     return np.random.Philox(key=key).random_raw(count)

@@ -23,7 +23,7 @@ from fedrepro.fl.data.synthetic import octets, words
 Values = NDArray[np.int32]
 
 PIXEL = 64
-"""Lengths are in this many parts of a pixel; coverage, sizes and weights in 256ths."""
+"""Parts of a pixel that lengths are measured in; coverage, sizes and weights are in 256ths."""
 
 ANGLES = 256
 _TURN = [2 * math.pi * k / ANGLES for k in range(ANGLES)]

@@ -8,6 +8,7 @@ Choice = Literal["auto", "on", "off"]
 """Whether networks are compiled on a GPU."""
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
-BACKENDS = ("auto", "loop", "pool", "graphs")
-"""``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense networks stacked in
-each worker. benchmarks/README.md has the measurements behind that."""
+BackendName = Literal["auto", "loop", "pool", "graphs"]
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+"""Names of the backends. ``auto`` is ``graphs`` on a GPU; on a CPU it is ``pool``, with small dense
+networks stacked in each worker. benchmarks/README.md has the measurements behind that."""

@@ -30,7 +30,7 @@ class Place:
         checkpoints: folder of the checkpoints.
         checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
         data_root: folder of packed data, for partitions that are read; None: the usual places.
-        origin: what is to be known of this process where another one goes on with a run.
+        origin: what checkpoints say of this process: code, device, backend.
     """
 
     checkpoints: Path = Path(".checkpoints")
@@ -46,8 +46,8 @@ class Progress:
     Attributes:
         round: rounds done.
         seconds: time spent on the run so far.
-        metrics: per-round lists, and ``evaluated_rounds`` with the lists that go with it.
-        final: the last evaluation, lists included.
+        metrics: name -> one number for each round, or for each of ``evaluated_rounds``.
+        final: the last evaluation, lists included, and in the end the algorithm's summary.
     """
 
     round: int = 0
@@ -61,9 +61,9 @@ class Part:
     """Rounds of a run that one or more processes did in the same way.
 
     Attributes:
-        origin: what :class:`Place` says of the process: code, device, backend.
-        rounds: done in it.
-        seconds: spent on it.
+        origin: as in :class:`Place`.
+        rounds: number of them.
+        seconds: time spent on them.
     """
 
     origin: dict[str, Any]
@@ -74,8 +74,8 @@ class Part:
 class ActiveRun:
     """A run in flight.
 
-    Its weights are on the device that trains it. Checkpoints hold tensors of the CPU, so a run may
-    go on on another device than it began on.
+    Its weights are on the device that trains it. Checkpoints hold tensors on the CPU, so a run may
+    be resumed on another device than it began on.
 
     Attributes:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
@@ -135,7 +135,7 @@ class ActiveRun:
 
     @property
     def parts(self) -> list[Part]:
-        """What was done of the run, in order; what this process does comes last."""
+        """Rounds done so far by each process, in order; this process comes last."""
         return self._parts(self._boundaries[-1])
 
     def _parts(self, boundary: HostCopy) -> list[Part]:
@@ -167,8 +167,11 @@ class ActiveRun:
     def save(self) -> None:
         """Write the checkpoint of the last finished round.
 
-        If the device has failed, it is that of the last round that it has copied in full; if there
-        is none, what was written before is left.
+        If the device has failed, that is the last round that it has copied in full; if there is
+        none, the checkpoint written before stays.
+
+        Raises:
+            NotSaved: the file cannot be written.
         """
         complete = (boundary for boundary in reversed(self._boundaries) if boundary.arrives())
         boundary = next(complete, None)
@@ -217,7 +220,16 @@ class ActiveRun:
             self.request = None
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
-        """Take the answer to the open request and go on to the next one, or to the end."""
+        """Take the answer to the open request and go on to the next one, or to the end.
+
+        Args:
+            answer: in the order of the request.
+            seconds: time that the request took.
+
+        Raises:
+            FedreproError: a number to record is not finite.
+            NotSaved: a checkpoint is due and cannot be written.
+        """
         self.progress.seconds += seconds
         self._advance(answer)
 
@@ -234,7 +246,7 @@ class ActiveRun:
 
     @property
     def lanes(self) -> int:
-        """Models that the open request trains; 1 while it is predicting."""
+        """Number of models that the open request trains; 1 if it predicts."""
         return len(self.request.lanes) if isinstance(self.request, Train) else 1
 
 

@@ -54,8 +54,8 @@ class _Run:
 class Admission:
     """Decides whether another run in flight is worth it, from the work done and the time it took.
 
-    The speed is the sum of the runs' own, each between two ends of its rounds: what is under way
-    at either end of a measurement would else be counted for some runs and not for others.
+    The speed is the sum of the speeds of the runs, each measured between two ends of its rounds.
+    Otherwise, rounds under way at either end of a measurement would be counted for some runs only.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,8 @@ class Admission:
         """Return whether another run is to be admitted.
 
         Args:
-            loads: share of memory that each run in flight takes. The next is taken to be like them.
+            loads: share of memory, 0..1, that each run in flight takes; the next is assumed to be
+                like them.
         """
         if not self._runs:
             return True
@@ -83,7 +84,7 @@ class Admission:
         Args:
             run: its number.
             kind: runs of one kind are alike to the device: same network, same number of lanes.
-            rounds: done of it before.
+            rounds: rounds of it that were done before.
         """
         self._runs[run] = _Run(kind, rounds)
         if self._settled_for is not None:
@@ -100,8 +101,8 @@ class Admission:
         Args:
             run: its number.
             work: how much, in any unit that makes different runs comparable.
-            rounds: of the run that are done now.
-            now: the time in seconds.
+            rounds: rounds of the run that are done now.
+            now: the time in seconds, by a monotonic clock.
         """
         one = self._runs[run]
         one.open += work
@@ -118,8 +119,8 @@ class Admission:
     def ended(self, run: int) -> None:
         """Take note of the end of a run.
 
-        What was measured with it is void. Runs that end before they were measured say nothing
-        against more: there is one more then.
+        Measurements that it was part of are dropped. If it ended before it was measured, it does
+        not count against admitting more runs.
         """
         del self._runs[run]
         if self._measuring:

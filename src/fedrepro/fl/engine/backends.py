@@ -27,12 +27,12 @@ def backend(
         name: one of :data:`BACKENDS`.
         device: a PyTorch device name.
         workers: processes of the pool; None: as many cores as there are.
-        compile: whether ``graphs`` compiles; ``auto``: where it pays, and can be done.
+        compile: whether ``graphs`` compiles networks; ``auto``: where it is possible and pays.
         deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
 
     Raises:
-        FedreproError: the device is not one, or not one that the backend can use; nothing can be
-            compiled here, or the backend does not compile.
+        FedreproError: there is no such device, the backend cannot use it, or ``compile`` is ``on``
+            where nothing can be compiled.
     """
     place = _device(device)
     stack = name == "auto"

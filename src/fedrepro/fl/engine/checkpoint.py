@@ -18,7 +18,7 @@ FORMAT = 2
 
 
 class NotSaved(FedreproError):
-    """A checkpoint cannot be written; no run is to blame, and none of them could be saved."""
+    """A checkpoint cannot be written, whatever the run: the disk is full, say."""
 
 
 def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
 
 
 def load(path: Path, run_id: str) -> dict[str, Any] | None:
-    """Return the saved progress, or None where there is no checkpoint.
+    """Return the saved progress, with tensors on the CPU, or None if there is no checkpoint.
 
     Raises:
         FedreproError: the file is damaged or belongs to another run or format.

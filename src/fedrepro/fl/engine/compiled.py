@@ -13,7 +13,7 @@ from fedrepro.fl.engine import lane
 from fedrepro.fl.spec import RunSpec
 
 _SHAPES = 64
-"""Networks, batch sizes and objectives that one process compiles; beyond, plain code runs."""
+"""Combinations of network, batch size and objective that one process compiles at most."""
 
 
 @functools.cache
@@ -33,8 +33,9 @@ def compiled_losses(spec: RunSpec, *, required: bool) -> lane.Loss:
     """Return a compiled :func:`fedrepro.fl.engine.lane.losses`.
 
     Args:
-        spec: a run it is for, to be named where it fails.
-        required: raise an error where compiling fails; otherwise plain code runs, with a warning.
+        spec: a run that it is for, to be named in errors.
+        required: whether the result raises a FedreproError if compiling fails; if not, it warns
+            and runs plain code.
     """
     failed = False
 

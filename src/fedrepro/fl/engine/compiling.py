@@ -13,7 +13,7 @@ from fedrepro.fl.engine import CHOICES
 
 
 def compiler_problem() -> str | None:
-    """Return what is missing for compiled networks on a GPU, and how to get it; None: nothing.
+    """Return what is missing to compile networks on a GPU, and how to get it; None if nothing is.
 
     ``torch.compile`` writes its kernels in Triton, and Triton compiles a launcher for each in C:
     with the compiler that CC names or else gcc or clang, and with Python's header files.
@@ -39,7 +39,7 @@ def check_choice(choice: str, device: str) -> None:
         device: the kind of device, ``cpu`` or ``cuda``.
 
     Raises:
-        FedreproError: with what to do.
+        FedreproError: it is unknown, or ``on`` where nothing can be compiled; says what to do.
     """
     if choice not in CHOICES:
         raise FedreproError(f"--compile {choice}: there are {', '.join(CHOICES)}")

@@ -38,7 +38,11 @@ class DeviceData:
     def __init__(
         self, spec: DatasetSpec, tensors: Mapping[str, torch.Tensor], device: torch.device
     ) -> None:
-        """Move the tensors, as of :func:`tensors_of`, to the device."""
+        """Move the tensors, as of :func:`tensors_of`, to the device.
+
+        Raises:
+            FedreproError: the transform does not fit the examples.
+        """
         self.images = {split: tensors[f"{split}_x"].to(device) for split in ("train", "test")}
         self.labels = {split: tensors[f"{split}_y"].to(device) for split in ("train", "test")}
         self.augments = spec.augment
@@ -61,7 +65,7 @@ class DeviceData:
 
         Args:
             split: official split.
-            limit: bytes that the inputs may take; more, and nothing is prepared.
+            limit: bytes; if the inputs would take more, nothing is prepared.
         """
         count, device = len(self.labels[split]), self.labels[split].device
         if split in self._ready or 4 * count * math.prod(self.shape) > limit:
@@ -73,11 +77,11 @@ class DeviceData:
         self._ready[split] = ready
 
     def draws(self, key: torch.Tensor, count: int) -> torch.Tensor:
-        """Return what the augmentation of batches is made of, float32 [*key, 4 * count].
+        """Return the random numbers in [0, 1) that augment batches, float32 [*key, 4 * count].
 
         Args:
-            key: int64, the streams of some batches.
-            count: examples of each; the draws of fewer are the first of them.
+            key: int64 [*key], the streams of some batches.
+            count: examples of each batch; a smaller batch uses the first draws.
         """
         return device_streams.uniform(key, _DRAWS * count)
 

@@ -8,8 +8,9 @@ loss alone.
 Lanes need not be of one length: at each step the lanes whose batches have the same size are trained
 together, and lanes that are done drop out, so nothing is padded. Every product, sum and update of a
 lane is computed as :mod:`fedrepro.fl.engine.lane` computes it: the weights are equal to the bit,
-whatever the stack is made of. Matrix libraries round by shape and alignment, and some batched
-products otherwise than single ones; these are found out by trial and made lane by lane.
+whatever the stack is made of. The rounding of matrix libraries depends on shape and alignment, and
+some batched products round differently from single ones; these are found by trial and computed lane
+by lane.
 
 Measured with 784-30-10 at batch 10 and 20 lanes, time of a client's step relative to a plain loop
 on the same core (benchmarks/mechanisms.py): vmap 0.35, batched products with autograd 0.24, this
@@ -42,7 +43,7 @@ from fedrepro.fl.requests import OptimizerState, Trained
 from fedrepro.fl.spec import RunSpec
 
 MOST_STACKED = 24
-"""Lanes in a stack; with more, the weights no longer fit a core's cache."""
+"""Most lanes in a stack; with more, the weights no longer fit a core's cache."""
 LARGEST_NETWORK = 400_000
 """Parameters up to which stacking pays; larger dense layers fill a core by themselves."""
 SMALLEST_BATCH = 8
@@ -97,7 +98,7 @@ class _Layer:
 def train_stack(
     net: FlatModule, data: DeviceData, jobs: Sequence[LaneJob], deadline: float = math.inf
 ) -> list[Trained | LaneError]:
-    """Train lanes of one key together.
+    """Train lanes of one key together; each gets the bits that it would get alone.
 
     Args:
         net: a network of the lanes' architecture, for its layout and layers.
@@ -179,7 +180,11 @@ class Stack:
         return vectors[:, begin:end].view(len(vectors), *([1] * (2 - len(shape))), *shape)
 
     def train(self, deadline: float) -> list[Trained | LaneError]:
-        """Train all lanes to their end."""
+        """Train all lanes to their end.
+
+        Raises:
+            OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
+        """
         sizes = [job.sizes for job in self.jobs]
         steps = [job.epochs * len(s) for job, s in zip(self.jobs, sizes, strict=True)]
         orders = self._orders()
@@ -210,7 +215,13 @@ class Stack:
 
     @torch.no_grad()
     def step(self, lanes: slice, examples: torch.Tensor, number: int) -> None:
-        """Train some lanes on one batch each, int64 [lanes, batch], as their step ``number``."""
+        """Train some lanes on one batch each.
+
+        Args:
+            lanes: which ones.
+            examples: their batches, positions in the training split, int64 [lanes, batch].
+            number: of the step, from 0.
+        """
         size = examples.shape[1]
         draws = None
         if self.data.augments:

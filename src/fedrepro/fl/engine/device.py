@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 
 class DeviceFailed(FedreproError):
-    """The device is lost to this process; no run is to blame."""
+    """The device can no longer be used by this process; no run is to blame."""
 
 
 def described(device: torch.device) -> str:
@@ -22,11 +22,11 @@ def described(device: torch.device) -> str:
 
 
 def has_failed(device: torch.device, error: BaseException) -> bool:
-    """Return whether an error is that of a device which is of no more use to this process.
+    """Return whether an error means that this process can no longer use the device.
 
     PyTorch raises :class:`torch.AcceleratorError` for it ("CUDA error: ..."), or a plain
-    RuntimeError where cuDNN or cuBLAS meets it first. Neither tells by itself whether the error
-    passes; if it does not, every later call fails, so one is made.
+    RuntimeError where cuDNN or cuBLAS meets it first. Neither says whether the error is lasting; if
+    it is, every later call fails, so one is made.
     """
     if device.type != "cuda" or not isinstance(error, RuntimeError):
         return False

@@ -38,9 +38,9 @@ class Listener:
     """What is called as runs get on.
 
     Attributes:
-        done: with each run that ended; its checkpoint is deleted afterwards.
-        failed: with the id of each run that failed; the other runs go on.
-        progress: with the runs in flight, whenever answers have come in.
+        done: called with each run that ended; its checkpoint is deleted afterwards.
+        failed: called with the id of each run that failed; the other runs go on.
+        progress: called with the runs in flight whenever answers have come in.
     """
 
     done: Callable[[ActiveRun], None]
@@ -54,8 +54,9 @@ class Limits:
 
     Attributes:
         in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
-            as many as memory holds while more make it faster.
-        deadline: ``time.monotonic()`` to stop at. The runs then in flight are checkpointed.
+            as many as fit its memory, as long as more of them make it faster.
+        deadline: when to stop, in seconds of ``time.monotonic()``; the runs then in flight are
+            checkpointed.
     """
 
     in_flight: int | None = None
@@ -75,16 +76,16 @@ def drive(
 ) -> list[ActiveRun]:
     """Train runs, several at once.
 
-    A run that the program fails over ends with the traceback as its message, and so do all runs of
-    a data set that cannot be loaded; the others go on. Whatever else is raised ends the training,
+    A run in which the program itself fails ends with the traceback as its message, and so do all
+    runs of a data set that cannot be loaded; the others go on. Any other error ends the training,
     after a checkpoint of each run in flight.
 
     Args:
         specs: the runs, in order; taken one by one, so a generator may skip some late.
         load: returns a run's data set.
         backend: answers the requests; left open.
-        listener: told of runs that end, fail and get on.
-        place: where checkpoints and packed data lie, and what is to be known of this process.
+        listener: told of runs that end, fail and advance.
+        place: where checkpoints and packed data lie, and what checkpoints say of this process.
         limits: on the runs in flight, and on the time.
 
     Returns:
@@ -94,7 +95,7 @@ def drive(
         NotSaved: a checkpoint cannot be written.
         DeviceFailed: the device is lost; the checkpoints are those of the rounds that it has copied
             in full.
-    """
+    """  # noqa: DOC501 - made by a function
     device = devices.described(backend.device)  # asked while it can tell
     flight = _Flight(backend, listener, limits.in_flight)
     opener = _Opener(specs, load, backend, place)

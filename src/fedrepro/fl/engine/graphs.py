@@ -56,7 +56,7 @@ from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained,
 from fedrepro.fl.spec import RunSpec
 
 STREAMS = 24
-"""On a GPU. On an H100, more are of no use, and fewer cost speed where kernels are small."""
+"""Streams on a GPU. On an H100, more do not help, and fewer are slower with small kernels."""
 MOST_SLOTS = 256
 _MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
@@ -258,8 +258,8 @@ class GraphsBackend:
 
     Args:
         device: a PyTorch device name.
-        compile: whether ``torch.compile`` makes the loss of full batches: ``auto`` where the work
-            ahead pays for the time it takes, and on a GPU only.
+        compile: whether ``torch.compile`` makes the loss of full batches; ``auto``: on a GPU, if
+            the work ahead pays for the time it takes.
         deterministic: choose, on a GPU, kernels that give the same bits each time.
         memory_limit: bytes that the slots may take; None: a share of what is free.
     """
@@ -296,11 +296,15 @@ class GraphsBackend:
         return any(kind.compiled is not None for kind in self._kinds.values())
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that the device does not have."""
+        """Refuse a precision that the device does not have.
+
+        Raises:
+            FedreproError: TF32 without a GPU.
+        """
         check_precision(spec, self.device.type)
 
     def load(self, ask: Ask) -> float:
-        """Return the share of the memory, or of all slots, that the request's lanes take."""
+        """Return the larger share, of memory or of all slots, that the request's lanes take."""
         self._resources.add_dataset(ask.dataset)
         request = ask.request
         if not isinstance(request, Train) or not request.lanes:
@@ -353,7 +357,15 @@ class GraphsBackend:
         return memory.lane_bytes(module, data.shape, spec, Objective(), lane.PREDICT_BATCH)
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
-        """Keep the device busy until at least one request is answered."""
+        """Keep the device busy until at least one request is answered; return all answers.
+
+        Args:
+            deadline: when to stop, in seconds of ``time.monotonic()``.
+
+        Raises:
+            OutOfTime: the deadline came first.
+            FedreproError: networks must be compiled, and one cannot be.
+        """
         while self._open:
             answers = self._open.answers()
             if answers:

@@ -25,8 +25,8 @@ class Transfer:
     """Tensors on their way to host memory.
 
     Attributes:
-        wait: returns when they are there; raises a RuntimeError if the device fails over it.
-        marker: in host memory, not 0 as soon as they are there.
+        wait: returns when they are there; raises a RuntimeError if the device fails meanwhile.
+        marker: in host memory, 0 until they are there.
     """
 
     wait: Callable[[], None]
@@ -34,7 +34,7 @@ class Transfer:
 
     @property
     def complete(self) -> bool:
-        """Whether the tensors are there; the device is not asked."""
+        """Whether the tensors are there; does not ask the device."""
         return bool(self.marker)
 
 
@@ -72,7 +72,7 @@ class HostCopier:
         self._transfer: Transfer | None = None
 
     def copy(self, content: dict[str, Any]) -> HostCopy:
-        """Copy dicts and lists all the way down, share tensors on the CPU, and fetch the others."""
+        """Copy nested dicts and lists; share tensors on the CPU and start to copy the others."""
         found = {id(one): one for one in _tensors(content) if one.device.type != "cpu"}
         copied = {
             key: self._copied[key]
@@ -112,7 +112,7 @@ class HostCopier:
 
 
 def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return a copy of dicts and lists all the way down, with every tensor changed."""
+    """Return a copy of nested dicts and lists with ``change`` applied to every tensor."""
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
     if isinstance(value, list):
@@ -123,8 +123,8 @@ def mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 def on_device(content: Any, device: torch.device) -> Any:
     """Return a copy of a state with its weights and moments on a device.
 
-    Those are the float32 tensors (see :mod:`fedrepro.fl.algorithms`); others stay on the CPU. What
-    was one tensor stays one.
+    Those are the float32 tensors (see :mod:`fedrepro.fl.algorithms`); others stay on the CPU. A
+    tensor that occurs several times is copied once.
     """
     moved: dict[int, torch.Tensor] = {}
 

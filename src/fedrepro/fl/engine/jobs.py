@@ -25,7 +25,7 @@ class LaneError(Exception):
 
 
 class OutOfTime(Exception):
-    """The time budget ended in the middle of a request; its work is given up."""
+    """The time budget ended in the middle of a request, whose work is lost."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LaneJob:
 
     @property
     def key(self) -> Hashable:
-        """What lanes must share to be stacked, or to follow one another in a slot.
+        """What lanes must have in common to be stacked, or to follow one another in a slot.
 
         Lengths, step sizes and seeds may differ.
         """
@@ -89,8 +89,8 @@ def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
 
     Args:
         examples: number of examples.
-        batch: examples a full batch.
-        last_batch: the spec's rule for a smaller last one.
+        batch: examples of a full batch.
+        last_batch: the spec's rule for a smaller last one: ``keep``, ``drop`` or ``drop_single``.
     """
     full, rest = divmod(examples, batch)
     kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
@@ -98,7 +98,7 @@ def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
 
 
 def data_key(spec: RunSpec) -> Hashable:
-    """Return what names the examples as the network sees them."""
+    """Return a key that is equal for runs whose networks see the same examples."""
     return spec.dataset.name, spec.dataset.transform, spec.dataset.augment
 
 
@@ -143,13 +143,13 @@ def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Return whether PyTorch could not allocate, on a GPU or on the CPU."""
+    """Return whether an error says that PyTorch could not allocate, on a GPU or on the CPU."""
     said = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
 
 
 def too_large(job: LaneJob) -> LaneError:
-    """Return the error of a lane that memory does not suffice for, with nothing beside it."""
+    """Return the error of a lane that does not fit into memory even alone."""
     return LaneError(
         f"{job.name} does not fit into memory even alone; lower batch, or take a device with more "
         "memory"
@@ -160,7 +160,7 @@ Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 
 
 def unexpected(error: Exception) -> LaneError:
-    """Return the error of a lane or model over which the program failed, with the traceback."""
+    """Return the error of a lane or model in which the program failed, with the traceback."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     return LaneError(f"the program failed over it:\n{trace}")
 
@@ -198,7 +198,13 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answer:
-    """A request's results, or the error of one of its lanes; and the seconds it took."""
+    """The answer to a request.
+
+    Attributes:
+        ticket: names the request.
+        result: one result for each lane or model, in order; or the error of one of them.
+        seconds: time that it took.
+    """
 
     ticket: int
     result: Result
@@ -233,13 +239,13 @@ class OpenRequests:
         return self._asks[ticket]
 
     def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
-        """Take the result of one of a request's lanes or models, and the seconds it took."""
+        """Take the result of one of a request's lanes or models, and the seconds that it took."""
         self._results[ticket][number] = result
         self._missing[ticket] -= 1
         self._seconds[ticket] += seconds
 
     def answers(self) -> list[Answer]:
-        """Take out the requests that are answered in full."""
+        """Remove and return the requests that are answered in full."""
         done = [ticket for ticket, missing in self._missing.items() if missing == 0]
         for ticket in done:
             del self._asks[ticket], self._missing[ticket]
@@ -253,9 +259,9 @@ class Backend(Protocol):
     """Answers requests; the driver submits them as runs reach them and collects what is ready.
 
     Attributes:
-        name: as on the command line, for the record: there it makes the same on a like device.
+        name: one of :data:`fedrepro.fl.engine.BACKENDS`; records hold it.
         device: where weights and moments are between requests.
-        cores: of the CPU that it keeps busy; 0: it works on a GPU.
+        cores: number of CPU cores that it keeps busy; 0 if it works on a GPU.
         compiles: whether it trains with compiled networks, as far as it has decided.
         deterministic: whether it was told to use only kernels that give the same bits each time.
     """
@@ -273,16 +279,16 @@ class Backend(Protocol):
         """See the class."""
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse a spec that this backend cannot run, naming the field.
+        """Refuse a spec that this backend cannot run.
 
         Raises:
-            FedreproError: with the reason.
+            FedreproError: names the field and the reason.
         """
 
     def load(self, ask: Ask) -> float:
-        """Return how much of what the backend can usefully have open a request takes.
+        """Return which share of its capacity a request takes, 0 or more.
 
-        The driver admits runs until those in flight load the backend fully: until their sum is 1.
+        The driver admits runs until the loads of those in flight add up to 1.
         """
 
     def submit(self, ticket: int, ask: Ask) -> None:
@@ -292,10 +298,10 @@ class Backend(Protocol):
         """Work until at least one request is answered, and return all answers that are ready.
 
         Args:
-            deadline: ``time.monotonic()`` to stop at; ``math.inf`` for none.
+            deadline: when to stop, in seconds of ``time.monotonic()``; ``math.inf`` for never.
 
         Raises:
-            OutOfTime: the deadline came first. The backend is of no more use but for ``close``.
+            OutOfTime: the deadline came first. After that the backend can only be closed.
         """
 
     def close(self) -> None:
@@ -303,7 +309,11 @@ class Backend(Protocol):
 
 
 def check_time(deadline: float) -> None:
-    """Raise :class:`OutOfTime` past the deadline."""
+    """Check that the deadline, in seconds of ``time.monotonic()``, has not passed.
+
+    Raises:
+        OutOfTime: it has.
+    """
     if time.monotonic() > deadline:
         raise OutOfTime
 

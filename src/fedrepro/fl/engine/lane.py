@@ -79,7 +79,7 @@ class Batches:
         """Take rows, int64 [steps, batch], and begin with the first one.
 
         Returns:
-            Whether the rows lie in another place than those before.
+            Whether the rows lie in other memory than those before.
         """
         count, width = rows.shape
         there, room = len(self._rows) >= count, self._rows.shape[1] == width
@@ -144,7 +144,7 @@ def losses(
     images: torch.Tensor,
     labels: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what a step minimises, and the cross entropy in it, both float32 [].
+    """Return what a step minimises, and its cross entropy, both float32 [].
 
     Args:
         body: from images to representations.
@@ -154,6 +154,9 @@ def losses(
         half: whether the network runs under bfloat16 autocast.
         images: network inputs, float32 [n, channels, height, width].
         labels: int64 [n].
+
+    Returns:
+        The loss, and the cross entropy (nats, mean over the batch).
     """
     with half_precision(images.device.type) if half else contextlib.nullcontext():
         representation = body(images)
@@ -200,7 +203,7 @@ class Training:
         data: the examples.
         job: a lane of the key (:attr:`LaneJob.key`) of those that will be trained.
         fixed: keep everything that a step reads in the same tensors from lane to lane.
-        compiled: a faster :func:`losses` for full batches; None: none.
+        compiled: a faster :func:`losses` for full batches, if there is one.
     """
 
     def __init__(
@@ -255,8 +258,8 @@ class Training:
         """Take a lane of the key; its examples are shuffled anew for each epoch.
 
         Returns:
-            Whether a step now reads from another place: with ``fixed``, whether graphs captured
-            before are void.
+            Whether a step now reads from other memory: with ``fixed``, whether graphs captured
+            before can no longer be replayed.
 
         Raises:
             LaneError: the lane cannot be trained.
@@ -328,9 +331,9 @@ class Training:
             self._batches.go_on()
 
     def stages(self, size: int) -> list[tuple[str, Callable[[], object]]]:
-        """Return the parts of a step, each with the spec's field that it follows from.
+        """Return the parts of a step, each with the field of the spec that asks for it.
 
-        Each can be done by itself, to find out which one a device cannot do.
+        Each can be run by itself, to find out which one a device cannot run.
         """
         images, labels = self._take(size)
         return [
@@ -392,7 +395,7 @@ class Training:
 
     @torch.no_grad()
     def end(self) -> Ended:
-        """Copy what the lane has become, without waiting for it."""
+        """Return copies of the lane's weights and state, without waiting for the device."""
         net, objective = self.net, self._objective
         weights = net.weights()
         scalars = torch.stack([self._total, weights.sum()])
@@ -441,7 +444,7 @@ def train_lane(
         teacher: a second one for the start model, where a loss term looks at it.
         data: the examples.
         job: the lane.
-        deadline: ``time.monotonic()`` to give up at.
+        deadline: when to give up, in seconds of ``time.monotonic()``.
 
     Raises:
         LaneError: the lane cannot be trained, or its loss or weights are no longer finite.
@@ -521,12 +524,12 @@ class Asking:
         self._batches.go_on()
 
     def end(self) -> Asked:
-        """Copy the answers, without waiting for them."""
+        """Return copies of the answers, without waiting for the device."""
         steps = len(self.sizes)
         return Asked(self._classes[:steps].clone(), self._correct[:steps].clone(), self._loss + 0)
 
     def result(self, asked: Asked) -> Prediction:
-        """Return the answers, which by now are on the host."""
+        """Return the answers, once they are on the host."""
         count = self._count
         return Prediction(
             classes=asked.classes.flatten()[:count].numpy(),

@@ -31,11 +31,15 @@ class LoopBackend:
         self._open: list[tuple[int, Ask]] = []
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that the device does not have."""
+        """Refuse a precision that the device does not have.
+
+        Raises:
+            FedreproError: TF32 without a GPU.
+        """
         check_precision(spec, self.device.type)
 
     def load(self, ask: Ask) -> float:
-        """One run at a time: nothing is gained from more."""
+        """Return 1: nothing is gained from more than one run at a time."""
         return 1.0
 
     def submit(self, ticket: int, ask: Ask) -> None:
@@ -44,7 +48,11 @@ class LoopBackend:
         self._open.append((ticket, ask))
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
-        """Answer the oldest open request."""
+        """Answer the oldest open request.
+
+        Raises:
+            OutOfTime: the deadline, in seconds of ``time.monotonic()``, came first.
+        """
         if not self._open:
             return []
         ticket, ask = self._open.pop(0)
@@ -54,7 +62,7 @@ class LoopBackend:
         return [Answer(ticket, result, time.perf_counter() - started)]
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
     def _answer(self, ask: Ask, deadline: float) -> list[Trained] | list[Prediction] | LaneError:
         resources, request, spec = self._resources, ask.request, ask.spec

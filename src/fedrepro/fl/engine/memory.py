@@ -46,9 +46,9 @@ def lane_bytes(
 
     Args:
         module: its network.
-        shape: of one input.
-        spec: for the optimiser's moments.
-        objective: for the vectors it keeps.
+        shape: channels, height and width of one input.
+        spec: its run, which says which moments the optimiser keeps.
+        objective: what it minimises, which says which further vectors it keeps.
         batch: examples a step.
     """
     vectors = 5  # weights, gradient, its copy, the update, one to spare
@@ -63,7 +63,10 @@ def lane_bytes(
 
 
 def available(device: torch.device) -> int:
-    """Return the bytes that training may take on a device: a share of what is free now."""
+    """Return the bytes that training may take: half of a CPU's free memory, four fifths of a GPU's.
+
+    Memory is what is free now; 4 GiB if that is unknown.
+    """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free * _FREE_SHARE["cuda"])

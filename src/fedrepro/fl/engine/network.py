@@ -15,10 +15,10 @@ from fedrepro.fl.spec import ModelSpec
 class FlatModule:
     """A module whose parameters and buffers are views of a flat vector.
 
-    With ``channels_last`` the convolution kernels are stored channel by channel last, which the
-    convolutions of a CPU prefer, and those of a GPU in TF32 and bfloat16, unless the network has
-    one that oneDNN gets wrong that way; ``flat`` then has another order than :class:`Layout` says,
-    and vectors in the layout's order go in and out through the methods.
+    With ``channels_last`` the convolution kernels are stored in that memory format, unless the
+    network has one that oneDNN gets wrong that way. It is faster on a CPU, and on a GPU in TF32 and
+    bfloat16. The order of ``flat`` then differs from :class:`Layout`; :meth:`inward` and
+    :meth:`outward` translate.
 
     Attributes:
         module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
@@ -78,11 +78,11 @@ class FlatModule:
         return self.outward(self.flat)
 
     def inward(self, vector: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Copy a vector of parameters or weights to this module's order and place.
+        """Copy a vector of parameters or weights to this module's order and device.
 
         Args:
-            vector: in the layout's order, on any device.
-            out: where to; None: to a new vector.
+            vector: in the layout's order, float32 [parameters] or [size], on any device.
+            out: of the same length, to be filled and returned; None: a new vector.
         """
         if out is None:
             out = torch.empty_like(vector, device=self.flat.device)
@@ -158,6 +158,14 @@ def build(
     *,
     channels_last: bool = False,
 ) -> FlatModule:
-    """Build the network of a spec for inputs of a shape, with arbitrary weights."""
+    """Build the network of a spec for inputs of a shape, with arbitrary weights.
+
+    Args:
+        spec: architecture and width.
+        shape: channels, height and width of one input.
+        classes: number of logits.
+        device: where to put it.
+        channels_last: as of :class:`FlatModule`.
+    """
     module = models.build(spec.name, shape, classes, spec.width)
     return FlatModule(module, device, channels_last=channels_last)

@@ -25,12 +25,12 @@ def terms_of(objective: Objective) -> tuple[tuple[LossTerm, float], ...]:
 
 
 def needs_start_model(objective: Objective) -> bool:
-    """Return whether a step looks at what the lane's start model makes of the batch."""
+    """Return whether a step needs the start model's representation of the batch."""
     return any(term.needs_start for term, _ in terms_of(objective))
 
 
 def needs_start(objective: Objective) -> bool:
-    """Return whether a step looks back at the lane's start weights."""
+    """Return whether a step needs the lane's start weights."""
     return bool(objective.proximal) or objective.projection == "update"
 
 
@@ -47,7 +47,7 @@ def adjust_gradient(
 
     Args:
         objective: what to add.
-        clip_norm: bound on the gradient's norm; None: no bound.
+        clip_norm: bound on the gradient's Euclidean norm; None: no bound.
         parameters: current parameters.
         gradient: of the data loss; changed in place.
         start: the lane's start parameters; None unless :func:`needs_start`.
@@ -70,9 +70,15 @@ def adjust_gradient(
 def project(
     objective: Objective, parameters: torch.Tensor, start: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """Return the parameters projected to the ball of the objective; None: there is no ball.
+    """Return the parameters projected to the objective's ball; None if it has none.
 
-    ``w * min(1, M / ||w||)``, or ``w_0 + (w - w_0) * min(1, M / ||w - w_0||)`` for the update.
+    With M the radius: ``w * min(1, M / ||w||)``, or ``w_0 + (w - w_0) * min(1, M / ||w - w_0||)``
+    for the update (Ozdayi et al. 2020, section 3.2).
+
+    Args:
+        objective: which ball.
+        parameters: w, float32 [parameters] or [lanes, parameters].
+        start: w_0, of the same shape; None unless the update is bounded.
     """
     if objective.projection is None:
         return None

@@ -48,8 +48,9 @@ def stack_rows(vectors: Sequence[torch.Tensor]) -> torch.Tensor:
 def apart(count: int, *shape: int, device: torch.device | None = None) -> torch.Tensor:
     """Return a stack of empty tensors, float32 [count, *shape], each as if it stood alone.
 
-    Each begins at 64 bytes, as a tensor of its own does, for matrix libraries round by alignment;
-    and a gap is left behind each, for elementwise operations round by the place in a row.
+    The rounding of matrix libraries depends on alignment, so each tensor begins at a multiple of 64
+    bytes, as one of its own does; that of elementwise operations depends on the place in a row, so
+    a gap follows each.
     """
     size = math.prod(shape)
     stride = (size // ALIGNED + 1) * ALIGNED
@@ -107,7 +108,7 @@ def step(
     alone on a CPU.
 
     Args:
-        spec: the optimiser and its constants.
+        spec: the optimiser (SGD, or Adam of Kingma and Ba 2015, Algorithm 1) and its constants.
         lr: step size of this round; float64 [lanes, 1] for a stack, and a tensor of the type of
             :func:`register_type`, [], where a graph is to read it.
         parameters: float32 [parameters] or [lanes, parameters].
@@ -140,7 +141,7 @@ def step(
 
 
 def register_type(device: torch.device) -> torch.dtype:
-    """Return the type of step sizes and step counts that lie on a device for a graph to read.
+    """Return the dtype of step sizes and step counts that a graph reads from a device.
 
     The fused kernels of a GPU take float32; on a CPU float64 gives the bits of Python's numbers.
     """

@@ -19,15 +19,15 @@ class Place(Protocol):
     """A sequence of work on a device; a slot has one, and may share it with others."""
 
     ahead: int
-    """Groups of steps that are handed over before the first of them must have ended."""
+    """Most groups of steps that are handed over and have not ended."""
     group: int
-    """Steps of a group."""
+    """Steps in a group."""
 
     def using(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context whose work goes here."""
+        """Return a context in which work goes here."""
 
     def take_over(self, *tensors: torch.Tensor | None) -> None:
-        """Wait, here, for what made these tensors elsewhere, and keep them until it is used."""
+        """Let work here wait until these tensors are made elsewhere; keep their memory for it."""
 
     def hand_over(self, *tensors: torch.Tensor | None) -> None:
         """Let tensors made here be used elsewhere, once the work here has ended."""
@@ -40,14 +40,14 @@ class Place(Protocol):
         """
 
     def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the host that holds a copy once the work here has ended."""
+        """Return a host tensor that holds a copy once the work here has ended."""
 
     def mark(self) -> Callable[[], bool]:
-        """Return a function that tells whether all work handed over so far has ended."""
+        """Return a function that returns whether all work handed over so far has ended."""
 
 
 class HostPlace:
-    """Work is done when it is handed over; replaying a step means taking it."""
+    """The CPU: work is done at once, and replaying a step means taking it."""
 
     ahead = 1
     group = 1
@@ -71,7 +71,7 @@ class HostPlace:
         return tensor
 
     def mark(self) -> Callable[[], bool]:
-        """Return a function that says yes."""
+        """Return a function that returns True."""
         return lambda: True
 
 
@@ -110,7 +110,12 @@ class CudaPlace:
                 tensor.record_stream(self._others)
 
     def capture(self, step: Step) -> Step:
-        """Return the replay of a graph of the step's kernels."""
+        """Return the replay of a graph of the step's kernels.
+
+        Raises:
+            torch.OutOfMemoryError: memory is short.
+            RuntimeError: the step cannot be captured.
+        """
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
@@ -140,7 +145,7 @@ class CudaPlace:
         return host.copy_(tensor, non_blocking=True)
 
     def mark(self) -> Callable[[], bool]:
-        """Record an event."""
+        """Record an event; return its query."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(self._stream)
         done: Callable[[], bool] = event.query

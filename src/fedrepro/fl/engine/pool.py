@@ -130,11 +130,18 @@ class PoolBackend:
             self._alone = Resources(torch.device("cpu"), channels_last=True)
 
     def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that CPUs do not have."""
+        """Refuse a precision that CPUs do not have.
+
+        Raises:
+            FedreproError: TF32.
+        """
         check_precision(spec, "cpu")
 
     def load(self, ask: Ask) -> float:
-        """A worker can use a full stack of lanes that fit together, or one lane and the next."""
+        """Return a request's share of the lanes that keep all workers busy.
+
+        A worker is kept busy by a full stack of lanes of one key, or by one lane and the next.
+        """
         self._share(ask.dataset)
         request = ask.request
         stacks = isinstance(request, Train) and any(
@@ -178,7 +185,14 @@ class PoolBackend:
         return self._stackable[key]
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
-        """Keep the workers busy until at least one request is answered."""
+        """Keep the workers busy until at least one request is answered; return all answers.
+
+        Args:
+            deadline: when to stop, in seconds of ``time.monotonic()``.
+
+        Raises:
+            OutOfTime: the deadline came first.
+        """
         while self._open:
             answers = self._open.answers()
             if answers:
@@ -210,7 +224,7 @@ class PoolBackend:
                 self._take_back(worker)
 
     def close(self) -> None:
-        """End the workers, whatever they are doing."""
+        """End the workers, even in the middle of a task."""
         for worker in self._pool:
             worker.pipe.close()
             worker.process.terminate()

@@ -34,12 +34,12 @@ class Resources:
         self._classes[name] = classes
 
     def add_dataset(self, dataset: Dataset) -> None:
-        """Take a data set unless it is there."""
+        """Take a data set unless one of its name was added before."""
         if dataset.name not in self._tensors:
             self.add(dataset.name, tensors_of(dataset), dataset.classes)
 
     def data(self, spec: RunSpec) -> DeviceData:
-        """Return the examples of a run, whose data set was added before."""
+        """Return the examples of a run on the device; its data set must have been added."""
         key = data_key(spec)
         if key not in self._data:
             tensors = self._tensors[spec.dataset.name]
@@ -47,14 +47,14 @@ class Resources:
         return self._data[key]
 
     def network(self, spec: RunSpec, copy: int = 0) -> FlatModule:
-        """Return a network of a run's architecture; ``copy`` names further ones."""
+        """Return a network of a run's architecture; ``copy`` numbers further ones."""
         key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], copy)
         if key not in self._networks:
             self._networks[key] = self.build(spec, channels_last=self._channels_last)
         return self._networks[key]
 
     def blueprint(self, spec: RunSpec) -> nn.Module:
-        """Return a run's architecture without weights, to be measured."""
+        """Return a run's network on the meta device, without weights, to estimate its memory."""
         shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
         with torch.device("meta"):
             return models.build(spec.model.name, shape, classes, spec.model.width)
@@ -67,7 +67,7 @@ class Resources:
 
 @contextlib.contextmanager
 def precision(spec: RunSpec) -> Iterator[None]:
-    """Let CUDA round matrix products and convolutions as the spec says, and no more."""
+    """Return a context in which CUDA uses TF32 if the spec says so, and otherwise does not."""
     allowed = spec.precision == "tf32"
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32

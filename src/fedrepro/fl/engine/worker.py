@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-import torch.multiprocessing  # teaches pipes to hand over tensors in shared memory
+import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
 
 from fedrepro.fl.engine import dense, lane
 from fedrepro.fl.engine import objective as objectives
@@ -65,8 +65,8 @@ def set_memory_use() -> None:
 
     Batches and activations need blocks of the same sizes again, so glibc is told to keep them.
     oneDNN compiles each convolution anew for each size of a batch, and PyTorch and oneDNN keep the
-    last 1,024 of them: gigabytes in every worker, where predictions are of ever other numbers of
-    examples. The limits are read before the first convolution; those of the environment win.
+    last 1,024 of them: gigabytes in every worker if predictions are of many different numbers of
+    examples. Call this before the first convolution; limits set in the environment take precedence.
     """
     for cache in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
         os.environ.setdefault(cache, str(_KEPT_KERNELS))
@@ -96,10 +96,10 @@ def work(pipe: Connection) -> None:
 def attempt(
     task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
 ) -> list[Any]:
-    """Perform a task; an error of the program becomes that of all its lanes or models.
+    """Perform a task; an error of the program becomes the error of all its lanes or models.
 
     Raises:
-        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+        OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
     """
     try:
         return list(perform(task, resources, deadline))
@@ -113,10 +113,11 @@ def attempt(
 def perform(
     task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
 ) -> list[Trained | LaneError] | list[Prediction]:
-    """Train the lanes or ask the models of a task.
+    """Train the lanes or ask the models of a task, in order.
 
     Raises:
-        OutOfTime: the deadline, as of ``time.monotonic()``, has passed.
+        OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
+        RuntimeError: PyTorch failed, other than for want of memory to train a lane.
     """
     if isinstance(task, PredictTask):
         net, data = resources.network(task.spec), resources.data(task.spec)
@@ -149,7 +150,7 @@ def perform(
 
 
 def packed(value: Any) -> Any:
-    """Return a task or result with arrays in the place of tensors."""
+    """Return a task or result with NumPy arrays in place of tensors."""
     return _mapped(value, lambda x: x.numpy() if isinstance(x, torch.Tensor) else x)
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 SMALLEST_BATCH = 3
-"""Examples below which a batch has no pairwise structure worth the name."""
+"""Fewest examples of a batch with a pairwise structure; two have a single distance."""
 _VARIANCE_FLOOR = 0.001
 
 
@@ -25,10 +25,10 @@ def pairwise_divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.T
 
     Args:
         student: representations, float32 [n, features].
-        teacher: representations of the same examples by the start model.
+        teacher: representations of the same examples by the start model, float32 [n, features].
 
     Returns:
-        float32 [].
+        D in nats, float32 [].
     """
     import torch
 

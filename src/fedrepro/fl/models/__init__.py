@@ -43,6 +43,9 @@ def build(name: str, shape: Shape, classes: int, width: float = 1.0) -> nn.Seque
         classes: number of logits.
         width: share of the hidden units and channels kept, in (0, 1].
 
+    Returns:
+        The network, on the CPU, in training mode; its weights are drawn from the global generator.
+
     Raises:
         FedreproError: there is no network of this name.
     """

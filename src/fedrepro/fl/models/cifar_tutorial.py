@@ -1,5 +1,6 @@
 """The CIFAR-10 network of the TensorFlow tutorial, as in McMahan et al. 2017, Zhao et al. 2018.
 
+McMahan et al. name it in section 3, Zhao et al. in section 2.1.
 conv 5x5 3->64 same, ReLU, max-pool 3 stride 2 same, LRN -> conv 5x5 64->64 same, ReLU, LRN,
 max-pool 3 stride 2 same -> fc 384 ReLU -> fc 192 ReLU -> fc 10: 1,068,298 parameters and 18,470,784
 multiply-adds on 24x24 crops with 10 classes at width 1.

@@ -1,5 +1,6 @@
 """The network of Kopparapu et al. 2020 (FedCD): nine convolutions and a linear layer.
 
+The paper says "10-layer convolutional neural network" (section 3.1); the rest is its public code.
 Each block is conv 3x3 with padding 1 and no bias, batch normalisation, ReLU; channels 32, 32, 64,
 64, 64, 128, 128, 256, 256, stride 2 in blocks 3 and 6; then global average pooling and fc 10.
 1,212,778 parameters and 104,696,320 multiply-adds on 32x32 colour images with 10 classes at width

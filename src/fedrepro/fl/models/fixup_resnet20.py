@@ -1,5 +1,6 @@
 """The Fixup ResNet-20 (Zhang, Dauphin, Ma 2019) of Ozdayi et al. 2020: no normalisation layers.
 
+Ozdayi et al. name it in section 4.1.
 conv 3x3 3->16, bias, ReLU -> three stages of three basic blocks with 16, 32, 64 channels, stride 2
 into stages 2 and 3 -> global average pooling, bias, fc 10. Convolutions have padding 1 and no bias
 vector; the biases and multipliers around them are single numbers. 268,393 parameters, 47 of them

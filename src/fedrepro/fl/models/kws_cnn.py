@@ -1,4 +1,4 @@
-"""The keyword-spotting CNN of Zhao et al. 2018: size S of Zhang et al. 2017 ("Hello Edge").
+"""The keyword-spotting CNN of Zhao et al. 2018 (2.1): size S of Zhang et al. 2017 ("Hello Edge").
 
 conv 10x4 1->28, ReLU -> conv 10x4 28->30 stride 2x1, ReLU -> fc 16 (no activation) -> fc 128 ReLU
 -> fc 10, no padding: 68,980 parameters and 2,505,888 multiply-adds on maps of 50 frames x 10

@@ -1,5 +1,6 @@
 """The MNIST network of McMahan et al. 2017, used by Zhao et al. 2018 and Nguyen et al. 2023.
 
+McMahan et al. describe it in section 3, Zhao et al. name it in section 2.1, Nguyen et al. in V-A.
 conv 5x5 1->32 same, ReLU, max-pool 2 -> conv 5x5 32->64 same, ReLU, max-pool 2 -> fc 512 ReLU ->
 fc 10: 1,663,370 parameters on 28x28 images with 10 classes at width 1. (The count forces the same
 padding.) PyTorch's default initialisation.

@@ -26,9 +26,10 @@ class Network:
         name: what specs call it.
         build: from the shape of an example, the number of classes and the width to a network; see
             :mod:`fedrepro.fl.models` for what it has to be.
-        mflop: arithmetic of one training sample pass (forward and backward) at width 1.
-        pixels: height times width of the images that ``mflop`` is of, where the arithmetic grows
-            with them; None: it does not.
+        mflop: arithmetic of one training sample pass (forward and backward) at width 1, in 10^6
+            FLOP: about 6 for each multiply-add of a forward pass.
+        pixels: height times width of the images that ``mflop`` is for, if the arithmetic grows in
+            proportion to them; None if it does not.
         version: raised when the network's numbers change.
         module: dotted name of the file that defines it.
     """
@@ -46,10 +47,14 @@ class Network:
             object.__setattr__(self, "module", self.build.__module__)
 
     def flop(self, shape: Shape, width: float) -> float:
-        """Return the arithmetic of one sample pass, forward and backward, in FLOP.
+        """Return the arithmetic of one training sample pass, forward and backward, in FLOP.
 
-        A narrower network has fewer inputs and outputs of every layer, so it goes by the square of
-        the width; that makes too little of the first layer and the last.
+        It scales with the square of the width, since a narrower network has fewer inputs and
+        outputs of every layer. That underestimates the first layer and the last.
+
+        Args:
+            shape: of one example.
+            width: share of the hidden units and channels kept, in (0, 1].
         """
         scale = 1.0 if self.pixels is None else shape[1] * shape[2] / self.pixels
         return self.mflop * 1e6 * width**2 * scale

@@ -1,4 +1,4 @@
-"""The ResNet-18 (He et al. 2016) of Nguyen et al. 2023 (CADIS) for the PILL images.
+"""The ResNet-18 (He et al. 2016) of Nguyen et al. 2023 (CADIS, V-A) for the PILL images.
 
 conv 3x3 3->64 with stride 1 and no max-pool, batch normalisation, ReLU -> four stages of two basic
 blocks with 64, 128, 256, 512 channels, stride 2 into stages 2 to 4 -> global average pooling ->

@@ -1,4 +1,4 @@
-"""The ResNet-9 of Nguyen et al. 2023 (CADIS) for CIFAR-10 and CIFAR-100.
+"""The ResNet-9 of Nguyen et al. 2023 (CADIS, V-A) for CIFAR-10 and CIFAR-100.
 
 A block is conv 3x3 with padding 1 and bias, batch normalisation, ReLU and, where marked p, max-pool
 2. Blocks 3->32, 32->64 p, a residual of two blocks of 64, 64->128 p, 128->256 p, a residual of two

@@ -1,4 +1,4 @@
-"""Who holds which examples. One file a scheme; see :class:`.scheme.Scheme`."""
+"""Who holds which examples: one file for each scheme; see :class:`.scheme.Scheme`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class Partition(Cut):
 
     Attributes:
         counts: examples of each class, int64 [clients, classes].
-        emd: EMD of each client to the pooled clients, float64 [clients], 0..2.
-        sha256: digest of the index lists.
+        emd: EMD of each client from the pooled clients, float64 [clients], 0..2; see
+            :func:`.statistics.emd`.
+        sha256: digest of the index lists; see :func:`.statistics.digest`.
     """
 
     counts: IntArray = None  # type: ignore[assignment]

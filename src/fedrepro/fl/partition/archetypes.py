@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 Draw: TypeAlias = Callable[[list[Indices], int, np.random.Generator], Indices]
-"""Draws the images of one set: images by label and their number in, ascending positions out."""
+"""Draws one set: from the positions of each label's images and a number of images to draw to
+ascending positions, int64 [number or, if ``overflow`` drops some, fewer]."""
 
 SLACK = 1e-9
 """``floor(0.29 * 100)`` is to be 29, although the product is a little less in floating point."""
@@ -32,7 +33,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Sizes:
-    """Images that a device draws for each of its sets."""
+    """Number of images that a device draws for each of its sets."""
 
     train: int
     validation: int
@@ -66,8 +67,8 @@ def draw_devices(
     """Draw all devices' images.
 
     Args:
-        train_labels: int64 [train].
-        test_labels: int64 [test].
+        train_labels: int64 [train], class numbers from 0.
+        test_labels: int64 [test], likewise.
         classes: number of classes.
         devices: how each device draws.
         sizes: images a device draws for each set.
@@ -129,7 +130,7 @@ def _take(members: Indices, count: int, what: str, rng: np.random.Generator) -> 
 
 
 def archetype_of(device: int, devices: int, archetypes: int) -> int:
-    """Return a device's archetype: devices are numbered archetype by archetype."""
+    """Return a device's archetype, ``device * archetypes // devices``."""
     return device * archetypes // devices
 
 
@@ -158,7 +159,7 @@ def hierarchical(
         devices: a multiple of ``archetypes``.
         archetypes: number of labels used, a multiple of ``meta_archetypes``.
         meta_archetypes: number of groups of labels.
-        bias: lowest and highest b; uniform between them.
+        bias: lowest and highest b, 0..1; b is uniform between them.
         others: draw the rest from the pooled images of the other labels (as run), or the same
             number of each, within one (as written).
         rng: draws the biases, in device order.
@@ -216,11 +217,11 @@ def hypergeometric(
 
     Args:
         devices: a multiple of the number of archetypes.
-        population: N.
-        successes: K of each archetype.
-        draws: n.
-        overflow: what becomes of a number beyond the last label: drop leaves the image out, so the
-            device has fewer (as run); redraw draws again.
+        population: N, size of the population.
+        successes: K of each archetype, successes in the population.
+        draws: n, number of draws without replacement.
+        overflow: what to do with a label beyond the last one: drop leaves the image out, so that
+            the device has fewer (as run); redraw draws again.
 
     Raises:
         FedreproError: the numbers do not fit each other.
@@ -297,9 +298,12 @@ class _Devices(Scheme):
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Draw the images of every device (sections 3.2 and 3.3).
 
-        The devices' test sets: ``test`` and ``validation``, drawn as their training images are.
-        What is set aside for validation are the images of the validation sets; with ``shared``
-        pools, devices may train on them.
+        The devices' test sets are ``test`` and ``validation``, drawn as their training images are.
+        The cut's ``validation`` is the union of the validation sets; with ``shared`` pools, devices
+        may also train on these images.
+
+        Raises:
+            FedreproError: as :func:`draw_devices`, or the parameters do not fit each other.
         """
         devices = draw_devices(
             data.train,

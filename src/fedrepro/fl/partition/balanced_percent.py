@@ -157,8 +157,11 @@ class BalancedPercent(Scheme):
 
         The nodes' test sets: ``iid`` all test images; ``iid_dealt`` the images dealt evenly over
         the nodes (as run); ``noniid`` the test images cut as the training images;
-        ``noniid_as_run`` for nine nodes with one label a node (as run); ``validation`` a node's
-        own part of the validation images; ``validation_all`` all of them.
+        ``noniid_as_run`` the same, but for nine nodes by single labels (:data:`SINGLE_LABELS`);
+        ``validation`` a node's own part of the validation images; ``validation_all`` all of them.
+
+        Raises:
+            FedreproError: as :func:`balanced_percent`, or no training image is left.
         """
         held, train, test = self.validation, data.train, data.test
         if held >= len(train):

@@ -1,8 +1,8 @@
 """Class-aligned partitions: every client holds exactly one or exactly two classes.
 
-Sorting by label and cutting into equal parts, as the paper words it, would mix classes at the cuts
-wherever class sizes differ (MNIST, keywords). Its published accuracies fit pure clients, so the
-cuts here follow the classes.
+Zhao et al. 2018 (section 2.1) sort the data by label and cut it into equal parts. Where class sizes
+differ (MNIST, keywords) that would mix classes at the cuts; the published accuracies fit pure
+clients, so the cuts here follow the classes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 With 2 clients of 5 classes this is FL-NIID(5) of Ozdayi et al. 2020, section 4.2, with 2 clients of
 10 classes their FL-IID, and with a single client the centralised data. For equal labels and random
-numbers, which examples are kept, validated on and given to the server depends on none of this.
+numbers, the examples that are kept, validated on and given to the server do not depend on the
+number of clients or of their classes.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class ClassBlocks(Scheme):
     }
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
-        """Cut blocks; the nodes' test set ``validation`` are the images set aside, for all."""
+        """Cut blocks; every node's test set ``validation`` is all of the images set aside."""
         blocks = class_blocks(
             data.train,
             self.clients,

@@ -1,4 +1,7 @@
-"""Data sharing: one class a client, plus a share of a small set that holds every class."""
+"""Data sharing: one class a client, plus a share of a small set that holds every class.
+
+Zhao et al. 2018, section 4.2.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def data_sharing(
     alpha: float = 1.0,
     common: bool = False,
 ) -> tuple[Partition, Indices]:
-    """Give every client one class, and a share of the globally shared set G (Zhao 2018, 4.1).
+    """Give every client one class, and a share of the globally shared set G (Zhao 2018, 4.2).
 
     The clients' own examples D are a 1-class partition (:func:`class_aligned`) that depends neither
     on ``beta`` nor on ``alpha``; of the rest, ``held_out`` random examples of each class are set
@@ -45,7 +48,8 @@ def data_sharing(
         common: all clients receive the same share.
 
     Returns:
-        One ascending index array for each client, its own examples and its share of G; and G.
+        One ascending index array for each client, its own examples and its share of G; and G,
+        int64 [beta * size of D].
 
     Raises:
         FedreproError: the arguments do not fit each other or the data.
@@ -85,7 +89,7 @@ def _whole(value: float, what: str) -> int:
 
 
 class DataSharing(Scheme):
-    """Every client holds one class and a random share of a common set G (Zhao et al. 2018, 4.1).
+    """Every client holds one class and a random share of a common set G (Zhao et al. 2018, 4.2).
 
     D, the clients' own examples, has ``per_class`` of each class. G is drawn from ``held_out``
     others of each class, has ``beta`` times the size of D and the same number of every class.

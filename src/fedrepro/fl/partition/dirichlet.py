@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
 
 TRIES = 1000
-"""How often a partition is drawn before its smallest client counts as too small."""
+"""Draws after which the smallest client counts as too small."""
 
 
 def label_skew(
@@ -47,8 +47,8 @@ def label_skew(
         One ascending index array for each client; every example used is used once.
 
     Raises:
-        FedreproError: no draw gives every client enough examples.
-    """
+        FedreproError: as :func:`shuffled_classes`, or no draw gives every client enough examples.
+    """  # noqa: DOC501 - made by a function
     members = shuffled_classes(labels, per_class, rng)
     _check(clients, sum(map(len, members)), smallest)
     for _ in range(TRIES):
@@ -77,8 +77,8 @@ def quantity_skew(
         One ascending index array for each client; every example is used once.
 
     Raises:
-        FedreproError: no draw gives every client enough examples.
-    """
+        FedreproError: ``labels`` is no label array, or no draw gives every client enough examples.
+    """  # noqa: DOC501 - made by a function
     check_labels(labels)
     _check(clients, len(labels), smallest)
     order = rng.permutation(len(labels))

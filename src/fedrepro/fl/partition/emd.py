@@ -164,7 +164,7 @@ def draw_counts_for(
 
 
 def cyclic_distances(counts: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the smallest L1 distance between a count vector's cyclic shifts and other vectors.
+    """Return the smallest L1 distance from any cyclic shift of a count vector to other vectors.
 
     Args:
         counts: int64 [classes].

@@ -1,7 +1,7 @@
 """Label clusters: the clients of a cluster hold the same labels, the clusters share none.
 
 With clusters of 30, 30, 20, 10 and 10 clients and unequal amounts this is the sample-unbalanced
-multi-cluster partition (MC) of Nguyen et al. 2023, section V.A. With one cluster of nearly all
+multi-cluster partition (MC) of Nguyen et al. 2023, section V-A. With one cluster of nearly all
 clients it is what their CIFAR-10 files call a single cluster.
 """
 
@@ -72,7 +72,7 @@ def label_clusters(
 
 
 TRIES = 100
-"""How often the factors are drawn before a label counts as too small for its clients."""
+"""Draws of the factors after which a label counts as too small for its clients."""
 
 
 def amounts_of(
@@ -110,7 +110,13 @@ def amounts_of(
 
 
 def demand(owned: NDArray[np.int64], amounts: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Return how many examples of each label all clients ask for, int64 [classes]."""
+    """Return how many examples of each label all clients together ask for, int64 [classes].
+
+    Args:
+        owned: int64 [clients, k], the labels of every client.
+        amounts: int64 [clients], examples of each label.
+        classes: number of classes.
+    """
     each = np.repeat(amounts, owned.shape[1])
     return np.bincount(owned.ravel(), each, minlength=classes).astype(np.int64)
 
@@ -121,7 +127,7 @@ def hand_out(
     amounts: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> Partition:
-    """Give every client so many examples of each of its labels, none of them twice.
+    """Give every client an amount of each of its labels; no example is used twice.
 
     Args:
         labels: int64 [n], class numbers from 0.
@@ -153,7 +159,7 @@ _Deviation = Annotated[float, Field(ge=0)]
 
 
 class LabelClusters(Scheme):
-    """Clusters of clients with the same labels (Nguyen et al. 2023, section V.A, MC)."""
+    """Clusters of clients with the same labels (Nguyen et al. 2023, section V-A, MC)."""
 
     scheme: Literal["label_clusters"]
     clusters: tuple[_Count, ...] = Field(min_length=1, description="clients in each cluster")
@@ -192,7 +198,7 @@ class LabelClusters(Scheme):
         return value if isinstance(value, tuple) else (value,) * len(self.clusters)
 
     def examples(self, info: DatasetInfo) -> float:
-        """Return how many training examples the clients hold together, about."""
+        """Return about how many training examples the clients hold together."""
         labels = info.classes // len(self.clusters)
         amounts = self._each(self.per_label)
         return sum(n * m * labels for n, m in zip(self.clusters, amounts, strict=True))

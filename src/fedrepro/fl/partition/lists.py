@@ -1,6 +1,6 @@
-"""Index lists of one's own: from a file, or handed over by a program.
+"""Index lists of the user's own, from a file or from a program.
 
-The identity of a run has the digest of the lists, not where they come from.
+The identity of a run contains the digest of the lists, not where they come from.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ def remember(clients: Sequence[Indices]) -> str:
     Args:
         clients: for each client, positions in the training split, int64 [n_k], n_k > 0.
 
+    Returns:
+        SHA-256 as of :func:`.statistics.digest`, 64 hexadecimal digits.
+
     Raises:
-        FedreproError: a list is empty or holds no positions.
+        FedreproError: there is no list, or one is empty or holds anything but positions.
     """
     if not clients:
         raise FedreproError("index lists: no client; give one list of positions for each")
@@ -73,7 +76,7 @@ def read(file: Path) -> list[Indices]:
 
 
 class Lists(Scheme):
-    """Clients hold what lists of one's own say."""
+    """Clients hold the examples that the user's own lists name."""
 
     scheme: Literal["lists"]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the lists")
@@ -92,7 +95,11 @@ class Lists(Scheme):
         return rest | described(read(Path(content["file"])))
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
-        """Return the lists."""
+        """Return the lists.
+
+        Raises:
+            FedreproError: this process does not have them, or they do not fit the data set.
+        """
         if self.sha256 not in _KNOWN:
             raise FedreproError(
                 f"the index lists {self.sha256[:12]} of this run are not here: give them again "
@@ -113,7 +120,7 @@ class Lists(Scheme):
 
 
 def described(clients: Sequence[Indices]) -> dict[str, Any]:
-    """Keep lists (:func:`remember`) and return the parameters of their scheme."""
+    """Keep lists (:func:`remember`, with its errors) and return the parameters of their scheme."""
     return {
         "sha256": remember(clients),
         "clients": len(clients),

@@ -1,6 +1,6 @@
 """One main cluster: many clients hold the same labels, every other one its own random choice.
 
-The single-cluster partitions of Nguyen et al. 2023, section V.C: sample-balanced (BC) where all
+The single-cluster partitions of Nguyen et al. 2023, section V-C: sample-balanced (BC) where all
 clients hold the same amount, sample-unbalanced (UC) where they do not.
 """
 
@@ -66,7 +66,7 @@ def main_cluster(
 
 
 class MainCluster(Scheme):
-    """One cluster of clients with the same labels (Nguyen et al. 2023, section V.C, BC and UC)."""
+    """One cluster of clients with the same labels (Nguyen et al. 2023, section V-C, BC and UC)."""
 
     scheme: Literal["main_cluster"]
     clients: int = Field(ge=1)

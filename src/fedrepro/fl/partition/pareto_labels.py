@@ -1,4 +1,4 @@
-"""Few labels a client, amounts from a Pareto law: the partition PA of Nguyen et al. 2023 (V.C)."""
+"""Few labels a client, amounts from a Pareto law: the partition PA of Nguyen et al. 2023 (V-C)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _LABEL_TRIES = 10_000
-"""How often labels are drawn before there count as too few draws for all of them."""
+"""Draws of the clients' labels after which ``draws`` counts as too small for all to occur."""
 
 
 def pareto_labels(
@@ -43,8 +43,8 @@ def pareto_labels(
         clients: number of clients.
         draws: label draws of a client; a label drawn twice counts twice.
         budget: examples that the clients of the busiest label hold together.
-        rng: draws labels, Lomax numbers, then what the examples need.
-        shape: the law's shape; smaller is more unequal.
+        rng: draws labels, Lomax numbers, then the examples.
+        shape: the law's shape, above 0; smaller is more unequal.
         shared: as in the authors' files: of the examples drawn only those of a client's first label
             are used up, so clients share examples, and a label drawn twice gives some examples
             twice. Otherwise no example is used twice.
@@ -53,8 +53,8 @@ def pareto_labels(
         One ascending index array for each client.
 
     Raises:
-        FedreproError: the arguments do not fit each other, too few draws for all labels to occur,
-            or a label has too few examples.
+        FedreproError: the arguments do not fit each other, there are too few draws for all labels
+            to occur, or a label has too few examples.
     """
     check_labels(labels)
     classes = int(labels.max()) + 1
@@ -119,7 +119,7 @@ def _shared(
 
 
 class ParetoLabels(Scheme):
-    """Few labels a client, amounts from a Pareto law (Nguyen et al. 2023, section V.C, PA)."""
+    """Few labels a client, amounts from a Pareto law (Nguyen et al. 2023, section V-C, PA)."""
 
     scheme: Literal["pareto_labels"]
     clients: int = Field(ge=1)
@@ -147,5 +147,5 @@ class ParetoLabels(Scheme):
         )
 
     def examples(self, info: DatasetInfo) -> float:
-        """Return how many training examples the clients hold together, about."""
+        """Return about how many training examples the clients hold together."""
         return self.budget * info.classes / 3  # most labels are held far less than the busiest

@@ -1,7 +1,8 @@
 """Clients by a published table of label counts, where the images themselves are private.
 
-PILL of Nguyen et al. 2023: 10 clients, 15 labels. Images are handed out in file order, so of the
-data set ``pill``, which is ordered by client, every client gets its own published list.
+PILL of Nguyen et al. 2023 (section V-A): 10 clients, 15 labels. Images are handed out in file
+order, so of the data set ``pill``, which is ordered by client, every client gets its own published
+list.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def published_counts(labels: Indices, counts: str, keep: float) -> Partition:
         One ascending index array for each client; no two clients share an image.
 
     Raises:
-        FedreproError: the labels are not the table's, or one has too few images.
+        FedreproError: the data set has other labels than the table, or a label has too few images.
     """
     check_labels(labels)
     table = np.array(COUNTS[counts], dtype=np.int64)

@@ -30,7 +30,7 @@ def nobody() -> IntArray:
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a scheme may look at.
+    """What a scheme may look at: labels, but no images.
 
     Attributes:
         train: labels of the official training split, int64 [n].
@@ -82,7 +82,7 @@ class Scheme(Strict):
 
     Attributes:
         version: raised when the scheme's numbers change, so that exactly its runs train again.
-        seeded: whether the seed of a run decides; without it all seeds share one partition.
+        seeded: whether the partition depends on the seed; if not, all seeds share one partition.
         example: parameters of a small case, on 1,000 examples of 10 classes, for golden tests.
     """
 
@@ -104,7 +104,7 @@ class Scheme(Strict):
 
     @property
     def dataset(self) -> str:
-        """The only data set that the scheme is for; empty: it is for any."""
+        """Name of the only data set that the scheme is for; empty if it is for any."""
         return ""
 
     @model_validator(mode="after")
@@ -126,9 +126,9 @@ class Scheme(Strict):
         raise NotImplementedError
 
     def examples(self, info: DatasetInfo) -> float:
-        """Return how many training examples the clients hold together, about."""
+        """Return about how many training examples the clients hold together."""
         return info.train
 
     def evaluated(self, info: DatasetInfo) -> float:
-        """Return how many examples an evaluation predicts, about."""
+        """Return about how many examples an evaluation predicts with each model."""
         return info.test

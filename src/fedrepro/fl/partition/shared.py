@@ -13,7 +13,7 @@ Indices: TypeAlias = NDArray[np.int64]
 """Positions in the label array, int64 [examples], ascending."""
 
 Partition: TypeAlias = tuple[Indices, ...]
-"""One index array for each client."""
+"""Positions in the training split, int64 [n_k], for each client."""
 
 
 def check_labels(labels: Indices) -> None:

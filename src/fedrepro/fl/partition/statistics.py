@@ -1,4 +1,4 @@
-"""What records and figures tell of a partition: class counts, EMD, a digest."""
+"""What records and figures show of a partition: class counts, EMD, a digest."""
 
 from __future__ import annotations
 

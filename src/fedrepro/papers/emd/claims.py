@@ -9,7 +9,9 @@ read what is published alone and rest on no run.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +23,6 @@ from fedrepro.papers.emd.measurements import (
     DATASETS,
     LARGEST_REDUCTION,
     LARGEST_VARIATION,
-    LAYERS,
     SCRATCH,
     WARM,
     divergences,
@@ -30,9 +31,16 @@ from fedrepro.papers.emd.measurements import (
     synchronisations,
 )
 from fedrepro.report.expected import load_expected, published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned, run_ids
-from fedrepro.report.rules import Rule, Sample, leads, listed, near
-from fedrepro.report.stats import summarise
+from fedrepro.report.finding import (
+    SLACK,
+    Finding,
+    Margin,
+    in_percent,
+    in_points,
+    not_planned,
+)
+from fedrepro.report.rules import Rule, Sample, compared, leads, less, listed, near, paired
+from fedrepro.report.stats import jackknife
 from fedrepro.runs.runset import RunSet
 
 
@@ -43,8 +51,8 @@ def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "l
         FedreproError: the plan has no such EMD at this scale.
     """
     if isinstance(what, str):
-        table = reported(runs, runs.labelled(dataset=dataset, training=what, batches=batches))
-        return _sample(_name(runs, what), table)
+        groups = runs.labelled(dataset=dataset, training=what, batches=batches)
+        return _sample(_name(runs, what), reported(runs, groups), runs.chance(groups))
     (group,) = runs.labelled(dataset=dataset, training="sweep")
     return _at(runs, group, emd=what)
 
@@ -73,12 +81,13 @@ def _at(runs: RunSet, group: str, **point: float) -> Sample:
     name = ", ".join(f"{key.replace('emd', 'EMD')} {value:g}" for key, value in point.items())
     if table.empty:
         raise not_planned(runs, group, name)
-    return _sample(name, table)
+    return _sample(name, table, runs.chance([group]))
 
 
-def _sample(name: str, table: pd.DataFrame) -> Sample:
+def _sample(name: str, table: pd.DataFrame, chance: float) -> Sample:
     ordered = table.sort_values("seed")
-    return Sample(name, tuple(ordered["accuracy"]), tuple(ordered["run"]))
+    accuracies, ids, seeds = (tuple(ordered[key]) for key in ("accuracy", "run", "seed"))
+    return Sample(name, accuracies, ids, seeds, chance)
 
 
 def _name(runs: RunSet, what: object) -> str:
@@ -94,11 +103,16 @@ def _shown(
 
 
 def _finding(
-    holds: bool, ours: float | None, samples: Sequence[Sample], evidence: str = ""
+    margins: Sequence[Margin], ours: float | None, samples: Sequence[Sample], evidence: str = ""
 ) -> Finding:
     """Return a finding on samples, whose means are the evidence where there is no other."""
-    used = [run for sample in samples for run in sample.runs]
-    return Finding(holds, evidence or listed(samples), used, ours)
+    found = compared(samples, margins, ours)
+    return replace(found, evidence=evidence) if evidence else found
+
+
+def _within(one: Sample, other: Sample, points: float) -> list[Margin]:
+    """Return the margins by which two samples are at most so many points apart."""
+    return [less(one, other, -points / 100), less(other, one, -points / 100)]
 
 
 def _rank_correlation(values: pd.Series) -> float:
@@ -114,17 +128,19 @@ def in_turn(runs: RunSet, *, first: Sequence[str], then: str, last: str, **where
     *high, middle, low = samples = [accuracy(runs, x, **where) for x in [*first, then, last]]
     top = min(sample.mean for sample in high)
     smallest = min(top - middle.mean, middle.mean - low.mean)
-    return _finding(smallest > 0, smallest, samples)
+    margins = [less(sample, middle, strict=True) for sample in high]
+    return _finding([*margins, less(middle, low, strict=True)], smallest, samples)
 
 
 def costs_less(
     runs: RunSet, *, what: str, than: str, over: str, percent: float, **where: str
 ) -> Finding:
     """Against ``over``, ``what`` loses less than so many per cent of what ``than`` loses."""
-    samples = [accuracy(runs, name, **where) for name in (over, what, than)]
-    lost, more = (samples[0].mean - sample.mean for sample in samples[1:])
-    holds = more > 0 and lost < percent / 100 * more
-    return _finding(holds, lost / more if more else None, samples)
+    best, one, other = samples = [accuracy(runs, name, **where) for name in (over, what, than)]
+    lost, more = best.mean - one.mean, best.mean - other.mean
+    share = [percent / 100 * (a - c) - (a - b) for a, b, c in paired(best, one, other)]
+    margins = [less(best, other, strict=True), Margin(tuple(share), strict=True)]
+    return _finding(margins, lost / more if more else None, samples)
 
 
 def small_batches(
@@ -135,10 +151,11 @@ def small_batches(
         [accuracy(runs, name, batches=batches, **where) for name in [*raised, lowered]]
         for batches in ("small", "large")
     )
-    *gains, lost = changes = [a.mean - b.mean for a, b in zip(small, large, strict=True)]
+    changes = [a.mean - b.mean for a, b in zip(small, large, strict=True)]
     evidence = _shown(zip([sample.name for sample in small], changes, strict=True), in_points)
-    holds = min(gains) > 0 and lost <= -points / 100 + SLACK
-    return _finding(holds, lost, [*large, *small], f"change: {evidence}")
+    gains = [less(*pair, strict=True) for pair in zip(small[:-1], large[:-1], strict=True)]
+    margins = [*gains, less(large[-1], small[-1], points / 100)]
+    return _finding(margins, changes[-1], [*large, *small], f"change: {evidence}")
 
 
 def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
@@ -147,82 +164,136 @@ def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -
     groups = runs.labelled(dataset=dataset, training=what)
     curves = runs.curves(groups, "accuracy")
     before = getattr(runs.members(groups)[0].spec.algorithm, "pretrain_epochs", 0)
-    start = float(curves.loc[curves["round"] == before, "value"].mean())
+    began = curves[curves["round"] == before]
+    start = Sample("pre-training", tuple(began["value"]), (), tuple(began["seed"]))
     samples = [scratch, pretrained]
-    evidence = f"pre-training reaches {in_percent(start)}; {listed(samples)}"
-    holds = scratch.mean < pretrained.mean < start
-    return _finding(holds, pretrained.mean - scratch.mean, samples, evidence)
+    evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"
+    margins = [less(pretrained, scratch, strict=True), less(start, pretrained, strict=True)]
+    return _finding(margins, pretrained.mean - scratch.mean, samples, evidence)
+
+
+def curves_overlap(
+    runs: RunSet, *, what: str, to: str, points: float, dataset: str, batches: str = "large"
+) -> Finding:
+    """Over all evaluations two trainings are so many points apart, in the mean, or less."""
+    labels = {"dataset": dataset, "batches": batches}
+    one, other = (
+        runs.curves(runs.labelled(training=name, **labels), "accuracy") for name in (what, to)
+    )
+    pairs = one.merge(other, on=["seed", "round"])
+    apart = (pairs["value_x"] - pairs["value_y"]).abs().groupby(pairs["seed"]).mean()
+    mean = float(apart.mean())
+    evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
+    ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
+    margin = Margin(tuple(points / 100 - apart))
+    return Finding(margin.met, evidence, ids, mean, [margin])
 
 
 # Weight divergence: figures 2 and 4
 
 
-def _mean_divergence(
+def _divergence(
     runs: RunSet, by: str, dataset: str, trainings: Sequence[str], **labels: str
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return the mean divergence, ``by`` x layer, and the ids of the runs."""
+) -> pd.DataFrame:
+    """Return the divergence, one row a run and layer, with the column ``by``."""
     chosen = (runs.labelled(dataset=dataset, training=name, **labels) for name in trainings)
-    cells = summarise(divergences(runs, [*itertools.chain(*chosen)]), "value", [by, "layer"])
-    means = cells.pivot(index=by, columns="layer", values="mean")
-    return means[[*LAYERS[dataset]]], run_ids(cells)
+    return divergences(runs, [*itertools.chain(*chosen)])[[by, "layer", "seed", "run", "value"]]
+
+
+def _means(table: pd.DataFrame, seeds: Sequence[int] | None = None) -> pd.DataFrame:
+    """Return the mean over the seeds, or over some, of a table of divergences: ``by`` x layer."""
+    by, layers = table.columns[0], table["layer"].unique()
+    kept = table if seeds is None else table[table["seed"].isin(seeds)]
+    return kept.pivot_table("value", by, "layer")[[*layers]]
+
+
+def _seeds(table: pd.DataFrame) -> list[int]:
+    return sorted(table["seed"].unique())
 
 
 def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Finding:
     """In every layer the divergence of each training is below that of the next."""
-    found, used = _mean_divergence(runs, "training", dataset, what, batches="large")
-    means = found.loc[[*what]]
+    table = _divergence(runs, "training", dataset, what, batches="large")
+    means = _means(table).loc[[*what]]
     smallest = float(np.nanmin(means / means.shift()))
     names = [_name(runs, name) for name in what]
     evidence = "; ".join(
         f"{layer}: {_shown(zip(names, means[layer], strict=True))}" for layer in means
     )
-    return Finding(smallest > 1, evidence, used, smallest)
+    cells = {
+        key: Sample(str(key), tuple(of["value"]), tuple(of["run"]), tuple(of["seed"]))
+        for key, of in table.groupby(["training", "layer"])
+    }
+    margins = [
+        less(cells[higher, layer], cells[lower, layer], strict=True)
+        for lower, higher in itertools.pairwise(what)
+        for layer in means
+    ]
+    holds = all(margin.met for margin in margins)
+    return Finding(holds, evidence, [*table["run"].unique()], smallest, margins)
 
 
 def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """In every layer Spearman's rank correlation of EMD and mean divergence is high."""
-    means, used = _mean_divergence(runs, "emd", dataset, ["sweep"])
-    ranks = means.apply(_rank_correlation)
-    lowest = float(ranks.min())
-    evidence = f"rank correlation: {_shown(ranks.items(), '{:.3f}'.format)}"
-    return Finding(lowest >= rank - SLACK, evidence, used, lowest)
+    table = _divergence(runs, "emd", dataset, ["sweep"])
+
+    def ranks(seeds: Sequence[int] | None = None) -> pd.Series:
+        return _means(table, seeds).apply(_rank_correlation)
+
+    lowest = float(ranks().min())
+    margin = Margin(tuple(jackknife(lambda seeds: float(ranks(seeds).min()) - rank, _seeds(table))))
+    evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
+    return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
 
 
 def divergence_rises_most(
     runs: RunSet, *, layers: Sequence[str], low: float, high: float, dataset: str
 ) -> Finding:
     """Between two EMDs the divergence rises most in these layers."""
-    means, used = _mean_divergence(runs, "emd", dataset, ["sweep"])
-    rise = (means.T[high] - means.T[low]).sort_values(ascending=False)
-    holds = {*rise.index[: len(layers)]} == {*layers}
-    return Finding(holds, f"rise: {_shown(rise.items(), '{:.4g}'.format)}", used)
+    table = _divergence(runs, "emd", dataset, ["sweep"])
+
+    def rise(seeds: Sequence[int] | None = None) -> pd.Series:
+        means = _means(table, seeds)
+        return means.T[high] - means.T[low]
+
+    def lead(seeds: Sequence[int]) -> float:
+        found = rise(seeds)
+        return float(found[[*layers]].min() - found.drop([*layers]).max())
+
+    margin = Margin(tuple(jackknife(lead, _seeds(table))), strict=True)
+    ordered = rise().sort_values(ascending=False)
+    evidence = f"rise: {_shown(ordered.items(), '{:.4g}'.format)}"
+    return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
 
 
 def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Finding:
     """The largest divergence of any layer and EMD is that of one data set."""
-    found = {name: _mean_divergence(runs, "emd", name, ["sweep"]) for name in [what, *over]}
-    largest = {name: float(np.max(means)) for name, (means, _) in found.items()}
-    lead = largest[what] / max(largest[name] for name in over)
+    tables = {name: _divergence(runs, "emd", name, ["sweep"]) for name in [what, *over]}
+    largest = {name: float(np.max(_means(table))) for name, table in tables.items()}
+
+    def lead(seeds: Sequence[int]) -> float:
+        found = {name: float(np.max(_means(table, seeds))) for name, table in tables.items()}
+        return found[what] / max(found[name] for name in over)
+
+    seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
+    values = jackknife(lambda some: lead(some) - 1, seeds)
+    margin = Margin(tuple(values), strict=True)
     evidence = _shown((_name(runs, name), value) for name, value in largest.items())
-    return Finding(lead > 1, evidence, [run for _, used in found.values() for run in used], lead)
+    ids = [run for table in tables.values() for run in table["run"].unique()]
+    return Finding(margin.met, evidence, ids, margin.mean + 1, [margin])
 
 
 # Accuracy against EMD: Table 2 and figure 5
 
 
-def _sweep(runs: RunSet, dataset: str) -> pd.DataFrame:
-    """Return the summary of the sweep; its index is the EMD, ascending."""
-    table = reported(runs, runs.labelled(dataset=dataset, training="sweep"))
-    return summarise(table, "accuracy", ["emd"]).set_index("emd").sort_index()
-
-
 def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
     """From each EMD to the next the mean accuracy rises by at most so many points."""
-    cells = _sweep(runs, dataset)
-    largest = float(cells["mean"].diff().max())
-    means = ((f"EMD {emd:g}", mean) for emd, mean in cells["mean"].items())
-    evidence = _shown(means, in_percent)
-    return Finding(largest <= points / 100 + SLACK, evidence, run_ids(cells), largest)
+    sweep = runs.members(runs.labelled(dataset=dataset, training="sweep"))
+    emds = sorted({float(run.coordinates["emd"]) for run in sweep})
+    samples = [accuracy(runs, emd, dataset=dataset) for emd in emds]
+    steps = [*itertools.pairwise(samples)]
+    margins = [less(one, following, -points / 100) for one, following in steps]
+    return _finding(margins, max(b.mean - a.mean for a, b in steps), samples)
 
 
 def falls_faster(
@@ -234,24 +305,36 @@ def falls_faster(
     evidence = (
         f"loss per unit of EMD: {in_points(early)} up to {middle:g}, {in_points(late)} from there"
     )
-    holds = bool(late > 0 and late >= times * early - SLACK)
-    return _finding(holds, float(late / early) if early > 0 else None, samples, evidence)
+    falls = [-np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
+    margins = [
+        Margin(tuple(float(fall[1]) for fall in falls), strict=True),
+        Margin(tuple(float(fall[1] - times * fall[0]) for fall in falls)),
+    ]
+    return _finding(margins, float(late / early) if early > 0 else None, samples, evidence)
 
 
 def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str) -> Finding:
     """At one EMD so many per cent of the accuracy at another are kept."""
-    samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
-    share = samples[1].mean / samples[0].mean
-    return _finding(share >= percent / 100 - SLACK, share, samples, f"{in_percent(share)} kept")
+    whole, rest = samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
+    share = rest.mean / whole.mean
+    margin = Margin(tuple(b - percent / 100 * a for a, b in paired(whole, rest)))
+    return _finding([margin], share, samples, f"{in_percent(share)} kept")
 
 
 def varies_little(runs: RunSet, *, percent: float, dataset: str) -> Finding:
     """At no EMD is the relative standard deviation over the distributions larger."""
-    cells = _sweep(runs, dataset)
-    relative = cells["sd"] / cells["mean"]
-    worst = float(relative.max())
-    evidence = f"largest sd / mean {100 * worst:.3f} % (EMD {relative.idxmax():g})"
-    return Finding(worst <= percent / 100 + SLACK, evidence, run_ids(cells), worst)
+    table = reported(runs, runs.labelled(dataset=dataset, training="sweep"))
+
+    def relative(seeds: Sequence[int]) -> pd.Series:
+        groups = table[table["seed"].isin(seeds)].groupby("emd")["accuracy"]
+        return groups.std() / groups.mean()
+
+    seeds = _seeds(table)
+    values = jackknife(lambda some: percent / 100 - float(relative(some).max()), seeds)
+    margin, found = Margin(tuple(values)), relative(seeds)
+    worst = float(found.max())
+    evidence = f"largest sd / mean {100 * worst:.3f} % (EMD {found.idxmax():g})"
+    return Finding(margin.met, evidence, [*table["run"]], worst, [margin])
 
 
 def ends_match(
@@ -259,41 +342,53 @@ def ends_match(
 ) -> Finding:
     """The sweep at these EMDs and these trainings are at most so many points apart."""
     ends, others = ([accuracy(runs, x, dataset=dataset) for x in what] for what in (emds, to))
-    worst = max((a.mean - b.mean for a, b in zip(ends, others, strict=True)), key=abs)
-    return _finding(abs(worst) <= points / 100 + SLACK, worst, [*ends, *others])
+    pairs = [*zip(ends, others, strict=True)]
+    worst = max((a.mean - b.mean for a, b in pairs), key=abs)
+    margins = [margin for pair in pairs for margin in _within(*pair, points)]
+    return _finding(margins, worst, [*ends, *others])
 
 
 # Data sharing: figure 7
 
 
-def _by_beta(runs: RunSet) -> tuple[pd.Series, str, list[str]]:
-    """Return mean accuracy by beta (per cent), ascending; the same in words; ids of the runs."""
-    cells = summarise(reported(runs, [SCRATCH]), "accuracy", ["beta"])
-    means = cells.set_index(100 * cells["beta"])["mean"].sort_index()
-    shown = _shown(((f"{beta:g} %", mean) for beta, mean in means.items()), in_percent)
-    return means, f"accuracy by beta: {shown}", run_ids(cells)
+def _by_beta(runs: RunSet) -> dict[float, Sample]:
+    """Return accuracy by beta (per cent), ascending."""
+    betas = sorted({100 * float(run.coordinates["beta"]) for run in runs.members([SCRATCH])})
+    return {beta: replace(shared(runs, beta), name=f"{beta:g} %") for beta in betas}
 
 
 def sharing_helps(runs: RunSet, *, beta: float, over: float, points: float, fall: float) -> Finding:
     """A beta gains so many points over another; none loses more than ``fall`` to the one before."""
-    means, evidence, used = _by_beta(runs)
-    gain = shared(runs, beta).mean - shared(runs, over).mean
-    steady = float(-means.diff().min()) <= fall / 100 + SLACK
-    return Finding(steady and gain >= points / 100 - SLACK, evidence, used, gain)
+    samples = [*_by_beta(runs).values()]
+    one, other = shared(runs, beta), shared(runs, over)
+    steps = [less(b, a, -fall / 100) for a, b in itertools.pairwise(samples)]
+    margins = [less(one, other, points / 100), *steps]
+    evidence = f"accuracy by beta: {listed(samples)}"
+    return _finding(margins, one.mean - other.mean, samples, evidence)
 
 
 def sharing_reaches(runs: RunSet, *, beta: float, percent: float, points: float) -> Finding:
     """A beta reaches an accuracy that the text quotes, within so many points."""
     sample = shared(runs, beta)
-    gap = abs(sample.mean - percent / 100)
-    return _finding(gap <= points / 100 + SLACK, sample.mean, [sample])
+    margins = [
+        Margin(tuple(value - (percent - points) / 100 for value in sample.values)),
+        Margin(tuple((percent + points) / 100 - value for value in sample.values)),
+    ]
+    return _finding(margins, sample.mean, [sample])
 
 
 def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
     """Spearman's rank correlation of beta and accuracy is high."""
-    means, evidence, used = _by_beta(runs)
-    ours = _rank_correlation(means)
-    return Finding(ours >= rank - SLACK, f"{evidence}; rank {ours:.3f}", used, ours)
+    by_beta = _by_beta(runs)
+    table = pd.DataFrame(paired(*by_beta.values()), columns=[*by_beta])
+
+    def correlation(seeds: Sequence[int]) -> float:
+        return _rank_correlation(table.loc[[*seeds]].mean())
+
+    ours = correlation([*table.index])
+    margin = Margin(tuple(jackknife(lambda seeds: correlation(seeds) - rank, [*table.index])))
+    evidence = f"accuracy by beta: {listed([*by_beta.values()])}; rank {ours:.3f}"
+    return _finding([margin], ours, [*by_beta.values()], evidence)
 
 
 def share_is_enough(
@@ -302,7 +397,8 @@ def share_is_enough(
     """For each G a share changes the accuracy of a larger share by at most so many points."""
     pairs = [(shared(runs, beta, of), shared(runs, beta, alpha)) for beta in betas]
     worst = max((whole.mean - part.mean for whole, part in pairs), key=abs)
-    return _finding(abs(worst) <= points / 100 + SLACK, worst, [*itertools.chain(*pairs)])
+    margins = [margin for pair in pairs for margin in _within(*pair, points)]
+    return _finding(margins, worst, [*itertools.chain(*pairs)])
 
 
 def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
@@ -312,7 +408,8 @@ def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     lead = [large.mean - small.mean for large, small in pairs]
     named = ((f"alpha {alpha:g} %", gap) for alpha, gap in zip(alphas, lead, strict=True))
     evidence = f"lead of the larger G: {_shown(named, in_points)}"
-    return _finding(min(lead) > 0, min(lead), [*itertools.chain(*pairs)], evidence)
+    margins = [less(large, small, strict=True) for large, small in pairs]
+    return _finding(margins, min(lead), [*itertools.chain(*pairs)], evidence)
 
 
 def warm_up_gains(
@@ -321,14 +418,17 @@ def warm_up_gains(
     beta: float,
     alpha: float,
     over: float,
-    points: float = float("-inf"),
-    at_most: float = float("inf"),
+    points: float = -math.inf,
+    at_most: float = math.inf,
 ) -> Finding:
     """From the warm-up model with a share of G, against another beta from scratch."""
     warm, scratch = shared(runs, beta, alpha), shared(runs, over)
-    gain = warm.mean - scratch.mean
-    holds = points / 100 - SLACK < gain <= at_most / 100 + SLACK
-    return _finding(holds, gain, [scratch, warm])
+    margins = []
+    if points > -math.inf:
+        margins.append(less(warm, scratch, points / 100, strict=points <= 0))
+    if at_most < math.inf:
+        margins.append(less(scratch, warm, -at_most / 100))
+    return _finding(margins, warm.mean - scratch.mean, [scratch, warm])
 
 
 def realised_emd(runs: RunSet, *, alone: float, to: float) -> Finding:
@@ -365,10 +465,13 @@ def distance_follows_emd(runs: RunSet, *, m: int) -> Finding:
     """The larger the EMD, the larger the distance after synchronisation m."""
     table = synchronisations(runs)
     table = table[table["m"] == m]
-    distance = table.groupby("emd")["distance"].mean()
-    rises = bool((distance.diff().dropna() > 0).all())
-    evidence = f"distance: {_shown((f'EMD {emd:g}', value) for emd, value in distance.items())}"
-    return Finding(rises, evidence, [*table["run"]])
+    samples = [
+        Sample(f"EMD {emd:g}", tuple(of["distance"]), tuple(of["run"]), tuple(of["seed"]))
+        for emd, of in table.groupby("emd")
+    ]
+    margins = [less(b, a, strict=True) for a, b in itertools.pairwise(samples)]
+    evidence = f"distance: {listed(samples, '{:.3g}'.format)}"
+    return _finding(margins, None, samples, evidence)
 
 
 def no_skew_no_distance(runs: RunSet, *, emd: float, m: int, percent: float) -> Finding:
@@ -510,6 +613,7 @@ CLAIMS: dict[str, Rule] = {
     "costs_less": costs_less,
     "small_batches": small_batches,
     "pretraining_is_undone": pretraining_is_undone,
+    "curves_overlap": curves_overlap,
     "divergence_in_turn": divergence_in_turn,
     "divergence_follows_emd": divergence_follows_emd,
     "divergence_rises_most": divergence_rises_most,

@@ -260,7 +260,7 @@ def weights_in_a_plane(runs: RunSet) -> pd.DataFrame:
         start), ``mean`` (along the first component), ``up`` (along the second), ``kept`` (share of
         the squared distances that the plane keeps), ``emd``, ``model``, ``dataset``, ``runs``.
     """
-    members = runs.members([BOUND])
+    members = runs.some([BOUND])
     parts = []
     for run in (members[0], members[-1]):
         record = runs.record(run)
@@ -343,7 +343,7 @@ def sharing_partition(runs: RunSet) -> pd.DataFrame:
     Taken from one run of figure 7b: the smaller G, the alpha nearest to one half. Series ``own``
     and ``class <i> of G``, ``x`` the client; ``mean`` counts examples; ``label`` is the class.
     """
-    members = runs.members([WARM])
+    members = runs.some([WARM])
     run = min(members, key=lambda run: abs(float(run.coordinates["alpha"]) - 0.5))
     cut, found = run.spec.partition, runs.record(run).partition
     assert isinstance(cut, DataSharing)

@@ -25,15 +25,17 @@ from fedrepro.papers.fedcd.measurements import (
     by_rising_bias,
     converged,
     logs,
+    megabytes,
     params,
     passes_until,
 )
 from fedrepro.report.expected import load_expected, published
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
-from fedrepro.report.rules import Names, Rule, Sample, leads
+from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
+from fedrepro.report.rules import Names, Rule, Sample, leads, less, paired
 from fedrepro.runs.runset import RunSet
 
-_Decided: TypeAlias = tuple[bool, str, float | None]
+_Decided: TypeAlias = tuple[bool | Sequence[Margin], str, float | None]
+"""Whether a claim holds, or its margins by seed; the evidence; the number that sums it up."""
 
 
 def _logs(
@@ -59,8 +61,7 @@ def _decided(decide: Callable[..., _Decided]) -> Rule:
     """Return the rule that decides by the logs of experiments, cut to some rounds.
 
     Args:
-        decide: gets the logs, one a seed, and its values; returns whether the claim holds, the
-            evidence, and the number that sums it up.
+        decide: gets the logs, one a seed, and its values.
     """
 
     def rule(
@@ -74,12 +75,32 @@ def _decided(decide: Callable[..., _Decided]) -> Rule:
     ) -> Finding:
         found = _logs(runs, experiment, method, first, last)
         holds, evidence, ours = decide(found, **values)
-        return Finding(bool(holds), evidence, _ids(found), ours)
+        return _finding(holds, evidence, found, ours)
 
     *own, _ = inspect.signature(rule).parameters.values()
     _, *further = inspect.signature(decide).parameters.values()
     rule.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
     return rule
+
+
+def _finding(
+    holds: bool | Sequence[Margin], evidence: str, used: Iterable[Log], ours: float | None = None
+) -> Finding:
+    """Return a finding on logs: it holds, or where all margins are met."""
+    if isinstance(holds, Sequence):
+        return Finding(all(m.met for m in holds), evidence, _ids(used), ours, holds)
+    return Finding(bool(holds), evidence, _ids(used), ours)
+
+
+def _margin(values: Iterable[float], *, strict: bool = False) -> Margin:
+    """Return the margin of values by seed."""
+    return Margin(tuple(map(float, values)), strict)
+
+
+def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
+    """Return values of logs, one of each, by seed."""
+    seeds = tuple(log.run.seed for log in found)
+    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds)
 
 
 def _mean(values: Iterable[Any]) -> Floats:
@@ -119,11 +140,11 @@ def accuracy(
 
     With ``above_label`` it is less the share of each device's most frequent label.
     """
-    values, found = [], _logs(runs, experiment, FEDCD, first, last)
-    for log in found:
-        ends = _ends([log]) - (log.majority if above_label else 0)
-        values.append(float(ends[what if of == "archetype" else log.metas == what].mean()))
-    return Sample(f"{of} {what}", tuple(values), tuple(_ids(found)))
+    found = _logs(runs, experiment, FEDCD, first, last)
+    ends = [_ends([log]) - (log.majority if above_label else 0) for log in found]
+    chosen = [what if of == "archetype" else log.metas == what for log in found]
+    means = (end[where].mean() for end, where in zip(ends, chosen, strict=True))
+    return _sample(f"{of} {what}", found, means)
 
 
 def leads_everywhere(
@@ -132,9 +153,16 @@ def leads_everywhere(
     """Every archetype has a higher accuracy under one method than under the other."""
     high, low = (_logs(runs, experiment, method, first, last) for method in (what, over))
     ours, theirs = _ends(high), _ends(low)
-    lead = float((ours - theirs).min())
     evidence = f"{what} {_in_turn(ours)}; {over} {_in_turn(theirs)}"
-    return Finding(lead > 0, evidence, _ids([*high, *low]), lead)
+    margins = [
+        less(
+            _sample(what, high, (_ends([log])[a] for log in high)),
+            _sample(over, low, (_ends([log])[a] for log in low)),
+            strict=True,
+        )
+        for a in range(len(ours))
+    ]
+    return _finding(margins, evidence, [*high, *low], float((ours - theirs).min()))
 
 
 @_decided
@@ -150,35 +178,58 @@ def converges(found: list[Log], *, about: int, within: int, points: float, windo
 @_decided
 def calms_down(found: list[Log], *, until: int, above: float, since: int, below: float) -> _Decided:
     """The mean change exceeds ``above`` points up to a round, and stays low from another on."""
-    change = _mean(log.change for log in found)
-    early, late = float(change[1 : until + 1].max()), float(change[since:].max())
-    evidence = f"largest: {in_points(early)} up to round {until}, {in_points(late)} from {since} on"
-    return early > above / 100 and late < below / 100, evidence, late
+    early = _sample("early", found, (log.change[1 : until + 1].max() for log in found))
+    late = _sample("late", found, (log.change[since:].max() for log in found))
+    evidence = (
+        f"largest: {in_points(early.mean)} up to round {until}, {in_points(late.mean)} from "
+        f"{since} on"
+    )
+    margins = [
+        _margin((value - above / 100 for value in early.values), strict=True),
+        _margin((below / 100 - value for value in late.values), strict=True),
+    ]
+    return margins, evidence, late.mean
 
 
 @_decided
 def moves_together(found: list[Log]) -> _Decided:
     """Curves of archetypes correlate more within meta-archetypes than across."""
-    correlations: dict[bool, list[float]] = {True: [], False: []}
-    for log in found:
-        curves = log.by_archetype
-        for a, b in itertools.combinations(np.flatnonzero(curves.std(axis=0)), 2):
-            together = bool(log.metas[a] == log.metas[b])
-            correlations[together].append(float(np.corrcoef(curves[:, a], curves[:, b])[0, 1]))
-    within, across = (float(np.mean(correlations[together])) for together in (True, False))
-    evidence = f"mean correlation {within:.2f} within, {across:.2f} across"
-    return within > across, evidence, within - across
+    within, across = (
+        _sample("", found, [_correlation(log, together) for log in found])
+        for together in (True, False)
+    )
+    evidence = f"mean correlation {within.mean:.2f} within, {across.mean:.2f} across"
+    return [less(within, across, strict=True)], evidence, within.mean - across.mean
+
+
+def _correlation(log: Log, together: bool) -> float:
+    """Return the mean correlation of the curves of two archetypes, of one meta-archetype or not."""
+    curves = log.by_archetype
+    pairs = itertools.combinations(np.flatnonzero(curves.std(axis=0)), 2)
+    return float(
+        np.mean(
+            [
+                np.corrcoef(curves[:, a], curves[:, b])[0, 1]
+                for a, b in pairs
+                if bool(log.metas[a] == log.metas[b]) is together
+            ]
+        )
+    )
 
 
 def changes_more(
     runs: RunSet, *, what: str, than: str, experiment: str, first: int, last: int, times: float = 1
 ) -> Finding:
     """The mean change is larger under one method, so many times or more."""
-    both = [_logs(runs, experiment, method, first, last) for method in (than, what)]
-    low, high = (float(_mean(log.change.mean() for log in found)) for found in both)
-    evidence = _shown({than: low, what: high}, in_points)
-    holds = high > low and high >= times * low - SLACK
-    return Finding(holds, evidence, _ids(itertools.chain(*both)), high / low if low else None)
+    found = {name: _logs(runs, experiment, name, first, last) for name in (than, what)}
+    low, high = (_sample(name, of, [log.change.mean() for log in of]) for name, of in found.items())
+    margins = [
+        less(high, low, strict=True),
+        _margin(ours - times * theirs for ours, theirs in paired(high, low)),
+    ]
+    evidence = _shown({than: low.mean, what: high.mean}, in_points)
+    used = [*itertools.chain(*found.values())]
+    return _finding(margins, evidence, used, high.mean / low.mean if low.mean else None)
 
 
 @_decided
@@ -186,31 +237,67 @@ def stays_restless(
     found: list[Log], *, spans: Sequence[int], window: int, points: float
 ) -> _Decided:
     """The mean change of the last rounds of each span is that large or larger."""
-    change = _mean(log.change for log in found)
-    last = {f"of {span}": float(change[span - window : span].mean()) for span in spans}
-    least = min(last.values())
-    return least >= points / 100 - SLACK, f"last rounds {_shown(last, in_points)}", least
+    last = {
+        f"of {span}": [float(log.change[span - window : span].mean()) for log in found]
+        for span in spans
+    }
+    means = {name: float(np.mean(values)) for name, values in last.items()}
+    margins = [_margin(value - points / 100 for value in values) for values in last.values()]
+    return margins, f"last rounds {_shown(means, in_points)}", min(means.values())
 
 
 @_decided
 def gains_little(found: list[Log], *, points: float) -> _Decided:
     """From the first to the last round the mean accuracy of all devices gains less."""
-    gain = float(_mean(log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found))
-    return gain < points / 100, f"gain of {in_points(gain)}", gain
+    gains = [log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found]
+    gain = _sample("gain", found, gains)
+    margin = _margin((points / 100 - value for value in gain.values), strict=True)
+    return [margin], f"gain of {in_points(gain.mean)}", gain.mean
+
+
+def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
+    """Return the logs of each number of bits, and of unquantised models."""
+    wanted = {number: f"{number} bits" for number in bits} | {None: "unquantised"}
+    groups: dict[str, list[Log]] = {name: [] for name in wanted.values()}
+    for log in found:
+        number = params(log.run.spec).quantise_bits
+        if number in wanted:
+            groups[wanted[number]].append(log)
+    return groups
 
 
 @_decided
 def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> _Decided:
     """Mean accuracies with some numbers of bits and unquantised are close to each other."""
-    ends: dict[int | None, list[float]] = {number: [] for number in (*bits, None)}
-    for log in found:
-        ends[params(log.run.spec).quantise_bits].append(float(log.accuracy.mean()))
-    means = {
-        f"{number} bits" if number else "unquantised": float(np.mean(values))
-        for number, values in ends.items()
+    ends = {
+        name: _sample(name, of, [log.accuracy.mean() for log in of])
+        for name, of in _by_bits(found, bits).items()
     }
+    means = {name: sample.mean for name, sample in ends.items()}
     apart = max(means.values()) - min(means.values())
-    return apart <= points / 100 + SLACK, _shown(means, in_percent), apart
+    margins = [
+        less(one, other, -points / 100) for one, other in itertools.permutations(ends.values(), 2)
+    ]
+    return margins, _shown(means, in_percent), apart
+
+
+@_decided
+def converge_alike(
+    found: list[Log], *, bits: Sequence[int], within: int, points: float, window: int
+) -> _Decided:
+    """With some numbers of bits and unquantised all converge, in rounds close to each other."""
+    rounds = {
+        name: [converged(log.change, points, window) for log in of]
+        for name, of in _by_bits(found, bits).items()
+    }
+    told = "; ".join(
+        f"{name}: {', '.join('not converged' if t is None else f'round {t}' for t in met)}"
+        for name, met in rounds.items()
+    )
+    every = [t for met in rounds.values() for t in met]
+    known = [t for t in every if t is not None]
+    apart = max(known) - min(known) if known else None
+    return len(known) == len(every) and apart is not None and apart <= within, told, apart
 
 
 @_decided
@@ -220,13 +307,21 @@ def favours(
     """Archetypes vary less than others, and settle farther above their most frequent labels."""
     swings = _mean(log.by_archetype[since:].std(axis=0, ddof=1) for log in found)
     above = _mean(log.by_archetype[settled:].mean(axis=0) - log.majority for log in found)
-    calmer = swings[[*what]].max() < swings[[*over]].min()
-    better = above[[*what]].min() > above[[*over]].max()
+
+    def calmer(log: Log) -> float:
+        swing = log.by_archetype[since:].std(axis=0, ddof=1)
+        return float(swing[[*over]].min() - swing[[*what]].max())
+
+    def better(log: Log) -> float:
+        lead = log.by_archetype[settled:].mean(axis=0) - log.majority
+        return float(lead[[*what]].min() - lead[[*over]].max())
+
+    margins = [_margin(map(leads_by, found), strict=True) for leads_by in (calmer, better)]
     evidence = (
         f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
         f"frequent label {_in_turn(above)}"
     )
-    return calmer and better, evidence, None
+    return margins, evidence, None
 
 
 def is_cheaper(
@@ -327,12 +422,27 @@ def rises_and_falls(found: list[Log]) -> _Decided:
 def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     """The mean number of active models falls from each bias to the next."""
     levels = by_rising_bias(runs)
-    means = {
-        name: float(np.mean([log.active_models[first : last + 1] for log in found]))
+    samples = [
+        _sample(name, found, (float(np.mean(log.active_models[first : last + 1])) for log in found))
         for name, found in levels.items()
-    }
-    holds = all(high < low for low, high in itertools.pairwise(means.values()))
-    return Finding(holds, _shown(means, "{:.1f}".format), _ids(itertools.chain(*levels.values())))
+    ]
+    margins = [less(low, high, strict=True) for low, high in itertools.pairwise(samples)]
+    evidence = _shown({sample.name: sample.mean for sample in samples}, "{:.1f}".format)
+    return _finding(margins, evidence, itertools.chain(*levels.values()))
+
+
+def costs_little(
+    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
+) -> Finding:
+    """In some rounds one method sends and receives at most so many times what the other does."""
+    found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
+    one, other = (
+        _sample(name, of, [sum(way.mean() for way in megabytes(log).values()) for log in of])
+        for name, of in found.items()
+    )
+    margin = _margin(times * theirs - ours for ours, theirs in paired(one, other))
+    evidence = f"MB a round: {_shown({what: one.mean, over: other.mean}, '{:.2f}'.format)}"
+    return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
 
 
 def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
@@ -381,8 +491,16 @@ def ends_as_logged(
     low, high = (float(_ends(late)[found[0].metas == meta].mean()) for meta in (lower, higher))
     values = {"ours": ours, "log": theirs}
     values |= {f"meta-archetype {lower}": low, f"meta-archetype {higher}": high}
-    holds = abs(ours - theirs) <= points / 100 + SLACK and low < high
-    return holds, _shown(values, in_percent), ours - theirs
+    metas = found[0].metas
+    ends = [float(one.accuracy.mean()) for one in late]
+    by_end = [_ends([one]) for one in late]
+    apart = [end[metas == higher].mean() - end[metas == lower].mean() for end in by_end]
+    margins = [
+        _margin(points / 100 - (end - theirs) for end in ends),
+        _margin(points / 100 + (end - theirs) for end in ends),
+        _margin(apart, strict=True),
+    ]
+    return margins, _shown(values, in_percent), ours - theirs
 
 
 @_decided
@@ -426,6 +544,8 @@ CLAIMS: dict[str, Rule] = {
     "stays_restless": stays_restless,
     "gains_little": gains_little,
     "bits_do_not_matter": bits_do_not_matter,
+    "converge_alike": converge_alike,
+    "costs_little": costs_little,
     "favours": favours,
     "is_cheaper": is_cheaper,
     "splits": splits,

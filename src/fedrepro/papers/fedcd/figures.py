@@ -42,6 +42,7 @@ from fedrepro.papers.fedcd.measurements import (
     by_archetype,
     by_rising_bias,
     entry,
+    first_log,
     logs,
     megabytes,
     params,
@@ -222,18 +223,15 @@ def draw_bits_curves(cells: pd.DataFrame) -> MplFigure:
 # Figure 7, and our own: who prefers and who has which model, in the run of the first seed
 
 
-def _first(runs: RunSet) -> Log:
-    """Return the run of the first seed: no mean of models makes sense."""
-    return logs(runs, HIERARCHICAL, FEDCD)[0]
-
-
 @summarised
 def preferences(runs: RunSet, *, by: Literal["archetype", "device"]) -> Iterator[Row]:
     """Yield the model that most devices of each archetype, or each device, prefer, by round.
 
     ``mean`` is the number of the model. Further column: ``line``, the archetype or device.
     """
-    log = _first(runs)
+    log = first_log(runs)
+    if log is None:
+        return
     rounds = log.consensus[:COUNTED_UNTIL] if by == "archetype" else np.array(log.preferred)
     for i, models in enumerate(rounds.T):
         yield from curve(log, f"{by} {i}", models, line=i)
@@ -279,7 +277,10 @@ def holders(runs: RunSet) -> Iterator[Row]:
 
     Further columns: ``model``, ``meta`` and ``devices`` (how many the meta-archetype has).
     """
-    log = _first(runs).cut(0, COUNTED_UNTIL - 1)
+    whole = first_log(runs)
+    if whole is None:
+        return
+    log = whole.cut(0, COUNTED_UNTIL - 1)
     created = sorted({model for devices in log.active for held in devices for model in held})
     for meta in (0, 1):
         size = int((log.metas[log.archetype] == meta).sum())
@@ -314,7 +315,9 @@ def active(runs: RunSet) -> Iterator[Row]:
     ``mean`` is the model's number; a model that is missing in the next round was deleted there.
     Further columns: ``device`` and ``model``.
     """
-    log = _first(runs)
+    log = first_log(runs)
+    if log is None:
+        return
     for t, devices in enumerate(log.active[:COUNTED_UNTIL]):
         for i, models in enumerate(devices):
             for m in models:

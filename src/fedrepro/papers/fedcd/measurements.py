@@ -23,7 +23,7 @@ from fedrepro.fl.partition.archetypes import Hierarchical, Hypergeometric, arche
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 EXPERIMENTS = HYPERGEOMETRIC, HIERARCHICAL = "Hypergeometric", "Hierarchical"
 BITS, BIAS = "bits", "bias"
@@ -173,6 +173,14 @@ def logs(runs: RunSet, experiment: str, method: str | None = None) -> list[Log]:
     return [_unpacked(runs, run) for run in runs.members(runs.labelled(**labels))]
 
 
+def first_log(runs: RunSet) -> Log | None:
+    """Return the hierarchical run of the first seed, if there is one.
+
+    Models of different runs are not the same, so that no mean over seeds makes sense of them.
+    """
+    return next(iter(logs(runs, HIERARCHICAL, FEDCD)), None)
+
+
 _POINTS = {"bias": "b = {:g}", "quantise_bits": "{} bits"}
 """What a grid point is called."""
 
@@ -285,12 +293,15 @@ def passes_until(log: Log, t: int) -> float:
 def summarised(rows: Callable[_P, Iterable[Row]]) -> Callable[_P, pd.DataFrame]:
     """Turn a function that yields a row a run and cell into one that summarises the seeds.
 
-    The two keys come first in each row; what else names the cell follows ``runs`` in the frame.
+    The two keys come first in each row; what else names the cell follows ``runs`` in the frame. It
+    raises a MissingRunsError where there is no row, for want of runs.
     """
 
     @functools.wraps(rows)
     def frame(*args: _P.args, **kwargs: _P.kwargs) -> pd.DataFrame:
         table = pd.DataFrame(list(rows(*args, **kwargs)))
+        if table.empty:
+            raise MissingRunsError("none of the runs that it is made of is recorded")
         names = [name for name in table.columns if name not in ("value", "seed", "run")]
         cells = summarise(table, "value", names)
         return cells[[*names[:2], *cells.columns[len(names) :], *names[2:]]]
@@ -398,10 +409,12 @@ def models(runs: RunSet) -> Iterator[Row]:
 def lives(runs: RunSet) -> Iterator[Row]:
     """Tell what became of each model in 45 rounds: who had it, deleted it, preferred it.
 
-    Of the first seed, as models of different runs are not the same. A model is born in the round
+    Of the first seed. A model is born in the round
     after a milestone; a column is left empty where there is nothing to say.
     """
-    log = logs(runs, HIERARCHICAL, FEDCD)[0]
+    log = first_log(runs)
+    if log is None:
+        return
     given, active = log.given[:COUNTED_UNTIL], log.active[:COUNTED_UNTIL]
     born: dict[int, int] = {}
     for t, devices in enumerate(given):

@@ -7,23 +7,23 @@ network, in which reading, of which variant (as the labels of the plan) and on w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import pandas as pd
 
 from fedrepro.papers.selective.measurements import (
     NETWORKS,
     TESTS,
+    Sent,
     Test,
     curve,
     metric,
     over_percents,
-    thresholds,
+    sent_at_zero,
 )
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, between, leads, listed, near
+from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
+from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
+from fedrepro.report.rules import Rule, Sample, between, compared, leads, less, listed, near
 from fedrepro.runs.runset import RunSet
 
 
@@ -32,11 +32,13 @@ def _group(
 ) -> str:
     """Return the group of runs that a claim means, whichever the test.
 
-    Centralised and local training have no reading, and stand for both.
+    Centralised and local training have no reading, and stand for both; where a variant has none of
+    its own, the plain one stands for it.
     """
     groups = runs.labelled(network=network)
     named = {curve(**runs.plan.runs[group].labels): group for group in groups}
-    return named.get(curve(method=what, reading=reading, variant=variant)) or named[what]
+    meant = curve(method=what, reading=reading, variant=variant)
+    return named.get(meant) or named.get(curve(method=what, variant=variant)) or named[what]
 
 
 def _trained(runs: RunSet, *methods: str, last: int = 100, **where: Any) -> list[int]:
@@ -56,24 +58,40 @@ def accuracy(
     reading: str = "",
     variant: str = "",
 ) -> Sample:
-    """Return the accuracy of a method at one N; centralised training has N = 100."""
+    """Return the accuracy of a method at one N; centralised training has N = 100.
+
+    Raises:
+        FedreproError: no run of the scale has this N.
+    """
     group = _group(runs, what, network=network, reading=reading, variant=variant)
     labels = runs.plan.runs[group].labels
     members = [run for run in runs.members([group]) if run.coordinates.get("percent", 100) == n]
-    values = [float(runs.record(run).final[metric(test, **labels)]) for run in members]
-    name = f"{curve(**labels)} ({TESTS[test]}, N = {n})"
-    return Sample(name, tuple(values), tuple(run.id for run in members))
+    if not members:
+        raise not_planned(runs, group, f"N = {n}")
+    return Sample(
+        name=f"{curve(**labels)} ({TESTS[test]}, N = {n})",
+        values=tuple(float(runs.record(run).final[metric(test, **labels)]) for run in members),
+        runs=tuple(run.id for run in members),
+        seeds=tuple(run.seed for run in members),
+        chance=runs.chance([group]),
+    )
 
 
-def _finding(holds: bool, samples: Sequence[Sample], ours: float | None) -> Finding:
-    return Finding(holds, listed(samples), [run for s in samples for run in s.runs], ours)
+def _above(sample: Sample, percent: float) -> Margin:
+    """Return the margin by which an accuracy is above so many percent."""
+    return Margin(tuple(value - percent / 100 for value in sample.values), strict=True)
 
 
 def _all(parts: Sequence[Finding], ours: float | None) -> Finding:
     """Return that several assertions hold together."""
-    evidence = "; ".join(part.evidence for part in parts)
-    used = [run for part in parts for run in part.runs]
-    return Finding(all(part.holds for part in parts), evidence, used, ours)
+    return Finding(
+        holds=all(part.holds for part in parts),
+        evidence="; ".join(part.evidence for part in parts),
+        runs=[run for part in parts for run in part.runs],
+        ours=ours,
+        margins=[margin for part in parts for margin in part.margins],
+        near_chance=all(part.near_chance for part in parts),
+    )
 
 
 def collapses(
@@ -91,16 +109,26 @@ def rises_steeply(
     runs: RunSet, *, what: Sequence[str], first: int, by: int, last: int, share: float, **where: Any
 ) -> Finding:
     """Decide whether at N = ``by`` every method has more than ``share`` percent of its gain."""
-    shares, used = {}, []
+    shares, samples, margins = {}, [], []
     for method in what:
         early = _trained(runs, method, last=by, **where)[-1]
         path = [accuracy(runs, method, n=n, **where) for n in (first, early, last)]
-        start, middle, end = (sample.mean for sample in path)
-        part = (middle - start) / (end - start) if end > start else 0.0
+        start, middle, end = path
+        gain = less(end, start, strict=True)
+        part = (middle.mean - start.mean) / gain.mean if gain.met else 0.0
         shares[f"{method} (N = {early}) {in_percent(part)}"] = part
-        used += [run for sample in path for run in sample.runs]
-    least = min(shares.values())
-    return Finding(least > share / 100, f"share of the gain: {', '.join(shares)}", used, least)
+        samples += path
+        margins += [gain, _beyond(share / 100, *path)]
+    found = compared(samples, margins, min(shares.values()))
+    return replace(found, evidence=f"share of the gain: {', '.join(shares)}")
+
+
+def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
+    """Return by how much the middle is beyond a share of the way from start to end."""
+    reached, whole = less(middle, start), less(end, start)
+    return Margin(
+        tuple(a - share * b for a, b in zip(reached.values, whole.values, strict=True)), strict=True
+    )
 
 
 def ahead(
@@ -110,23 +138,26 @@ def ahead(
     over: str,
     last: int,
     points: float,
-    at_zero: float = -100,
+    at_zero: float | None = None,
     **where: Any,
 ) -> Finding:
     """Decide whether a method leads by more than ``points`` up to an N, and by more at N = 0."""
     pairs = {
-        n: [accuracy(runs, method, n=n, **where) for method in (what, over)]
+        n: (accuracy(runs, what, n=n, **where), accuracy(runs, over, n=n, **where))
         for n in _trained(runs, what, over, last=last, **where)
     }
-    lead = {n: one.mean - other.mean for n, (one, other) in pairs.items()}
+    lead = {n: less(one, other).mean for n, (one, other) in pairs.items()}
     least = min(lead, key=lambda n: lead[n])
-    return Finding(
-        holds=lead[least] > points / 100 and lead[0] > at_zero / 100,
-        evidence=f"lead of {what} over {over}: {in_points(lead[0])} at N = 0, smallest "
-        f"{in_points(lead[least])} at N = {least}",
-        runs=[run for pair in pairs.values() for sample in pair for run in sample.runs],
-        ours=lead[least],
+    margins = [less(one, other, points / 100, strict=True) for one, other in pairs.values()]
+    if at_zero is not None:
+        one, other = pairs[0]
+        margins.append(less(one, other, at_zero / 100, strict=True))
+    found = compared([sample for pair in pairs.values() for sample in pair], margins, lead[least])
+    evidence = (
+        f"lead of {what} over {over}: {in_points(lead[0])} at N = 0, smallest "
+        f"{in_points(lead[least])} at N = {least}"
     )
+    return replace(found, evidence=evidence)
 
 
 def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) -> Finding:
@@ -140,9 +171,9 @@ def falls(
     runs: RunSet, *, what: str, first: int, last: int, points: float, **where: Any
 ) -> Finding:
     """Decide whether the accuracy falls by more than ``points`` from one N to another."""
-    samples = [accuracy(runs, what, n=n, **where) for n in (first, last)]
-    fall = samples[0].mean - samples[1].mean
-    return _finding(fall > points / 100, samples, fall)
+    start, end = (accuracy(runs, what, n=n, **where) for n in (first, last))
+    fall = less(start, end, points / 100, strict=True)
+    return compared([start, end], [fall], start.mean - end.mean)
 
 
 def meet(
@@ -192,8 +223,11 @@ def storage_alone(
     """
     low = accuracy(runs, reading="as_run", variant=shared, **where)
     high = accuracy(runs, reading="as_written", variant=apart, **where)
-    holds = low.mean < below / 100 and high.mean - low.mean > points / 100
-    return _finding(holds, [low, high], low.mean)
+    margins = [
+        Margin(tuple(below / 100 - value for value in low.values), strict=True),
+        less(high, low, points / 100, strict=True),
+    ]
+    return compared([low, high], margins, low.mean)
 
 
 def rises_with_complexity(
@@ -204,8 +238,9 @@ def rises_with_complexity(
         replace(accuracy(runs, network=network, **where), name=NETWORKS[network])
         for network in networks
     ]
-    gaps = [after.mean - before.mean for before, after in itertools.pairwise(samples)]
-    return _finding(min(gaps) > points / 100, samples, min(gaps))
+    steps = list(itertools.pairwise(samples))
+    margins = [less(after, before, points / 100, strict=True) for before, after in steps]
+    return compared(samples, margins, min(less(after, before).mean for before, after in steps))
 
 
 def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any) -> Finding:
@@ -217,44 +252,120 @@ def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any)
         if n >= first
     ]
     least = min(samples, key=lambda sample: sample.mean)
-    used = [run for sample in samples for run in sample.runs]
-    return Finding(least.mean > percent / 100, f"lowest: {listed([least])}", used, least.mean)
+    found = compared(samples, [_above(sample, percent) for sample in samples], least.mean)
+    return replace(found, evidence=f"lowest: {listed([least])}")
 
 
-def _tuned(runs: RunSet, n: Sequence[int]) -> tuple[pd.DataFrame, float, list[str]]:
-    """Return the means over these N and the seeds by threshold, the best threshold, the runs."""
-    every = thresholds(runs)
-    every = every[every["percent"].isin(n)]
-    means = over_percents(every).groupby("threshold")[["tuning", "noniid"]].mean()
-    best = means.index[means["tuning"] >= means["tuning"].max() - SLACK].min()
-    return means, float(best), [*every["run"]]
+def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:
+    """Return an accuracy at every threshold, ascending: the mean over these N, seed by seed."""
+    means = over_percents(runs, n).sort_values(["threshold", "seed"])
+    samples = {}
+    for threshold in means["threshold"].unique():
+        cells = means[means["threshold"] == threshold]
+        samples[float(threshold)] = Sample(
+            name=f"{threshold:g}",
+            values=tuple(cells[what]),
+            runs=tuple(run for ids in cells["run"] for run in ids),
+            seeds=tuple(cells["seed"]),
+        )
+    return samples
+
+
+def _best(samples: Mapping[float, Sample]) -> float:
+    """Return the threshold of the best mean; of equally good ones the lowest."""
+    most = max(sample.mean for sample in samples.values())
+    return min(value for value, sample in samples.items() if sample.mean >= most - SLACK)
 
 
 def threshold_is_tuned(
     runs: RunSet, *, n: Sequence[int], printed: float, low: float, high: float
 ) -> Finding:
-    """Decide whether the best threshold on the tuning images lies between two values."""
-    means, best, used = _tuned(runs, n)
-    tuning = means["tuning"]
+    """Decide whether the best threshold on the tuning images lies between two values.
+
+    It does if one between them is at least as good as any above, and better than any below.
+    """
+    tuning = _tuned(runs, n, "tuning")
+    inside = {value: sample for value, sample in tuning.items() if low <= value <= high}
+    best, champion = _best(tuning), inside[_best(inside)]
+    margins = [
+        less(champion, sample, strict=value < low)
+        for value, sample in tuning.items()
+        if value not in inside
+    ]
     evidence = (
-        f"best on the tuning images: {best:g} with {in_percent(tuning[best])}; "
-        f"{printed:g} has {in_percent(tuning[printed])}"
+        f"best on the tuning images: {best:g} with {in_percent(tuning[best].mean)}; "
+        f"{printed:g} has {in_percent(tuning[printed].mean)}"
     )
-    return Finding(low <= best <= high, evidence, used, best)
+    return replace(compared([*tuning.values()], margins, best), evidence=evidence)
 
 
 def threshold_costs_little(
     runs: RunSet, *, n: Sequence[int], printed: float, points: float
 ) -> Finding:
     """Decide whether a threshold is at most ``points`` below the best on the non-IID test."""
-    means, best, used = _tuned(runs, n)
-    noniid = means["noniid"]
-    below = float(noniid[best] - noniid[printed])
+    best = _best(_tuned(runs, n, "tuning"))
+    noniid = _tuned(runs, n, "noniid")
+    chosen, usual = noniid[best], noniid[printed]
     evidence = (
-        f"non-IID test, mean over N: {in_percent(noniid[best])} at the tuned threshold {best:g}, "
-        f"{in_percent(noniid[printed])} at {printed:g}"
+        f"non-IID test, mean over N: {in_percent(chosen.mean)} at the tuned threshold {best:g}, "
+        f"{in_percent(usual.mean)} at {printed:g}"
     )
-    return Finding(below <= points / 100 + SLACK, evidence, used, below)
+    margin = less(usual, chosen, -points / 100)
+    found = compared([*noniid.values()], [margin], chosen.mean - usual.mean)
+    return replace(found, evidence=evidence)
+
+
+def _sent(runs: RunSet, what: str, **where: str) -> Sent:
+    """Return what a method sends at N = 0."""
+    group = _group(runs, what, **where)
+    found = sent_at_zero(runs, group)
+    if found is None:
+        raise not_planned(runs, group, "N = 0")
+    return found
+
+
+def rounds_added(runs: RunSet, *, what: str, over: str, rounds: int, **where: Any) -> Finding:
+    """Decide whether a method communicates in so many rounds more than another."""
+    one, other = (_sent(runs, method, **where) for method in (what, over))
+    added = one.rounds - other.rounds
+    evidence = f"rounds of communication: {what} {one.rounds}, {over} {other.rounds}"
+    return Finding(added == rounds, evidence, [one.run.id, other.run.id], float(added))
+
+
+def grouping_costs_rounds(runs: RunSet, *, what: str, rounds: float, **where: Any) -> Finding:
+    """Decide whether what is sent to form groups is at most so many rounds' worth of models."""
+    sent = _sent(runs, what, **where)
+    a_round = sent.models / sent.run.spec.rounds
+    evidence = (
+        f"images and vectors to form groups: {sent.other:.1f} MB; models of one round: "
+        f"{a_round:.1f} MB"
+    )
+    worth = sent.other / a_round
+    return Finding(worth <= rounds, evidence, [sent.run.id], worth)
+
+
+def unfair_optimum(
+    runs: RunSet, *, factors: Sequence[float], gammas: Sequence[float], share: float, percent: float
+) -> Finding:
+    """Decide whether the global loss converges while one node's goes to C times its minimum.
+
+    Both to within ``percent``: of Gamma, and of C. Computed; no run is trained for it.
+    """
+    excesses, ratios = [], []
+    for factor, gamma in itertools.product(factors, gammas):
+        over_rounds, node = course(UnfairOptimum(factor, share, gamma))
+        excesses.append(float(over_rounds[-1]))
+        ratios.append(float(node[-1]) / factor)
+    excess, ratio = max(excesses), max(ratios, key=_off)
+    evidence = (
+        f"after {ROUNDS} rounds, at worst: global loss {in_percent(excess)} of Gamma above its "
+        f"minimum, loss of node N {in_percent(ratio)} of C times its own"
+    )
+    return Finding(max(excess, _off(ratio)) <= percent / 100, evidence, [], ratio)
+
+
+def _off(ratio: float) -> float:
+    return abs(ratio - 1)
 
 
 CLAIMS: dict[str, Rule] = {
@@ -264,12 +375,15 @@ CLAIMS: dict[str, Rule] = {
     "collapses": collapses,
     "falls": falls,
     "grouping": grouping,
+    "grouping_costs_rounds": grouping_costs_rounds,
     "meet": meet,
     "near": near(accuracy),
     "rises_steeply": rises_steeply,
     "rises_with_complexity": rises_with_complexity,
     "robust": robust,
+    "rounds_added": rounds_added,
     "storage_alone": storage_alone,
     "threshold_costs_little": threshold_costs_little,
     "threshold_is_tuned": threshold_is_tuned,
+    "unfair_optimum": unfair_optimum,
 }

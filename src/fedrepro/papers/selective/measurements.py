@@ -7,8 +7,8 @@ averaging; the IID test is all test images for every node, and the non-IID test 
 training images are (section III.A).
 
 The labels of a group of runs in the plan say which network it trains and what curve it is: method,
-reading, and a variant where it is none of the paper's. An artefact shows the groups that the plan
-lists for it, as far as there are records of all their runs.
+reading, and a variant where it is none of the paper's. An artefact shows what is recorded of the
+groups that the plan lists for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -27,6 +27,7 @@ from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
 Test = Literal["iid", "noniid"]
@@ -72,16 +73,27 @@ def metric(measure: Measure, *, method: str, reading: str = "", **_: str) -> str
 
 
 def shown(runs: RunSet, artefact: str) -> list[str]:
-    """Return the groups of an artefact that have records of all runs.
+    """Return the groups of an artefact that have runs.
 
     Raises:
-        MissingRunsError: there is none.
+        MissingRunsError: none is recorded.
     """
     groups = runs.plan.artefact(artefact).runs
-    found = [group for group in groups if not runs.missing([group])]
+    found = [group for group in groups if runs.members([group])]
     if not found:
         runs.require(groups, artefact)
     return found
+
+
+def some(runs: RunSet, artefact: str, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells of an artefact.
+
+    Raises:
+        MissingRunsError: there are none, for want of the runs that they are made of.
+    """
+    if cells.empty:
+        runs.require(runs.plan.artefact(artefact).runs, artefact)
+    return cells
 
 
 def measured(runs: RunSet, artefact: str, measure: Measure) -> pd.DataFrame:
@@ -143,6 +155,7 @@ def noniid_cost(runs: RunSet, *, artefact: str, network: str) -> pd.DataFrame:
             continue
         cells = measured(runs, artefact, test)
         cells = cells[(cells["percent"] == 0) | (cells["curve"] == CENTRALISED)]
+        cells = some(runs, artefact, cells)
         printed = published("selective", figure).items()
         known = {name: value for (name, percent), value in printed if percent == "0"}
         if test == "iid":
@@ -163,12 +176,13 @@ def validation(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     it against both, so its values stand in two rows.
     """
     cells = measured(runs, artefact, "validation")
-    cells = cells[cells["percent"].isin([0, 2, 10, 50, 100])]
+    cells = some(runs, artefact, cells[cells["percent"].isin([0, 2, 10, 50, 100])])
     cells = cells.assign(column=cells["percent"].astype(str))
     twice = cells["method"] == "federated"
-    parts = [_table(cells[~twice], row=cells["curve"])]
+    once, federated = cells[~twice], cells[twice]
+    parts = [_table(once, row=once["curve"])]
     for title in ("IID", "non-IID"):
-        parts.append(_table(cells[twice], row=cells["curve"] + f" ({title}-test run)"))
+        parts.append(_table(federated, row=federated["curve"] + f" ({title}-test run)"))
     return _by_row(parts)
 
 
@@ -190,11 +204,13 @@ def merge_points(runs: RunSet, group: str) -> pd.DataFrame:
     """Return between which two N nodes of different label groups come to share a group.
 
     ``share at`` is the first N at which they do, in a seed where they never do 102, one step beyond
-    the last; ``apart at`` is the N trained before it, -2 where there is none.
+    the last; ``apart at`` is the N trained before it, -2 where there is none. A seed without some
+    of its records is left out.
 
     Columns: ``column`` (which of the two) and those of :func:`fedrepro.report.stats.summarise`.
     """
     finals = runs.final([group], ["groups"]).sort_values("percent", kind="stable")
+    finals = finals[~finals["seed"].isin([run.seed for run in runs.missing([group])])]
     rows = []
     for seed, of_seed in finals.groupby("seed"):
         first = [*of_seed["groups"].map(merges), True].index(True)
@@ -202,7 +218,9 @@ def merge_points(runs: RunSet, group: str) -> pd.DataFrame:
         apart = {"column": "apart at", "value": percents[first], "run": ids[max(first - 1, 0)]}
         share = {"column": "share at", "value": percents[first + 1], "run": [*ids, ids[-1]][first]}
         rows += [part | {"seed": seed} for part in (apart, share)]
-    return summarise(pd.DataFrame(rows), "value", ["column"])
+    return summarise(
+        pd.DataFrame(rows, columns=["column", "value", "run", "seed"]), "value", ["column"]
+    )
 
 
 def merge(runs: RunSet) -> pd.DataFrame:
@@ -212,7 +230,7 @@ def merge(runs: RunSet) -> pd.DataFrame:
         labels, cells = runs.plan.runs[group].labels, merge_points(runs, group)
         column = f"{READINGS[labels['reading']]}: " + cells["column"]
         parts.append(_table(cells, row=NETWORKS[labels["network"]], column=column, unit="count"))
-    return _by_row(parts)
+    return some(runs, "merge", _by_row(parts))
 
 
 def thresholds(runs: RunSet) -> pd.DataFrame:
@@ -222,16 +240,32 @@ def thresholds(runs: RunSet) -> pd.DataFrame:
     the validation images that the selection vectors leave) and ``noniid`` (on the non-IID test).
     """
     names = {"accuracy_tuning": "tuning", "accuracy_noniid": "noniid"}
-    return runs.final(runs.labelled(variant="threshold tuned"), [*names]).rename(columns=names)
+    return runs.final(_tuned_groups(runs), [*names]).rename(columns=names)
 
 
-def over_percents(every: pd.DataFrame) -> pd.DataFrame:
+def _tuned_groups(runs: RunSet) -> list[str]:
+    return runs.labelled(variant="threshold tuned")
+
+
+def over_percents(runs: RunSet, percents: Iterable[object] = ()) -> pd.DataFrame:
     """Return the accuracies of every threshold and seed, means over N; the tuning goes by these.
 
     Columns: ``threshold``, ``seed``, ``run`` (ids), ``tuning`` and ``noniid``.
+
+    Args:
+        runs: the paper's runs at a scale.
+        percents: N to take the mean over; none: all planned. What lacks one of them is left out.
     """
-    by_seed = every.groupby(["threshold", "seed"], sort=False, as_index=False)
-    return by_seed.agg({"run": tuple, "tuning": "mean", "noniid": "mean"})
+    wanted = {*percents} or {
+        run.coordinates["percent"] for run in runs.planned(_tuned_groups(runs))
+    }
+    every = thresholds(runs)
+    by_seed = every[every["percent"].isin(wanted)].groupby(["threshold", "seed"], sort=False)
+    means = by_seed.agg({"run": tuple, "tuning": "mean", "noniid": "mean"})
+    return means[by_seed.size() == len(wanted)].reset_index()
+
+
+OVER_PERCENTS = "mean"
 
 
 def tuning(runs: RunSet) -> pd.DataFrame:
@@ -240,18 +274,22 @@ def tuning(runs: RunSet) -> pd.DataFrame:
     Columns: ``threshold``, ``at`` (N, or the mean) and those of
     :func:`fedrepro.report.stats.summarise`.
     """
-    every = thresholds(runs)
-    each = every.sort_values("percent", kind="stable")
+    each = thresholds(runs).sort_values("percent", kind="stable")
     each = each.assign(at=each["percent"].map("N = {}".format))
-    mean = over_percents(every).assign(at="mean")
-    return summarise(pd.concat([each, mean]), "tuning", ["at", "threshold"])
+    parts = [each, over_percents(runs).assign(at=OVER_PERCENTS)]
+    return pd.concat(
+        [summarise(part, "tuning", ["at", "threshold"]) for part in parts if len(part)]
+    )
 
 
 def threshold(runs: RunSet) -> pd.DataFrame:
     """Show the tuning of the threshold: accuracy at each N, and the mean that decides."""
-    tuned, tested = tuning(runs), over_percents(thresholds(runs))
-    tested = summarise(tested.assign(at="non-IID test, mean"), "noniid", ["at", "threshold"])
-    cells = pd.concat([tuned.assign(at="tuning images, " + tuned["at"]), tested])
+    tuned, tested = tuning(runs), over_percents(runs)
+    parts = [tuned.assign(at="tuning images, " + tuned["at"])]
+    if len(tested):
+        tested["at"] = f"non-IID test, {OVER_PERCENTS}"
+        parts.append(summarise(tested, "noniid", ["at", "threshold"]))
+    cells = pd.concat(parts)
     cells = cells.sort_values("threshold", kind="stable", ignore_index=True)
     return _table(cells, row=cells["threshold"].map("{:g}".format), column=cells["at"])
 
@@ -307,24 +345,46 @@ def _model_bytes(spec: RunSpec) -> int:
     return WEIGHT_BYTES * sent
 
 
-def communication(runs: RunSet) -> pd.DataFrame:
-    """Show what each method sends at N = 0, all nodes together, and how long a node trains.
+class Sent(NamedTuple):
+    """What all nodes of a run send and receive, and its run; see :func:`traffic`."""
 
-    Counted from the record of the first seed; no other differs but by the groups it formed.
+    run: PlannedRun
+    rounds: int
+    models: float
+    other: float
+    epochs: int
+
+
+def sent_at_zero(runs: RunSet, group: str) -> Sent | None:
+    """Count what a group's first seed sends at N = 0; None where it is not recorded.
+
+    No other seed differs but by the groups it formed.
     """
+    at_zero = (run for run in runs.members([group]) if not run.coordinates.get("percent"))
+    run = next(at_zero, None)
+    if run is None:
+        return None
+    nodes = range(run.spec.partition.clients)
+    return Sent(run, *traffic(run.spec, runs.record(run).final.get("groups", [nodes])))
+
+
+def communication(runs: RunSet) -> pd.DataFrame:
+    """Show what each method sends at N = 0, all nodes together, and how long a node trains."""
     rows = []
     for group in shown(runs, "communication"):
         labels = runs.plan.runs[group].labels
-        run = next(run for run in runs.members([group]) if not run.coordinates.get("percent"))
-        nodes = range(run.spec.partition.clients)
-        sent = traffic(run.spec, runs.record(run).final.get("groups", [nodes]))
+        found = sent_at_zero(runs, group)
+        if found is None:
+            continue
+        run, *sent = found
         seed = {"seed": run.seed, "run": run.id}
         name = f"{NETWORKS[labels['network']]}: {curve(**labels)}"
         rows += [
             {"row": name, "column": column, "unit": unit, "value": value} | seed
             for (column, unit), value in zip(TRAFFIC.items(), sent, strict=True)
         ]
-    cells = summarise(pd.DataFrame(rows), "value", ["row", "column", "unit"])
+    every = some(runs, "communication", pd.DataFrame(rows))
+    cells = summarise(every, "value", ["row", "column", "unit"])
     return _table(cells, unit=cells["unit"])
 
 

@@ -7,6 +7,8 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
 
 import numpy as np
 
@@ -25,8 +27,18 @@ from fedrepro.papers.tricks.measurements import (
     searched,
     welch,
 )
-from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
-from fedrepro.report.rules import Quantity, Rule, Sample, compared, final, leads, near, title_of
+from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points
+from fedrepro.report.rules import (
+    Quantity,
+    Rule,
+    Sample,
+    compared,
+    final,
+    leads,
+    less,
+    near,
+    title_of,
+)
 from fedrepro.runs.runset import RunSet
 
 accuracy = final(ACCURACY)
@@ -36,14 +48,22 @@ def steadier(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the standard deviation of one group is smaller than that of the other."""
     one, other = accuracy(runs, what), accuracy(runs, than)
     evidence = f"standard deviation {in_points(one.sd)} with, {in_points(other.sd)} without"
-    return Finding(one.sd < other.sd, evidence, [*one.runs, *other.runs], one.sd)
+    margin = less(scatter(other), scatter(one), strict=True)
+    return Finding(margin.met, evidence, [*one.runs, *other.runs], one.sd, [margin])
+
+
+def scatter(sample: Sample) -> Sample:
+    """Return each seed's part in the variance of a sample, of which the variance is the mean."""
+    n = len(sample.values)
+    parts = [(value - sample.mean) ** 2 * n / (n - 1) if n > 1 else nan for value in sample.values]
+    return replace(sample, values=tuple(parts), chance=None)
 
 
 def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float) -> Finding:
     """Hold where ``what`` gains, and ``noisy`` is at most so many points below it."""
     base, plain, other = (accuracy(runs, group) for group in (over, what, noisy))
-    gain, noise = plain.mean - base.mean, other.mean - plain.mean
-    return compared(gain > 0 and noise >= -points / 100 - SLACK, [base, plain, other], gain)
+    margins = [less(plain, base, strict=True), less(other, plain, -points / 100)]
+    return compared([base, plain, other], margins, plain.mean - base.mean)
 
 
 def unsurpassed(
@@ -52,10 +72,14 @@ def unsurpassed(
     """Hold where no mean is greater, the gain is that large, and the spread at most ``spread``."""
     base, one = accuracy(runs, over), accuracy(runs, what)
     others = [accuracy(runs, group) for group in by]
-    gain, first = one.mean - base.mean, one.mean >= max(other.mean for other in others) - SLACK
-    holds = first and gain >= points / 100 - SLACK and one.sd <= spread / 100 + SLACK
+    variance = scatter(one).values
+    margins = [
+        *(less(one, other) for other in others),
+        less(one, base, points / 100),
+        Margin(tuple((spread / 100) ** 2 - value for value in variance)),
+    ]
     note = f"standard deviation of the last {in_points(one.sd)}"
-    return compared(holds, [base, *others, one], gain, note)
+    return compared([base, *others, one], margins, one.mean - base.mean, note)
 
 
 def search_ends(
@@ -68,11 +92,16 @@ def search_ends(
     best = chosen(table, TEST)
     means = table.groupby("cell")[TEST].mean()
     rank = int((means > means[papers]).sum()) + 1
+    found = {
+        str(cell): Sample(str(cell), tuple(of[TEST]), tuple(of["run"]), tuple(of["seed"]))
+        for cell, of in table.groupby("cell")
+    }
+    margins = [less(found[papers], other) for cell, other in found.items() if cell != papers]
     evidence = (
         f"best: {best}, {in_percent(means[best])}; the paper's: {papers}, "
         f"{in_percent(means[papers])}, number {rank} of {len(means)}"
     )
-    return Finding(best == papers, evidence, list(table["run"]), float(rank))
+    return Finding(best == papers, evidence, list(table["run"]), float(rank), margins)
 
 
 # Hypotheses of section 3
@@ -84,7 +113,7 @@ def lately(quantity: str) -> Quantity:
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
         title, table = title_of(runs, what), late(diagnosis(runs, [what]), last)
         kept = table[table["quantity"] == quantity]
-        return Sample(title, tuple(kept["value"]), tuple(kept["run"]))
+        return Sample(title, tuple(kept["value"]), tuple(kept["run"]), tuple(kept["seed"]))
 
     return mean
 
@@ -92,28 +121,35 @@ def lately(quantity: str) -> Quantity:
 def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Finding:
     """Hold where the agents' models differ on fewer test images in one group than in the other."""
     one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
-    return compared(one.mean < other.mean, [other, one], one.mean - other.mean)
+    return compared([other, one], [less(other, one, strict=True)], one.mean - other.mean)
 
 
 def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the agents end closer to each other in every round that both groups keep."""
     one, other = _distances(runs, what), _distances(runs, than)
     evidence = "distance of the agents: " + "; ".join(
-        f"round {t}: {one[t]:.3g} with projection, {other[t]:.3g} without" for t in other
+        f"round {t}: {one[t].mean:.3g} with projection, {other[t].mean:.3g} without" for t in other
     )
-    ratio = max(one[t] / other[t] for t in other)
-    return Finding(ratio < 1, evidence, [run.id for run in runs.members([what, than])], ratio)
+    ratio = max(one[t].mean / other[t].mean for t in other)
+    margins = [less(other[t], one[t], strict=True) for t in other]
+    ids = [run.id for run in runs.members([what, than])]
+    return Finding(all(margin.met for margin in margins), evidence, ids, ratio, margins)
 
 
-def _distances(runs: RunSet, group: str) -> dict[int, float]:
-    """Return how far the two agents' updates are apart in each kept round, mean over the seeds."""
-    apart: dict[int, list[float]] = {}
+def _distances(runs: RunSet, group: str) -> dict[int, Sample]:
+    """Return how far the two agents' updates are apart in each kept round."""
+    rows = []
     for run in runs.members([group]):
         for kept in runs.record(run).final["updates"]:
             (one, product, *_), (_, other, *_), *_ = kept["inner_products"]
             distance = np.sqrt(max(one + other - 2 * product, 0.0))
-            apart.setdefault(kept["round"], []).append(distance)
-    return {number: float(np.mean(distances)) for number, distances in apart.items()}
+            rows.append((kept["round"], distance, run.id, run.seed))
+    title = runs.plan.runs[group].title
+    found = {}
+    for number in dict.fromkeys(row[0] for row in rows):
+        _, values, ids, seeds = zip(*(row for row in rows if row[0] == number), strict=True)
+        found[number] = Sample(title, values, ids, seeds)
+    return found
 
 
 def trees_conflict(runs: RunSet) -> Finding:

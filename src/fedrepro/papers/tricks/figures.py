@@ -123,7 +123,7 @@ def updates(runs: RunSet) -> pd.DataFrame:
         in_plane(np.array(kept["inner_products"])).assign(
             title=runs.plan.runs[KEPT[run.group]].title, round=kept["round"], run=run.id
         )
-        for run in runs.members(KEPT)
+        for run in runs.some(KEPT)
         for kept in runs.record(run).final["updates"]
     ]
     ends = pd.concat(rounds, ignore_index=True)
@@ -214,8 +214,8 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the baselines; a published value stands at the end."""
     canvas = Canvas(2, 3, height=5, sharex=True, sharey=True)
-    for group, ink in _INKS.items():
-        points = cells[cells["group"] == group]
+    for group, points in cells.groupby("group", sort=False):
+        ink = _INKS[str(group)]
         for axis, (table, title) in zip(canvas, _PANELS.items(), strict=True):
             axis.set_title(title, fontsize=9)
             if group in ROWS["table1"] | ROWS[table]:

@@ -50,7 +50,7 @@ class TwoBlocks(nn.Module):
 
 
 def conv_block(channels: int, wider: int, *, pool: bool = False) -> nn.Sequential:
-    """Return a 3x3 convolution, batch normalisation, pooling if asked for, and ReLU."""
+    """Return a 3x3 convolution, batch normalisation, 2x2 max-pooling if asked for, and ReLU."""
     block = nn.Sequential()
     block.add_module("conv", nn.Conv2d(channels, wider, 3, padding=1))
     block.add_module("bn", BatchNorm2d(wider))

@@ -1,8 +1,8 @@
 """Layers that suit the engine: dropout from named streams, batch normalisation without a counter.
 
 Networks use these instead of PyTorch's so that a lane gets the same masks whatever is trained
-beside it, and a step has no more kernels than it needs. In evaluation mode they do what PyTorch's
-do.
+beside it, and a step has no more kernels than it needs. In evaluation mode they behave as
+PyTorch's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ class Dropout(nn.Module):
         self.key = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Drop and rescale by ``1 / (1 - p)`` in training mode; do nothing otherwise."""
+        """Drop and rescale by ``1 / (1 - p)`` in training mode; do nothing otherwise.
+
+        Args:
+            x: of any shape, or [n, channels, ...] with ``channels``.
+
+        Raises:
+            RuntimeError: there is no key in training mode.
+        """
         if not self.training or self.p == 0:
             return x
         if self.key is None:
@@ -64,7 +71,7 @@ def dropouts(module: nn.Module) -> list[Dropout]:
 
 
 class _Uncounted(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation that does not count its batches, which only a mean over all needs."""
+    """Batch normalisation without PyTorch's counter of batches, which running means do not need."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)

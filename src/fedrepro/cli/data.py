@@ -1,0 +1,92 @@
+"""``fedrepro data`` and ``schema``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrepro.cli.command import Command, DataRoot
+from fedrepro.cli.output import show
+
+app = typer.Typer()
+actions = typer.Typer()
+app.add_typer(actions, name="data")
+
+Names = Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are here.")]
+
+
+@actions.callback()
+def _data() -> None:
+    """List, verify, pack and import data sets.
+
+    Data sets come from FEDREPRO_DATA (a pack), data/pack, data/raw or a download, in this order.
+    """
+
+
+@actions.command("list", cls=Command)
+def list_datasets(data_root: DataRoot = None) -> None:
+    """Show what there is and where it would come from."""
+    from fedrepro.fl.data import commands
+
+    show(commands.list_datasets(data_root))
+
+
+@actions.command(cls=Command)
+def verify(names: Names = None, data_root: DataRoot = None) -> None:
+    """Load data sets and check counts, shapes and hashes."""
+    from fedrepro.fl.data import commands
+
+    print(commands.verify(names or [], data_root))
+
+
+@actions.command(cls=Command)
+def pack(
+    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    names: Names = None,
+    data_root: DataRoot = None,
+) -> None:
+    """Write a pack for machines without internet."""
+    from fedrepro.fl.data import commands
+
+    print(commands.pack(out, names or [], data_root))
+
+
+@actions.command("import", cls=Command)
+def import_pack(
+    source: Annotated[Path, typer.Argument(help="A pack's folder or one of its files.")],
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Where to copy it.")] = Path("data/pack"),
+) -> None:
+    """Verify a pack and copy it to data/pack."""
+    from fedrepro.fl.data import commands
+
+    print(commands.import_pack(source, to))
+
+
+@actions.command(cls=Command)
+def prepare(
+    name: Annotated[str, typer.Argument(help="Data set.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.json", help="The manifest to write.")],
+    data_root: DataRoot = None,
+) -> None:
+    """Make sure a data set is here, and write a manifest."""
+    from fedrepro.fl.data import commands
+
+    print(commands.prepare(name, out, data_root))
+
+
+@app.command(cls=Command)
+def schema(
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder; default: config/schemas.")
+    ] = None,
+) -> None:
+    """Export the JSON schemas of the configuration.
+
+    That is of configuration, data sets, plans, published values and specs.
+    """
+    from fedrepro.workflow.schemas import write_schemas
+
+    for file in write_schemas(out):
+        print(file)

@@ -1,0 +1,167 @@
+"""``fedrepro check``, ``table``, ``figure``, ``partition``, ``partitions`` and ``docs``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
+from fedrepro.cli.output import show
+from fedrepro.runs.plan import Scale, papers
+
+if TYPE_CHECKING:
+    from fedrepro.report.verdicts import Check
+
+app = typer.Typer()
+
+Name = Annotated[str, typer.Argument(help="Its name in the plan, such as table2 or fig3.")]
+Stem = Annotated[Path, typer.Option(metavar="STEM", help="File name without ending.")]
+Partial = Annotated[
+    bool,
+    typer.Option(
+        "--partial",
+        help="Make do with the runs that are recorded, and say which are left out.",
+    ),
+]
+
+
+@app.command(cls=Command)
+def check(
+    paper: Annotated[
+        str | None, typer.Option(metavar="P", help="Only this paper; default: all.")
+    ] = None,
+    scale: PaperScale = "lite",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As a JSON list, one entry a check.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the JSON list here.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every check, not the counts.")
+    ] = False,
+    against_released: Annotated[
+        bool, typer.Option("--against-released", help="Fail if a released verdict changed.")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Make these the released verdicts.")
+    ] = False,
+) -> None:
+    """Hold our runs against every published number and claim.
+
+    Numbers are judged at the published scale, claims also at lite.
+    """
+    from fedrepro.base.files import write_text
+    from fedrepro.report import criteria, score, verdicts
+
+    if release and against_released:
+        raise typer.BadParameter("--release: not allowed with --against-released")
+    if release:
+        require_root("the released verdicts are")
+    found = {name: verdicts.check(name, scale) for name in ([paper] if paper else papers())}
+    everything = [item for items in found.values() for item in items]
+    if out:
+        write_text(out, verdicts.to_json(everything))
+    changed = _changes(found, scale) if against_released else []
+    if release:
+        criteria.take_over()
+        for name, items in found.items():
+            write_text(verdicts.released_file(name, scale), verdicts.released(items))
+    try:
+        if as_json:
+            print(verdicts.to_json(everything), end="")
+        else:
+            show(score.text(everything, verbose=verbose))
+    finally:  # whoever reads the output may have stopped reading
+        if changed:
+            advice = "look into it; `fedrepro check --release` makes the new ones current"
+            raise FedreproError("\n".join([*changed, advice]))
+
+
+def _changes(found: Mapping[str, Sequence[Check]], scale: Scale) -> list[str]:
+    """Return for each paper whose verdicts are not the released ones what differs."""
+    from fedrepro.report import verdicts
+
+    changed = []
+    for name, items in found.items():
+        file = verdicts.released_file(name, scale)
+        if changes := verdicts.changes(items, file):
+            title = f"verdicts of {name} differ from the released ones in {file}:"
+            changed.append("\n  ".join([title, *changes]))
+    return changed
+
+
+@app.command(cls=Command)
+def table(
+    paper: PaperName, name: Name, out: Stem, scale: PaperScale = "lite", partial: Partial = False
+) -> None:
+    """Write one table as csv, md."""
+    from fedrepro.report.artefacts import write_table
+    from fedrepro.runs.runset import RunSet
+
+    write_table(RunSet(paper, scale), name, out, partial=partial)
+
+
+@app.command(cls=Command)
+def figure(
+    paper: PaperName, name: Name, out: Stem, scale: PaperScale = "lite", partial: Partial = False
+) -> None:
+    """Write one figure as svg, png, csv."""
+    from fedrepro.report.artefacts import write_figure
+    from fedrepro.runs.runset import RunSet
+
+    write_figure(RunSet(paper, scale), name, out, partial=partial)
+
+
+@app.command(cls=Command)
+def partition(
+    paper: PaperName,
+    id: Annotated[str, typer.Argument(help="Partition id.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.npz", help="File to write.")],
+    scale: PaperScale = "lite",
+    data_root: DataRoot = None,
+) -> None:
+    """Write the index lists of one partition.
+
+    Builds it from the data, checks it against the digest in the records of its runs, and writes the
+    clients' index lists as npz.
+    """
+    from fedrepro.report import partitions
+
+    partitions.write_indices(paper, scale, id, out, data_root)
+
+
+@app.command(cls=Command)
+def partitions(paper: PaperName, out: Stem, scale: PaperScale = "lite") -> None:
+    """Write a paper's table and figure of class counts.
+
+    They show class counts and EMD of every client of every partition, from records; no data are
+    needed.
+    """
+    from fedrepro.report.partitions import write_overview
+
+    write_overview(paper, scale, out)
+
+
+@app.command(cls=Command)
+def docs(
+    check: Annotated[bool, typer.Option("--check", help="Fail if a block is not current.")] = False,
+) -> None:
+    """Write the numbers in README and docs from the records.
+
+    Fills the generated blocks of README.md and docs/papers/*.md.
+    """
+    from fedrepro.report import documents
+
+    require_root("the numbers in the documents are")
+    changed = documents.update(dry_run=check)
+    if changed and check:
+        raise FedreproError(
+            f"{', '.join(file.name for file in changed)}: numbers are not those of the records; "
+            "`fedrepro docs` writes them anew"
+        )
+    print("\n".join(f"updated {file}" for file in changed) or "all numbers are current")

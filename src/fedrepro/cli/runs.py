@@ -1,0 +1,112 @@
+"""``fedrepro status``, ``why``, ``prune`` and ``records import``: the runs there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.cli.command import Command, PaperName, PaperScale
+from fedrepro.cli.output import show
+from fedrepro.runs import records
+from fedrepro.runs.command import selected
+
+app = typer.Typer()
+taking = typer.Typer()
+app.add_typer(taking, name="records")
+
+
+@taking.callback()
+def _records() -> None:
+    """Take in records trained elsewhere."""
+
+
+@taking.command("import", cls=Command)
+def import_records(source: Annotated[Path, typer.Argument(metavar="FILE.tar")]) -> None:
+    """Verify a tar file's content and take it in.
+
+    It holds records and checkpoints that `fedrepro train --out` wrote on another machine.
+    """
+    from fedrepro.runs import transfer
+    from fedrepro.runs.session import CHECKPOINTS
+
+    print(transfer.read(source, CHECKPOINTS).text())
+
+
+@app.command(cls=Command)
+def status(
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="P",
+            help="Only the runs of this paper, or study of our own (precision); default: all "
+            "papers.",
+        ),
+    ] = None,
+    scale: PaperScale = "lite",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON: ids by state, and seconds.")
+    ] = False,
+    list_runs: Annotated[bool, typer.Option("--list", help="One line a run.")] = False,
+) -> None:
+    """Count recorded, pending and orphaned runs.
+
+    These are the planned runs that have a record, those that do not, with the estimated seconds to
+    train them, and the records that no plan asks for.
+    """
+    from fedrepro.runs.status import status
+
+    report = status(selected(paper, scale))
+    if as_json:
+        print(json.dumps(report.to_json(), indent=1))
+    else:
+        show(report.text(list_runs=list_runs))
+
+
+@app.command(cls=Command, epilog="Example: fedrepro why emd table2 MNIST/1.44")
+def why(
+    paper: PaperName,
+    artefact: Annotated[str, typer.Argument(help="Table or figure, such as table2 or fig5a.")],
+    cell: Annotated[
+        str | None,
+        typer.Argument(help="ROW/COLUMN of a table or SERIES/X of a figure; default: all."),
+    ] = None,
+    scale: PaperScale = "lite",
+) -> None:
+    """Go from a number to its runs.
+
+    Shows the runs behind a table, a figure or one cell of it: id, spec, seed, code version, data
+    hash, device, seconds, and the command that trains it again.
+    """
+    from fedrepro.report import trace
+
+    print(trace.why(paper, artefact, cell, scale))
+
+
+@app.command(cls=Command)
+def prune(
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them, not only list them.")] = False,
+) -> None:
+    """List or remove records that no plan asks for at any scale.
+
+    Other files are left alone.
+    """
+    from fedrepro.runs import status
+
+    files = []
+    for run_id in status.orphans():
+        try:
+            records.is_recorded(run_id)
+            files.append(records.path_of(run_id))
+        except FedreproError as error:
+            print(f"left alone: {error}")
+    for file in files:
+        if yes:
+            file.unlink()
+        print(f"{'removed' if yes else 'would remove'} {file}")
+    print(f"{len(files)} records of no planned run")
+    if files and not yes:
+        print("nothing was removed; `fedrepro prune --yes` removes them")

@@ -1,0 +1,83 @@
+"""What commands on runs have in common: which runs are meant, and how a command ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import find_root
+from fedrepro.runs.plan import (
+    SCALES,
+    PlannedRun,
+    Scale,
+    expand,
+    load_plan,
+    papers,
+    plans,
+    unique,
+    use_plans,
+)
+
+
+def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
+    """Do the work of a command; user errors are one message, no traceback.
+
+    Args:
+        work: returns the exit status; None: 0.
+        unread: the exit status where the reader of the output has gone.
+
+    Returns:
+        The exit status.
+    """  # noqa: DOC501 - caught below
+    try:
+        here = find_root()
+        if here is not None and here in Path.cwd().parents:
+            raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
+        status = work()
+        sys.stdout.flush()
+    except FedreproError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
+        return unread
+    except KeyboardInterrupt:
+        print("fedrepro: interrupted; run again to go on from the checkpoints", file=sys.stderr)
+        return 130
+    return status or 0
+
+
+def known_paper(name: str) -> str:
+    """Return the slug of a paper, of a study of our own, or of the plan of one's own in a file.
+
+    Raises:
+        FedreproError: there is no such plan, or it is not valid.
+    """
+    if is_plan(name):
+        (name,) = use_plans(name)
+    load_plan(name)
+    return name
+
+
+def is_plan(name: str) -> bool:
+    """Return whether an argument is a plan of one's own, or a folder of them, not a name or id."""
+    return Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir()
+
+
+def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -> list[PlannedRun]:
+    """Return the distinct planned runs of a paper and scale, in priority order.
+
+    Args:
+        paper: slug; None: all papers.
+        scale: None: all scales.
+        studies: without a paper, also the runs of studies of our own.
+
+    Raises:
+        FedreproError: as :func:`fedrepro.runs.plan.expand`.
+    """
+    names = [paper] if paper else plans() if studies else papers()
+    scales = [scale] if scale else list(SCALES)
+    return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())

@@ -1,0 +1,161 @@
+"""The command ``train``: which runs it is given, on which devices, in how many processes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import command, options, records
+from fedrepro.runs.options import TrainArguments
+from fedrepro.runs.plan import PlannedRun, expand, unique, use_plans
+
+
+def train(arguments: TrainArguments) -> int:
+    """Train the runs that the arguments name; return the exit status.
+
+    Raises:
+        FedreproError: a run failed, or the arguments do not go together.
+    """
+    if bool(arguments.runs) == arguments.pending:
+        raise FedreproError("fedrepro train: give run ids or plans, or --pending, and not both")
+    if arguments.paper is not None:
+        arguments = dataclasses.replace(arguments, paper=command.known_paper(arguments.paper))
+    planned = _planned(arguments)
+    with _terminated_like_interrupted():
+        devices = _devices(arguments.device)
+        if len(devices) > 1:
+            return _train_on_all(arguments, planned, devices)
+        return _train_here(arguments, planned)
+
+
+def _planned(arguments: TrainArguments) -> list[PlannedRun]:
+    """Return the distinct runs that are meant."""
+    places = [name for name in arguments.runs if command.is_plan(name)]
+    if places:
+        planned = _of_plans(arguments, places)
+    else:
+        studies = bool(arguments.runs)
+        planned = command.selected(arguments.paper, arguments.scale, studies=studies)
+        planned = _named(planned, arguments.runs) if arguments.runs else planned
+    if arguments.pending and not arguments.device.startswith("cuda"):
+        return _without_gpu(planned)
+    return planned
+
+
+def _named(planned: Sequence[PlannedRun], ids: Sequence[str]) -> list[PlannedRun]:
+    """Return the runs with these ids, each once."""
+    known = {run.id: run for run in planned}
+    unknown = [name for name in ids if name not in known]
+    if unknown:
+        raise FedreproError(
+            f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
+        )
+    return [known[name] for name in dict.fromkeys(ids)]
+
+
+def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedRun]:
+    """Return the distinct runs of plans of one's own."""
+    if len(places) < len(arguments.runs):
+        raise FedreproError("fedrepro train: give run ids, or plans, and not both")
+    names = [name for place in places for name in use_plans(place)]
+    scale = arguments.scale or "lite"
+    return list(unique([run for name in names for run in expand(name, scale)]).values())
+
+
+def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Leave out runs that only a GPU can train, and say how many of them are pending."""
+    left_out = [run for run in planned if run.spec.precision == "tf32"]
+    pending = sum(not run.recorded for run in left_out)
+    if pending:
+        print(
+            f"{pending} pending runs are left out: precision: tf32 needs --device cuda",
+            file=sys.stderr,
+        )
+    return [run for run in planned if run.spec.precision != "tf32"]
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM end the training as Ctrl-C does: with checkpoints, and with what --out asks."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _devices(device: str) -> list[str]:
+    """Return the devices that --device names: ``cuda`` is every GPU that PyTorch sees."""
+    if device != "cuda":
+        return [device]
+    import torch
+
+    count = torch.cuda.device_count()
+    return [device] if count < 2 else [f"cuda:{i}" for i in range(count)]
+
+
+def _train_here(arguments: TrainArguments, planned: Sequence[PlannedRun]) -> int:
+    from fedrepro.runs import session
+
+    time_budget = arguments.time_budget
+    if arguments.deadline is not None:
+        time_budget = max(arguments.deadline - time.monotonic(), 0.0)
+    how = session.TrainOptions(
+        device=arguments.device,
+        backend=arguments.backend,
+        workers=arguments.workers,
+        compile=arguments.compile,
+        deterministic=arguments.deterministic,
+        in_flight=arguments.in_flight,
+        data_root=arguments.data_root,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        time_budget=time_budget,
+        out=arguments.out,
+        wait=bool(arguments.runs),
+    )
+    trained = session.train(planned, how)
+    print(f"{trained} of {len(planned)} runs trained")
+    return 0
+
+
+def _train_on_all(
+    arguments: TrainArguments, planned: Sequence[PlannedRun], devices: Sequence[str]
+) -> int:
+    """Train in one process a GPU: they share the runs by the locks on them.
+
+    Each names its GPU as ``cuda:1`` rather than seeing no other one: the names are then those that
+    the user knows, and what CUDA_VISIBLE_DEVICES says, in whatever form, stays as it is.
+    """
+    from fedrepro.runs import session, side_by_side
+
+    session.check_out(arguments.out)
+    deadline = None
+    if arguments.time_budget is not None:
+        deadline = time.monotonic() + arguments.time_budget
+    pending = [run for run in planned if not run.recorded]
+    commands = {device: _command(arguments, device, deadline) for device in devices}
+    try:
+        return side_by_side.run(commands)
+    finally:  # also what a process that was killed had written
+        trained = [run for run in pending if run.recorded]
+        if arguments.out is not None:
+            files = [records.path_of(run.id, run.records) for run in trained]
+            session.write_out(arguments.out, files, planned)
+        print(f"{len(trained)} of {len(planned)} runs trained on {len(devices)} GPUs")
+
+
+def _command(arguments: TrainArguments, device: str, deadline: float | None) -> list[str]:
+    """Return the command that trains the same runs on one device; it writes no --out."""
+    own = dataclasses.replace(
+        arguments, device=device, deadline=deadline, time_budget=None, out=None
+    )
+    return [sys.executable, "-m", "fedrepro.runs", "train", *options.words(own)]

@@ -1,0 +1,97 @@
+"""`python -m fedrepro.runs train` with PyTorch, NumPy, pydantic, PyYAML and filelock alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import fedrepro
+from fedrepro.cli import main
+from fedrepro.fl.engine import BACKENDS
+from fedrepro.runs import records
+
+BARE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+MISSING = {
+    "PIL", "grimp", "librosa", "matplotlib", "nbconvert", "pandas", "papermill",
+    "pooch", "rich", "scipy", "sklearn", "snakemake", "tabulate", "torchvision", "tqdm", "typer",
+}
+
+class Bare(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Bare())
+"""
+"""Run by each process as it starts, as `sitecustomize`."""
+
+PLAN = {
+    "paper": "tiny",
+    "title": "A run of a second",
+    "defaults": {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+        "model": {"name": "liu1", "width": 0.3},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.05},
+        "batch": 8,
+        "rounds": 2,
+    },
+    "seeds": [0],
+    "runs": {"fedavg": {"title": "FedAvg"}},
+}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that finds few packages."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(BARE)
+    places = [str(tmp_path / "site"), str(Path(fedrepro.__file__).parents[1])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+
+
+@pytest.mark.parametrize("options", [["--backend", "loop"], ["--workers", "1"]])
+def test_a_run_is_trained_with_few_packages(
+    tmp_path: Path, bare: dict[str, str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.yaml").write_text(yaml.safe_dump(PLAN))
+    command = [sys.executable, "-m", "fedrepro.runs", "train", "tiny.yaml", *options]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 of 1 runs trained\n"
+    (file,) = records.OWN_FOLDER.glob("*.json")
+    assert records.is_recorded(file.stem, records.OWN_FOLDER)
+
+
+@pytest.mark.parametrize("program", ["fedrepro.cli", "fedrepro.runs"])
+def test_both_command_lines_refuse_alike(tmp_path: Path, program: str) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", program, "train", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    wrong = run("--pending", "--workers", "0")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--workers: 0: must be at least 1" in wrong.stderr
+    wrong = run("--pending", "--backend", "stacked")
+    assert wrong.returncode == 2
+    assert all(name in wrong.stderr for name in ("--backend", "stacked", *BACKENDS))
+    neither = run()
+    assert (neither.returncode, neither.stdout) == (1, "")
+    assert neither.stderr.startswith("fedrepro: fedrepro train: give run ids or plans, or --pen")
+
+
+def test_the_help_names_every_backend(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in BACKENDS)
+    assert "--deadline" not in said, "for our own processes only"

@@ -162,6 +162,18 @@ def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.Mo
     assert after == before
 
 
+def test_a_folder_of_something_else_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    precious = folder / "other/thesis.tex"
+    precious.parent.mkdir()
+    precious.write_text("precious")
+    with pytest.raises(FedreproError, match="other: holds something else than a report"):
+        site.write([PAPER], "smoke", folder / "results", precious.parent)
+    assert precious.read_text() == "precious"
+
+
 def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(FedreproError, match=r"checks/tricks\.json: missing; `snakemake all_report"):

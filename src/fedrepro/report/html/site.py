@@ -15,6 +15,7 @@ import jinja2
 import plotly
 import yaml
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report.html.content import Paper, read_paper
 from fedrepro.report.trace import facts
@@ -41,8 +42,9 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
         folder: where the pages go; what it holds is replaced.
 
     Raises:
-        FedreproError: a result is missing.
+        FedreproError: a result is missing, or the folder holds something else.
     """
+    _refuse_other(folder)
     read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
     shutil.rmtree(folder, ignore_errors=True)
     _copy_assets(folder)
@@ -64,8 +66,17 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
             curves=_curves(record),
             used=used[run.id],
         )
-    write_text(folder / "assets/entries.js", _entries(read, runs))
+    write_text(folder / _ENTRIES, _entries(read, runs))
     return pages.write("index.html", "index.html", papers=read, bars=BARS)
+
+
+def _refuse_other(folder: Path) -> None:
+    """Make sure that nothing but an older report is replaced."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / _ENTRIES).exists():
+        raise FedreproError(f"{folder}: holds something else than a report; name another folder")
+
+
+_ENTRIES = "assets/entries.js"
 
 
 class _Pages:

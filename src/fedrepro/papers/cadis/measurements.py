@@ -449,7 +449,8 @@ def ablation(runs: RunSet) -> pd.DataFrame:
     gains["best"] -= gains["best_fedavg"]
     gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
     both = pd.concat([found, gains]).assign(row=lambda table: table["method"])
-    return summarise(both, "best", ["row", "column", "unit"])
+    cells = summarise(both, "best", ["row", "column", "unit"])
+    return cells[[*cells.columns.drop("unit"), "unit"]]
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -54,6 +54,7 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 	$(RUN) fedrepro figure selective aliasing --scale paper --out docs/gallery/selective_aliasing
 	$(RUN) fedrepro figure emd fig1a --scale lite --out docs/gallery/emd_fig1a
 	$(RUN) fedrepro figure emd fig5a --scale lite --out docs/gallery/emd_fig5a
+	$(RUN) fedrepro figure emd open_choices --scale lite --out docs/gallery/emd_open_choices
 	$(RUN) fedrepro figure cadis as_run --scale lite --out docs/gallery/cadis_as_run
 	$(RUN) fedrepro figure tricks curves --scale lite --out docs/gallery/tricks_curves
 	$(RUN) fedrepro figure fedcd preference --scale lite --out docs/gallery/fedcd_preference

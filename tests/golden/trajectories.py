@@ -251,7 +251,7 @@ _CASES = {
     "cadis_published_counts": {
         "dataset": {"name": "synthetic_pills"},
         "algorithm": {"name": "cadis", "participants": 3},
-        "partition": {"scheme": "published_counts", "counts": "pill", "keep": 0.02},
+        "partition": {"scheme": "published_counts", "counts": "pill", "share": 0.02},
         "model": {"name": "resnet18", "width": 0.0625},
         "optimizer": SHORTEST_STEPS,
         "batch": 8,

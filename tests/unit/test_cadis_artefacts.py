@@ -105,7 +105,7 @@ def test_results_say_which_cell_a_run_is_of(paper):
     found = results(paper, [name for name in paper.plan.runs if name != "grid"])
     places = Counter(found["dataset"] + " " + found["kind"])
     assert places["CIFAR-100 BC"] == places["CIFAR-10 BC"] == places["MNIST BC"] == 8
-    assert places["MNIST MC"] == (6 + 5 + 5 * 4) + 4 + 2
+    assert places["MNIST MC"] == (6 + 5 + 5 * 4) + 4 + 3
     run = results(paper, ["cifar100_mc_fedfa_k"]).iloc[0]
     wanted = {"dataset": "CIFAR-100", "kind": "MC", "method": "FedFA", "clients": "20/100"}
     assert {name: run[name] for name in wanted} == wanted
@@ -198,6 +198,20 @@ def test_parts_of_tables_show_the_published_values(lite):
     columns = artefacts.frame(lite, "table3_mnist")
     assert cell(columns, "FedAvg", "MNIST BC")["published"] == 0.9669
     assert columns["row"].unique().tolist()[:2] == ["SingleSet", "FedAvg"]
+
+
+def test_the_ablation_is_paired_by_seed(tmp_path):
+    world = World(accuracy={"MNIST MC FedAvg": 0.9, "CADIS without distillation": 0.93})
+    frame = artefacts.frame(write_all(tmp_path, "lite", world), "ablation")
+    gain = cell(frame, "CADIS without distillation", "over FedAvg")
+    assert (gain["mean"], gain["n"], gain["unit"]) == (pytest.approx(0.03), 8, "points")
+    assert len(gain["runs"]) == 16
+    assert cell(frame, "FedAvg", "best accuracy")["mean"] == pytest.approx(0.9)
+    assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
+        "CADIS",
+        "CADIS without distillation",
+        "weights inverse to the true cluster sizes",
+    }
 
 
 def test_table2_counts_rounds_to_the_target(paper):

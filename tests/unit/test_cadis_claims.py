@@ -66,6 +66,7 @@ AGAINST = {
     "ND4-cifar10": World(local={"CADIS": (0.79, 0.1)}),
     "ND5-true_clusters": World(accuracy={"weights inverse to the true cluster sizes": 0.9}),
     "ND5-cadis": lower("MNIST MC CADIS", by=0.9),
+    "ND6": World(accuracy={"CADIS without distillation": 0.95}),
     "NE1": World(own_low=-0.001),
     "NE2": World(other_high=0.001),
     "NE3-fresh": World(recovered=(1,)),

@@ -192,10 +192,10 @@ LAWS = {
 }
 
 
-def of_law(name, seed=0, keep=None):
+def of_law(name, seed=0, share=None):
     dataset = name.rpartition("_")[0]
-    law = {"scheme": "index_file", "lists": name} if keep else LAWS[name]
-    spec = make_spec(dataset={"name": dataset}, partition=law | ({"keep": keep} if keep else {}))
+    law = {"scheme": "index_file", "lists": name} if share else LAWS[name]
+    spec = make_spec(dataset={"name": dataset}, partition=law | ({"share": share} if share else {}))
     train, test = data.labels(dataset)
     return build_partition(spec.partition, train, test, 10, seed), train
 
@@ -209,7 +209,7 @@ needs_lists = pytest.mark.skipif(
 @needs_lists
 @pytest.mark.parametrize("name", ["mnist_mc", "mnist_uc"])
 def test_the_laws_give_the_statistics_of_the_authors_lists(name):
-    theirs, _ = of_law(name, keep=1.0)
+    theirs, _ = of_law(name, share=1.0)
     published = theirs.counts.max(axis=1)  # a client's labels are equally many
     drawn = np.concatenate([of_law(name, seed)[0].counts.max(axis=1) for seed in range(3)])
     assert np.mean(drawn) == pytest.approx(np.mean(published), rel=0.05)
@@ -228,7 +228,7 @@ def test_the_laws_give_the_statistics_of_the_authors_lists(name):
 
 @needs_lists
 def test_the_pareto_law_is_as_unequal_as_the_authors_list():
-    theirs, _ = of_law("mnist_pa", keep=1.0)
+    theirs, _ = of_law("mnist_pa", share=1.0)
     shares, totals, twice = [], [], []
     for seed in range(8):
         ours, _ = of_law("mnist_pa", seed)
@@ -252,16 +252,22 @@ def test_the_lists_hold_what_the_costs_count(name):
 
 @needs_lists
 def test_a_share_of_the_lists_keeps_every_label_of_every_client():
-    whole, _ = of_law("mnist_pa", keep=1.0)
-    part, _ = of_law("mnist_pa", keep=0.25)
+    whole, _ = of_law("mnist_pa", share=1.0)
+    part, _ = of_law("mnist_pa", share=0.25)
     assert (part.counts == np.ceil(whole.counts * 0.25)).all()
     for few, all_ in zip(part.clients, whole.clients, strict=True):
         assert few.tolist() == [i for i in all_.tolist() if i in set(few.tolist())][: len(few)]
-    assert build_of_seed(1).sha256 == build_of_seed(2).sha256
 
 
-def build_of_seed(seed):
-    return of_law("mnist_mc", seed, keep=0.1)[0]
+@needs_lists
+def test_a_share_of_the_lists_is_drawn_by_seed_and_the_whole_is_not():
+    def cut(seed, share):
+        return of_law("mnist_mc", seed, share)[0]
+
+    assert cut(1, 0.1).sha256 == cut(1, 0.1).sha256 != cut(2, 0.1).sha256
+    assert cut(1, 1.0).sha256 == cut(2, 1.0).sha256
+    for one, other in zip(cut(1, 0.1).clients, cut(1, 1.0).clients, strict=True):
+        assert set(one.tolist()) <= set(other.tolist())
 
 
 def test_lists_are_of_their_own_data_set_and_need_no_seed():
@@ -275,6 +281,9 @@ def test_lists_are_of_their_own_data_set_and_need_no_seed():
     specs = [make_spec(dataset={"name": "cifar10"}, partition=lists, seed=seed) for seed in (1, 2)]
     assert len({partition_id(spec) for spec in specs}) == 1
     assert specs[0].partition.clients == 100
+    part = lists | {"share": 0.5}
+    specs = [make_spec(dataset={"name": "cifar10"}, partition=part, seed=seed) for seed in (1, 2)]
+    assert len({partition_id(spec) for spec in specs}) == 2
 
 
 def test_lists_that_are_not_here_say_where_to_look(tmp_path, monkeypatch):
@@ -282,7 +291,7 @@ def test_lists_that_are_not_here_say_where_to_look(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("pooch.HTTPDownloader.__call__", refuse)
     with pytest.raises(FedreproError, match=r"(?s)Without internet.*Looked for packs in: data/p"):
-        index_file.index_file(LABELS, "mnist_mc", 1.0)
+        index_file.index_file(LABELS, "mnist_mc", 1.0, rng())
 
 
 def refuse(*_):
@@ -319,13 +328,13 @@ def test_training_reads_the_lists_from_the_named_folder(tmp_path, monkeypatch):
 def test_lists_beyond_the_data_set_are_refused(monkeypatch):
     monkeypatch.setattr(index_file, "cadis_partition", lambda *_: (np.array([0, 600]),))
     with pytest.raises(FedreproError, match="beyond the 600 of this data set"):
-        index_file.index_file(LABELS, "mnist_mc", 1.0)
+        index_file.index_file(LABELS, "mnist_mc", 1.0, rng())
 
 
 @pytest.mark.parametrize(
     ("partition", "examples"),
     [
-        ({"scheme": "index_file", "lists": "mnist_mc", "keep": 0.5}, 14_501),
+        ({"scheme": "index_file", "lists": "mnist_mc", "share": 0.5}, 14_501),
         ({"scheme": "label_clusters", "clusters": [3, 2], "per_label": [10, 20]}, 5 * 70),
         (
             {

@@ -33,6 +33,8 @@ LAYOUT: dict[str, Any] = {
     "server_dataset/img_label_dict.json": SERVER_LABELS,
 }
 
+RNG = np.random.default_rng(0)
+
 
 def colour(name: str) -> tuple[int, int, int]:
     """Return the colour of an image by its name; every image has one of its own."""
@@ -95,7 +97,7 @@ def test_the_partition_gives_every_client_its_own_list(
     from fedrepro.fl.partition import published_counts as module
 
     monkeypatch.setitem(module.COUNTS, "pill", TINY)
-    clients = published_counts(data.load("pill").train_y, "pill", 1.0)
+    clients = published_counts(data.load("pill").train_y, "pill", 1.0, RNG)
     assert [client.tolist() for client in clients] == [[0, 1], [2, 3, 4]]
 
 
@@ -215,33 +217,35 @@ def test_the_published_counts() -> None:
     assert not counts[7:, [5, 8]].any()
 
 
-@pytest.mark.parametrize("keep", [1.0, 0.1])
-def test_clients_hold_what_the_table_says(keep: float) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.1])
+def test_clients_hold_what_the_table_says(share: float) -> None:
     labels = np.random.default_rng(3).permutation(np.repeat(np.arange(15), np.sum(COUNTS, axis=0)))
-    clients = published_counts(labels, "pill", keep)
+    clients = published_counts(labels, "pill", share, RNG)
     found = np.array([np.bincount(labels[client], minlength=15) for client in clients])
-    assert (found == np.ceil(keep * np.array(COUNTS) - 1e-9)).all()
+    assert (found == np.ceil(share * np.array(COUNTS) - 1e-9)).all()
     held = np.concatenate(clients)
     assert len(set(held.tolist())) == len(held)
     assert all((np.diff(client) > 0).all() for client in clients)
-    whole = published_counts(labels, "pill", 1.0)
+    whole = published_counts(labels, "pill", 1.0, RNG)
     assert all(set(part) <= set(all_) for part, all_ in zip(clients, whole, strict=True))
 
 
 def test_data_that_do_not_reach_are_refused() -> None:
     labels = np.repeat(np.arange(15), 793)
     with pytest.raises(FedreproError, match="for 15 labels, these data have 10"):
-        published_counts(labels[labels < 10], "pill", 1.0)
+        published_counts(labels[labels < 10], "pill", 1.0, RNG)
     with pytest.raises(FedreproError, match=r"label 8 has 792 images; .* hold 793"):
-        published_counts(np.delete(labels, np.flatnonzero(labels == 8)[0]), "pill", 0.1)
+        published_counts(
+            np.delete(labels, np.flatnonzero(labels == 8)[0]), "pill", 0.1, np.random.default_rng(0)
+        )
 
 
-def test_all_seeds_share_the_partition_and_its_cost() -> None:
-    def spec(seed: int, keep: float = 1.0, dataset: str = "synthetic_pills") -> RunSpec:
+def test_all_seeds_share_the_whole_partition_and_its_cost() -> None:
+    def spec(seed: int, share: float = 1.0, dataset: str = "synthetic_pills") -> RunSpec:
         return RunSpec.model_validate(
             {
                 "dataset": {"name": dataset},
-                "partition": {"scheme": "published_counts", "counts": "pill", "keep": keep},
+                "partition": {"scheme": "published_counts", "counts": "pill", "share": share},
                 "model": {"name": "resnet18"},
                 "algorithm": {"name": "fedavg"},
                 "optimizer": {"name": "sgd", "lr": 0.01},
@@ -252,6 +256,7 @@ def test_all_seeds_share_the_partition_and_its_cost() -> None:
         )
 
     assert partition_id(spec(0)) == partition_id(spec(1)) != partition_id(spec(0, 0.5))
+    assert partition_id(spec(0, 0.5)) != partition_id(spec(1, 0.5))
     assert spec(0).partition.clients == len(COUNTS)
     small, large = (cost.estimate(spec(0, 1.0, name), {}) for name in ("synthetic_pills", "pill"))
     assert large / small == pytest.approx((224 / 32) ** 2, rel=0.01)

@@ -27,6 +27,9 @@ from fedrepro.report.rules import (
 from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
 
+RUN = Sample("a", (0.5,), ("x",))
+"""A finding without runs has no margins."""
+
 MEANS = {"low": 0.1, "middle": 0.15, "same": 0.15, "high": 0.3}
 
 
@@ -136,7 +139,7 @@ def test_a_margin_is_firm_where_other_seeds_would_not_turn_it(
 def test_a_claim_holds_by_all_its_parts_and_fails_by_any(
     margins: list[tuple[float, ...]], holds: bool, firm: bool
 ) -> None:
-    found = compared([], [Margin(values) for values in margins], None)
+    found = compared([RUN], [Margin(values) for values in margins], None)
     assert (found.holds, found.firm, found.seeds) == (holds, firm, 2)
 
 
@@ -145,10 +148,16 @@ def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
     clear, weak = Margin((10.0, 11.0, 12.0)), Margin((1.0, 2.0, 3.0))
     unmet = Margin((-1.0, -2.0, -3.0))
     assert weak.p == unmet.p == pytest.approx(0.0371, abs=1e-4)
-    assert compared([], [clear, weak], None).p == weak.p
-    assert compared([], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
+    assert compared([RUN], [clear, weak], None).p == weak.p
+    assert compared([RUN], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
     assert math.isnan(Finding(True, "counted", []).p)
-    assert math.isnan(compared([], [Margin((-1.0,))], None).p)
+    assert math.isnan(compared([RUN], [Margin((-1.0,))], None).p)
+
+
+def test_published_numbers_alone_have_no_seeds_that_could_turn_them() -> None:
+    found = compared([Sample("Table 2", (0.5,), ())], [Margin((-0.1,))], None)
+    assert not found.holds
+    assert (found.seeds, list(found.margins)) == (0, [])
 
 
 def test_networks_that_guess_decide_nothing() -> None:

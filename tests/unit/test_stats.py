@@ -7,7 +7,15 @@ import math
 import pandas as pd
 import pytest
 
-from fedrepro.report.stats import bounds, holm, one_sided_p, sd_bounds, summarise, t_interval
+from fedrepro.report.stats import (
+    bounds,
+    holm,
+    jackknife,
+    one_sided_p,
+    sd_bounds,
+    summarise,
+    t_interval,
+)
 
 
 def test_the_interval_of_three_values() -> None:
@@ -37,6 +45,19 @@ def test_the_interval_of_a_standard_deviation() -> None:
     """Chi-square with four degrees of freedom: 2.5 % below 0.48442, 2.5 % above 11.1433."""
     expected = (math.sqrt(4 / 11.1433), math.sqrt(4 / 0.48442))
     assert sd_bounds(1, 5) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_jackknife_of_a_mean_is_the_values() -> None:
+    values = {3: 0.2, 5: 0.5, 9: 1.1}
+    found = jackknife(lambda seeds: sum(values[s] for s in seeds) / len(seeds), [*values])
+    assert found == pytest.approx([*values.values()])
+
+
+def test_the_jackknife_of_any_statistic_has_it_as_its_mean() -> None:
+    values = [4.0, 1.0, 9.0, 2.0]
+    found = jackknife(lambda some: max(values[i] for i in some), range(4))
+    assert sum(found) / 4 == pytest.approx(9)
+    assert jackknife(lambda some: 7.0, [0]) == [7.0]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def scores(checks: Iterable[Check]) -> Iterator[Score]:
                 of_kind = [x for x in items if (x.kind, x.origin) == (kind, origin)]
                 for reading in readings(of_kind):
                     found = targets(x for x in of_kind if x.reading in ("", reading))
-                    yield _score(paper, scale, kind, origin, reading, found)
+                    if found:
+                        yield _score(paper, scale, kind, origin, reading, found)
 
 
 def readings(checks: Iterable[Check]) -> list[str]:

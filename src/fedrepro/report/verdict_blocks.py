@@ -88,8 +88,8 @@ def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
             | {"not informative": item.uninformative or "", "single run": item.single or ""}
         )
     table = pd.DataFrame(rows)
-    empty = [key for key in ("reading", "not informative") if (table[key] == "").all()]
-    return str(table.drop(columns=[key for key in empty if key in table]).to_markdown(index=False))
+    empty = [key for key in table if (table[key] == "").all()]
+    return str(table.drop(columns=empty).to_markdown(index=False))
 
 
 def _reading(reading: str) -> str:
@@ -183,7 +183,7 @@ def _told(item: Check) -> str:
     if item.kind == "number" and item.ours is not None:
         over = f", {item.seeds} seeds" if item.seeds > 1 else ""
         parts.append(f"ours {item.ours:.4g}{seeds_of(item)}{over}")
-    parts += [text for text in (item.evidence, " ".join(item.reason.split())) if text]
+    parts += [text.rstrip(".") for text in (item.evidence, " ".join(item.reason.split())) if text]
     if item.p is not None:
         parts.append(f"p = {item.p:.2g}")
     return "; ".join(parts) + "."

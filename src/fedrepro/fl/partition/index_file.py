@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,15 +36,19 @@ EXAMPLES = {
 
 
 def index_file(
-    labels: Indices, lists: str, keep: float, data_root: Path | None = None
+    labels: Indices,
+    lists: str,
+    share: float,
+    rng: np.random.Generator,
+    data_root: Path | None = None,
 ) -> Partition:
     """Read the clients' lists, or a share of each.
 
     Args:
         labels: int64 [n], the training labels in original order.
         lists: which of the authors' partitions; a key of :data:`EXAMPLES`.
-        keep: share kept of what a client holds of each label, in (0, 1]: the first
-            ``ceil(keep * n)`` in the order of the file.
+        share: of what a client holds of each label, in (0, 1]: ``ceil(share * n)`` are drawn.
+        rng: draws them.
         data_root: folder of packed data; None takes the usual places.
 
     Returns:
@@ -58,15 +62,17 @@ def index_file(
         raise FedreproError(
             f"partition.lists = {lists} names examples beyond the {len(labels)} of this data set"
         )
-    return tuple(_first(client, labels[client], keep) for client in clients)
+    if share == 1:
+        return tuple(clients)
+    return tuple(_drawn(client, labels[client], share, rng) for client in clients)
 
 
-def _first(client: Indices, labels: Indices, keep: float) -> Indices:
-    """Return the first share of the examples of every label, in the given order."""
+def _drawn(client: Indices, labels: Indices, share: float, rng: np.random.Generator) -> Indices:
+    """Return a share of the examples of every label, in the given order."""
     kept = np.zeros(len(client), dtype=bool)
     for label in np.unique(labels):
-        places = np.flatnonzero(labels == label)
-        kept[places[: math.ceil(keep * len(places) - 1e-9)]] = True
+        places = rng.permutation(np.flatnonzero(labels == label))
+        kept[places[: math.ceil(share * len(places) - 1e-9)]] = True
     return client[kept]
 
 
@@ -88,8 +94,8 @@ class IndexFile(Scheme):
         "cifar100_uc",
         "cifar100_pa",
     ]
-    keep: float = Field(
-        default=1.0, gt=0, le=1, description="share kept of what a client holds of each label"
+    share: float = Field(
+        default=1.0, gt=0, le=1, description="of what a client holds of each label; drawn by seed"
     )
 
     @property
@@ -97,7 +103,10 @@ class IndexFile(Scheme):
         """Clients of every list."""
         return 100
 
-    seeded: ClassVar = False
+    @property
+    def seeded(self) -> bool:  # type: ignore[override]
+        """Whether a share is drawn; whole lists are the same for every seed."""
+        return self.share < 1
 
     @property
     def dataset(self) -> str:
@@ -105,9 +114,9 @@ class IndexFile(Scheme):
         return self.lists.rpartition("_")[0]
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
-        """Read the lists."""
-        return Cut(index_file(data.train, self.lists, self.keep, data.data_root))
+        """Read the lists, and draw a share of each."""
+        return Cut(index_file(data.train, self.lists, self.share, rng, data.data_root))
 
     def examples(self, info: DatasetInfo) -> float:
         """Return how many training examples the clients hold together."""
-        return self.keep * EXAMPLES[self.lists]
+        return self.share * EXAMPLES[self.lists]

@@ -26,16 +26,19 @@ COUNTS = {"pill": PILL}
 """Images of each label, [clients][labels], by the name of the table."""
 
 
-def published_counts(labels: Indices, counts: str, keep: float) -> Partition:
+def published_counts(
+    labels: Indices, counts: str, share: float, rng: np.random.Generator
+) -> Partition:
     """Give every client its number of images of each label, or a share of them.
 
     Of each label the first images in file order are the first client's, the next the second's, and
-    so on; with a share of them a client has the first ``ceil(keep * n)`` of its ``n``.
+    so on. Of a client's ``n`` images of a label ``ceil(share * n)`` are drawn.
 
     Args:
         labels: int64 [n], class numbers from 0.
         counts: a key of :data:`COUNTS`.
-        keep: share kept of what a client holds of each label, in (0, 1].
+        share: of what a client holds of each label, in (0, 1].
+        rng: draws them.
 
     Returns:
         One ascending index array for each client; no two clients share an image.
@@ -60,16 +63,11 @@ def published_counts(labels: Indices, counts: str, keep: float) -> Partition:
     starts = table.cumsum(axis=0) - table
     images = [np.flatnonzero(labels == label) for label in range(len(demand))]
     parts = []
-    for client, amounts in enumerate(table):
-        kept = [math.ceil(keep * amount - 1e-9) for amount in amounts]
-        firsts = starts[client]
-        parts.append(
-            np.sort(
-                np.concatenate(
-                    [of[a : a + n] for of, a, n in zip(images, firsts, kept, strict=True)]
-                )
-            )
-        )
+    for firsts, amounts in zip(starts, table, strict=True):
+        own = [of[a : a + n] for of, a, n in zip(images, firsts, amounts, strict=True)]
+        if share < 1:
+            own = [rng.permutation(of)[: math.ceil(share * len(of) - 1e-9)] for of in own]
+        parts.append(np.sort(np.concatenate(own)))
     return tuple(parts)
 
 
@@ -78,8 +76,8 @@ class PublishedCounts(Scheme):
 
     scheme: Literal["published_counts"]
     counts: Literal["pill"]
-    keep: float = Field(
-        default=1.0, gt=0, le=1, description="share kept of what a client holds of each label"
+    share: float = Field(
+        default=1.0, gt=0, le=1, description="of what a client holds of each label; drawn by seed"
     )
 
     @property
@@ -87,13 +85,17 @@ class PublishedCounts(Scheme):
         """Clients of the table."""
         return 10
 
-    seeded: ClassVar = False
-    example: ClassVar = {"scheme": "published_counts", "counts": "pill", "keep": 0.02}
+    example: ClassVar = {"scheme": "published_counts", "counts": "pill", "share": 0.02}
+
+    @property
+    def seeded(self) -> bool:  # type: ignore[override]
+        """Whether a share is drawn; whole lists are the same for every seed."""
+        return self.share < 1
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
-        """Hand images out in file order."""
-        return Cut(published_counts(data.train, self.counts, self.keep))
+        """Hand images out in file order, and draw a share of them."""
+        return Cut(published_counts(data.train, self.counts, self.share, rng))
 
     def examples(self, info: DatasetInfo) -> float:
         """Return how many training examples the clients hold together."""
-        return self.keep * sum(map(sum, COUNTS[self.counts]))
+        return self.share * sum(map(sum, COUNTS[self.counts]))

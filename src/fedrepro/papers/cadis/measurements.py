@@ -440,6 +440,19 @@ def overhead(runs: RunSet) -> pd.DataFrame:
     return found.drop(columns=["network", "method", "what"]).assign(unit="count")
 
 
+def ablation(runs: RunSet) -> pd.DataFrame:
+    """Build our table of what each part of CADIS adds to FedAvg on MNIST MC, paired by seed."""
+    found = _shown(runs, "ablation").assign(column="best accuracy", unit="fraction")
+    base = found.loc[found["method"] == BASELINES[0], ["seed", "run", "best"]]
+    gains = found.merge(base, on="seed", suffixes=("", "_fedavg"))
+    gains = gains[gains["run"] != gains["run_fedavg"]].assign(column="over FedAvg", unit="points")
+    gains["best"] -= gains["best_fedavg"]
+    gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
+    both = pd.concat([found, gains]).assign(row=lambda table: table["method"])
+    cells = summarise(both, "best", ["row", "column", "unit"])
+    return cells[[*cells.columns.drop("unit"), "unit"]]
+
+
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table1": functools.partial(multi_cluster, table="table1"),
     "table1_mnist": functools.partial(multi_cluster, table="table1_mnist"),
@@ -448,6 +461,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table3_mnist": functools.partial(other_partitions, table="table3_mnist"),
     "recovery": recovery,
     "clusters": clusters,
+    "ablation": ablation,
     "cluster_weight": cluster_weight,
     "partitions": partitions,
     "laws": laws,

@@ -23,7 +23,7 @@ def recorded(runs: RunSet) -> list[str]:
         MissingRunsError: the scale has no runs.
     """
     groups = list(runs.plan.runs)
-    if not runs.members(groups):
+    if not runs.planned(groups):
         raise MissingRunsError(
             f"{runs.paper} has no runs at scale {runs.scale}; add --scale paper, its only one"
         )

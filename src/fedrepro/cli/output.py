@@ -6,9 +6,9 @@ import sys
 
 _STYLES = {
     r"\b(reproduced|recorded)\b": "green",
-    r"\b(close|pending)\b": "yellow",
+    r"\b(close|inconclusive|pending)\b": "yellow",
     r"\bdeviates\b": "red",
-    r"\bnot (run|reproducible|decidable|here)\b": "dim",
+    r"\bno(t (run|reproducible|decidable|here)| target)\b": "dim",
     r"^-[- ]+$": "dim",
 }
 

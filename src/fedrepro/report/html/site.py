@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -28,7 +28,7 @@ CURVES = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "t
 """Metrics over the rounds that a run's page draws, where it has them, and what they are called."""
 
 BARS = (*DECIDED, "not informative", "not tried")
-"""Parts of a bar, from left to right."""
+"""Parts of a bar, from left to right; the last one is what no run has tried."""
 
 
 def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> Path:
@@ -67,6 +67,7 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
             used=used[run.id],
         )
     write_text(folder / _ENTRIES, _entries(read, runs))
+    write_text(folder / "summary.txt", _summary(read, runs, folder))
     return pages.write("index.html", "index.html", papers=read, bars=BARS)
 
 
@@ -162,6 +163,20 @@ def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str,
                 yield "number", text, f"{page}#{view.name}", cell.verdict
     for run, _ in runs.values():
         yield "run", f"{run.paper} {run.id} {run.group} seed {run.seed}", f"runs/{run.id}.html", ""
+
+
+def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:
+    """Return in a few lines what there is and what held."""
+    papers = list(papers)
+    kinds = Counter(view.kind for paper in papers for view in paper.views)
+    lines = [f"{kinds['figure']} figures and {kinds['table']} tables of {len(runs)} runs"]
+    for paper in papers:
+        for outcome in paper.outcomes:
+            tried = {k: outcome.counts[k] for k in BARS[:-1] if outcome.counts[k]}
+            told = ", ".join(f"{count} {name}" for name, count in tried.items()) or "none tried"
+            what = f"{outcome.what}, scale {outcome.scale}"
+            lines.append(f"{paper.name:<10} {what:<45} {told}")
+    return "\n".join([*lines, f"Open {folder / 'index.html'}"]) + "\n"
 
 
 def _copy_assets(folder: Path) -> None:

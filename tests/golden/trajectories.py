@@ -51,6 +51,10 @@ _CASES = {
         },
         "model": {"name": "mnist_cnn", "width": 0.0625},
     },
+    "fedavg_own_initial": {
+        "algorithm": {"name": "fedavg", "initial": "own"},
+        "partition": {"scheme": "iid_plain", "clients": 6},
+    },
     "fedavg_kept_moments": {
         "algorithm": {"name": "fedavg", "optimizer_state": "keep"},
         "partition": NODES,

@@ -18,7 +18,7 @@ from fedrepro.runs.runset import RunSet
 Place = str
 """A group of runs, or one and a grid point: ``mnist_sweep/1.44``, ``sharing_warm/0.1/0.5``."""
 
-EMD = {"iid": 0.0, "two_class": 1.6, "one_class": 1.8}
+EMD = {"iid": 0.0, "iid_own_initial": 1.0, "two_class": 1.6, "one_class": 1.8}
 SLOPE = {"mnist": 0.05, "cifar10": 0.08, "kws": 0.06}
 """Made-up divergence per unit of EMD of the outer layers; others have a third of it."""
 FLOOR = 0.001
@@ -52,6 +52,8 @@ def claimed(run: PlannedRun) -> float:
         return 0.5
     if labels["training"] == "sweep":
         return published("emd", "table2")[row, f"{run.coordinates['emd']:g}"]
+    if labels["training"] == "iid_own_initial":
+        return 0.96
     group = run.group
     if "choice" in labels:
         like = {"training": labels["training"], "dataset": labels["dataset"], "batches": "large"}

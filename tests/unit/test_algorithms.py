@@ -43,6 +43,20 @@ def test_fedavg_uniform_weights_and_participation():
     assert state.weights.item() == pytest.approx(1.5)
 
 
+def test_fedavg_may_begin_with_weights_of_each_clients_own():
+    """The first round only; then all clients hold the average."""
+    starts = {}
+    for initial in ("common", "own"):
+        fed = FakeFederation(fedavg.Params(name="fedavg", initial=initial))
+        state = fedavg.init(fed)
+        rounds = [drive(fedavg.round(fed, state, t), add_client)[0][0] for t in range(2)]
+        starts[initial] = [[lane.weights.item() for lane in asked.lanes] for asked in rounds]
+    assert starts["common"][0] == [0, 0]
+    assert starts["own"][0] == [10, 20]
+    mean = (1 * (10 + 1) + 3 * (20 + 2)) / 4
+    assert starts["own"][1] == pytest.approx([mean, mean])
+
+
 def test_fedavg_keeps_moments_only_when_asked():
     for choice, steps in (("keep", [2, 2]), ("reset", [])):
         fed = FakeFederation(fedavg.Params(name="fedavg", optimizer_state=choice))

@@ -33,6 +33,8 @@ NO_TEST = ("F7a-0", "ZA22", "ZB3")
 """What is no target: quoted of another experiment, or true by construction."""
 
 AGAINST = {
+    "ZB4": World(accuracy={"mnist_iid_own_initial": 0.99}),
+    "ZB5": World(emd={"mnist_iid_own_initial": 0.0}),
     "ZA1-mnist": World(accuracy={"mnist_iid_large": 0.975}),
     "ZA1-cifar10": World(accuracy={"cifar10_iid_large": 0.80}),
     "ZA1-kws": World(accuracy={"kws_iid_large": 0.86}),

@@ -85,17 +85,17 @@ class Finding:
 
     @property
     def p(self) -> float:
-        """One-sided p value; NaN where there are no margins of at least two seeds.
+        """One-sided p value; NaN where there are no margins, or one of them is of a single seed.
 
         All parts have to hold for a claim to hold, so the largest decides; a claim fails by any of
         its parts, so the smallest of those unmet does, times their number.
         """
-        if not self.margins:
+        if not self.margins or any(math.isnan(margin.p) for margin in self.margins):
             return math.nan
         if self.holds:
             return max(margin.p for margin in self.margins)
-        unmet = min((margin.p for margin in self.margins if not margin.met), default=math.nan)
-        return unmet if math.isnan(unmet) else min(1.0, len(self.margins) * unmet)
+        unmet = min(margin.p for margin in self.margins if not margin.met)
+        return min(1.0, len(self.margins) * unmet)
 
     @property
     def seeds(self) -> int:

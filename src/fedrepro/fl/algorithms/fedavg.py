@@ -54,6 +54,11 @@ class Params(AlgorithmParams):
         description="running statistics of batch normalisation: averaged with the parameters, or "
         "kept by each node",
     )
+    initial: Literal["common", "own"] = Field(
+        default="common",
+        description="whether the clients' first round begins with the global initial weights or "
+        "with a draw of each one's own (Zhao et al. 2018, Remark 3.3)",
+    )
     sgd_reference: bool = Field(
         default=False,
         description="in round 0 also train SGD for E epochs on the union of the clients' data "
@@ -116,8 +121,11 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         yield from _warm_up(fed, state, params.warm_up)
     clients = fed.participants(t, params.participants)
     keep = params.optimizer_state == "keep"
+    own = params.initial == "own" and t == 0
+    starts = [fed.initial_weights(k) if own else _held(state, k) for k in clients]
     lanes = [
-        Lane(_held(state, k), fed.clients[k], ("client", k), state.moments.get(k)) for k in clients
+        Lane(start, fed.clients[k], ("client", k), state.moments.get(k))
+        for k, start in zip(clients, starts, strict=True)
     ]
     log = yield from participants.log_received(
         fed, state.weights, clients, wanted=params.local_accuracy

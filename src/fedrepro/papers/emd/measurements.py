@@ -225,6 +225,12 @@ def bound(runs: RunSet) -> pd.DataFrame:
     return cells.assign(unit="number")
 
 
+def own_initial(runs: RunSet) -> pd.DataFrame:
+    """Build our table on Remark 3.3: accuracy by what clients start from."""
+    table = reported(runs, groups_of(runs, "own_initial"))
+    return _cells(table, row="title", column="dataset")
+
+
 def by_choice(runs: RunSet) -> pd.DataFrame:
     """Return test accuracies (fraction) under each choice that the paper leaves open.
 
@@ -290,5 +296,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "sweep_text": sweep_text,
     "warm_up": warm_up,
     "bound": bound,
+    "own_initial": own_initial,
     "choices": choices,
 }

@@ -136,7 +136,8 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
     run = expand(PAPER, "smoke")[0].id
     page = (folder / f"report/papers/{PAPER}.html").read_text()
     assert "98.76 % ± 1.00 % (n=2) [99.00 %]" in page or "98.76 ± 1.00 % (n=2) [99.00 %]" in page
-    assert "Seeds: 0.98, 0.99" in page
+    assert "Seeds: 98.00 %, 99.00 %" in page
+    assert ".Published" not in page
     assert f'<a href="../runs/{run}.html"><code>{run}</code></a>' in page
     assert "<code>ffffffffffff</code>" in page, "a run without a page is named"
     assert '<a href="../runs/ffffffffffff.html">' not in page

@@ -21,7 +21,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
 from fedrepro.report.expected import Expected, cell_key, load_expected
 from fedrepro.report.score import Baseline, Score, baselines, readings, scores, targets
-from fedrepro.report.verdicts import DECIDED, Check, check
+from fedrepro.report.verdicts import DECIDED, Check, check, shown
 from fedrepro.runs.plan import Artefact, PaperPlan, Scale, load_plan
 
 Kind = Literal["table", "figure"]
@@ -35,7 +35,7 @@ class Cell:
         row: of a table, or the series of a figure.
         column: of a table, or x of a figure.
         text: our number, its spread, how many seeds, and the published value.
-        values: one a seed, as stored.
+        values: one a seed, as it is shown.
         runs: their ids.
         checks: verdicts on it, one a reading and value.
     """
@@ -251,13 +251,15 @@ def _read_cells(
     frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
     for _, row in frame.iterrows():
         keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
+        unit = row.get("unit", "fraction") if kind == "table" else ""
         values = _split(row.get("values"))
         runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
         row = row.copy()
         row["values"] = [float(value) for value in values]
         text = cell_text(row) if kind == "table" else _as_stored(row)
         checks = tuple(by_cell.get((name, *keys), ()))
-        yield Cell(*keys, text, values, runs, checks)
+        seeds = tuple(shown(float(value), unit) for value in values)
+        yield Cell(*keys, text, seeds, runs, checks)
 
 
 def _as_stored(row: pd.Series) -> str:

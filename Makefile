@@ -13,8 +13,9 @@ help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
 .PHONY: figures
-figures: $(READY)  ## Draw every figure from the committed run records (trains only what has no record)
-	$(RUN) snakemake --cores 8 all_figures
+figures: $(READY)  ## Draw every figure from the committed run records, and write the report
+	$(RUN) snakemake --cores 8 --quiet host reason rules -- all_figures all_report
+	@cat results/lite/report/summary.txt
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests

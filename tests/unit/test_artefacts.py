@@ -221,7 +221,7 @@ def cell(unit: str, values: list[float], published: float = float("nan")) -> pd.
     ],
 )
 def test_text_of_a_cell(cell: pd.Series, text: str) -> None:
-    assert artefacts._cell_text(cell) == text
+    assert artefacts.cell_text(cell) == text
 
 
 def test_artefacts_say_whether_their_scale_matters(smoke: Smoke) -> None:

@@ -27,6 +27,7 @@ ITEM = Check(
     where="Table 2",
     group="table2",
     value="mean",
+    unit="",
     reading="",
     statement="",
     published=0.9799,

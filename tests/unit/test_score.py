@@ -20,6 +20,7 @@ NUMBER = Check(
     where="Table 1, a",
     group="Table 1",
     value="mean",
+    unit="",
     reading="",
     statement="",
     published=0.5,

@@ -13,7 +13,7 @@ from clones import PAPERS, REPOSITORY, SMOKE, Clone
 from fedrepro.runs.plan import expand, load_plan
 
 pytestmark = pytest.mark.slow
-TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks")
+TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks", "all_report")
 DATASETS = {run.spec.dataset.name for paper in PAPERS for run in expand(paper, "smoke")}
 
 
@@ -41,6 +41,7 @@ def test_a_clone_with_records_trains_nothing_and_needs_no_data(
     everything = recorded.plan(*SMOKE, "all").jobs
     assert everything.pop("all") == 1
     assert everything.pop("partition_overview") == len(PAPERS)
+    assert everything.pop("report") == 1
     assert set(everything) == {"table", "figure", "notebook", "check"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
         html = (results / f"notebooks/{paper}.html").read_text()
         assert "<img" in html
         assert "import " not in html.partition("<body")[2].partition("<script")[0]
+        assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"?https?:", html)
+        assert f"papers/{paper}.html" in (results / "report/index.html").read_text()
     assert not (folder / "logs/smoke/notebooks/emd.ipynb").exists(), "kept only when it fails"
 
 
@@ -103,7 +106,7 @@ def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke) -> None:
     finally:
         code.write_text(original)
     figures = len(load_plan("emd").figures)
-    assert plan.jobs == {"all": 1, "figure": figures, "check": 1, "notebook": 1}
+    assert plan.jobs == {"all": 1, "figure": figures, "check": 1, "notebook": 1, "report": 1}
 
 
 def test_a_failing_notebook_is_kept(recorded: Clone) -> None:

@@ -81,6 +81,14 @@ def check_input(wildcards):
     return PLAN.of_check(wildcards.scale, wildcards.paper)
 
 
+def report_input(wildcards):
+    return PLAN.of_report(wildcards.scale)
+
+
+def reported(wildcards):
+    return PLAN.reported
+
+
 def notebook_input(wildcards):
     return PLAN.of_notebook(wildcards.scale, wildcards.paper)
 

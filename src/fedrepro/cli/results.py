@@ -1,4 +1,4 @@
-"""``fedrepro check``, ``table``, ``figure``, ``partition``, ``partitions`` and ``docs``."""
+"""What is made of records: ``fedrepro check``, ``table``, ``figure``, ``report``, ``docs``, ..."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
 from fedrepro.cli.output import show
+from fedrepro.runs.command import known_paper
 from fedrepro.runs.plan import Scale, papers
 
 if TYPE_CHECKING:
@@ -145,6 +146,30 @@ def partitions(paper: PaperName, out: Stem, scale: PaperScale = "lite") -> None:
     from fedrepro.report.partitions import write_overview
 
     write_overview(paper, scale, out)
+
+
+@app.command(cls=Command)
+def report(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PAPER", help="Slugs of the papers; default: all."),
+    ] = None,
+    scale: PaperScale = "lite",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where; default: results/<scale>/report."),
+    ] = None,
+) -> None:
+    """Write the report: pages that say what holds, and lead from every number to its runs.
+
+    It is made of the tables, figures, verdicts and notebooks in results/<scale>, which
+    `snakemake all_report` makes first. What the folder holds is replaced.
+    """
+    from fedrepro.report.html import site
+
+    results = Path("results")
+    chosen = [known_paper(name) for name in names] if names else papers()
+    print(site.write(chosen, scale, results, out or results / scale / "report"))
 
 
 @app.command(cls=Command)

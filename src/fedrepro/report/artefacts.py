@@ -134,23 +134,29 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
-def markdown(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True) -> str:
     """Lay a table out: rows and columns by key, each cell ``mean ± sd (n) [published]``.
 
     Below it stands what is left out for want of records, if anything is.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table.
+        cells: as of :func:`frame`.
+        note: say above it what the scale changes.
     """
     artefact = runs.plan.artefact(name)
     grid = pd.DataFrame(
         {
             "row": cells["row"].astype(str),
             "column": cells["column"].astype(str),
-            "text": [_cell_text(cell) for _, cell in cells.iterrows()],
+            "text": [cell_text(cell) for _, cell in cells.iterrows()],
         }
     ).pivot(index="row", columns="column", values="text")
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
-    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note)
+    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
     missing = left_out(runs, name)
     brackets = "" if is_study(runs.paper) else "; in brackets the published value"
     return (
@@ -177,7 +183,7 @@ def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
     return f"{scale} ({note})" if note else scale
 
 
-def _cell_text(cell: pd.Series) -> str:
+def cell_text(cell: pd.Series) -> str:
     """Return ``mean ± sd (n) [published]``; what there is none of is left out."""
     unit = cell.get("unit", "fraction")
     factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))

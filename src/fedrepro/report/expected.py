@@ -264,10 +264,18 @@ class Change(Strict):
     before: str = Field(description="what the claim would have said unchanged")
 
 
+class Headline(Strict):
+    """What a paper is known for: the report shows it first."""
+
+    claims: list[str] = Field(default_factory=list, description="ids of one to three claims")
+    figure: str = Field(default="", description="the figure that tells most")
+
+
 class Expected(Strict):
     """All that one paper publishes of the parts we re-create."""
 
     paper: str
+    headline: Headline = Field(default_factory=Headline)
     numbers: list[Number] = Field(default_factory=list)
     series: list[Series] = Field(default_factory=list)
     names: dict[str, str] = Field(
@@ -319,6 +327,11 @@ def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> Non
                 f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, artefacts)}"
             )
     known = [*artefacts, *(claim.id for claim in claims)]
+    if (figure := expected.headline.figure) and figure not in artefacts:
+        raise FedreproError(f"{file}: headline: no figure '{figure}' {nearest(figure, artefacts)}")
+    for name in expected.headline.claims:
+        if name not in (ids := [claim.id for claim in claims]):
+            raise FedreproError(f"{file}: headline: no claim '{name}' {nearest(name, ids)}")
     rests_on = [(n.id, n.shown_by) for n in numbers] + [(c.id, c.shown_by) for c in claims]
     for name, places in rests_on:
         for place in places:

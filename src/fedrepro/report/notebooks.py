@@ -1,23 +1,123 @@
-"""What notebooks show: figures and tables of a paper, made from records."""
+"""What notebooks show: verdicts, figures and tables of a paper, made from records."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from IPython.display import Image, Markdown
+import pandas as pd
+from IPython.display import HTML, Image, Markdown
 
+from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown, write_figure
+from fedrepro.report.verdicts import DECIDED, Check, explained, seeds_of, shown
 from fedrepro.runs.runset import RunSet
+
+COLOURS = {
+    "reproduced": "#0f7a55",
+    "close": "#0b5cad",
+    "deviates": "#b23c00",
+    "inconclusive": "#7a5900",
+}
+"""Of verdicts; others are grey."""
+
+_RECORDS = "../../runs"
+"""Where records lie, seen from ``results/<scale>/notebooks``."""
+_MOST = 100
+"""Published numbers that a notebook shows."""
+_ORDER = {verdict: place for place, verdict in enumerate(["deviates", "inconclusive", "close"])}
+
+
+def show_scale(runs: RunSet) -> Markdown:
+    """Say at which scale the notebook is, and what that changes."""
+    note = runs.plan.at(runs.scale).note
+    return Markdown(f"**Scale: {runs.scale}**" + (f" ({note})." if note else "."))  # type: ignore[no-untyped-call]
+
+
+def show_score(checks: list[Check]) -> HTML:
+    """Show how many targets of each kind were tried, and how they came out."""
+    rows = [
+        {
+            "targets": score.ORIGINS[item.kind][item.origin],
+            "reading": item.reading.replace("_", " "),
+            "all": item.targets,
+            "tried": item.tried,
+            **{verdict: item.outcomes[verdict] or "" for verdict in DECIDED},
+            "not informative": item.uninformative or "",
+        }
+        for item in score.scores(checks)
+    ]
+    return _html(pd.DataFrame(rows), "score")
+
+
+def show_claims(checks: list[Check]) -> HTML:
+    """Show the claims that were decided, those that fail first, with what decided them."""
+    rows = [
+        {
+            "claim": item.id,
+            "statement": item.statement,
+            "verdict": item.verdict,
+            "evidence": ". ".join(filter(None, (item.evidence, explained(item)))),
+            "runs": _links(item.runs),
+        }
+        for item in _decided(checks, "claim")
+    ]
+    return _html(pd.DataFrame(rows), "claims")
+
+
+def show_numbers(checks: list[Check]) -> HTML:
+    """Show published numbers that were tried, those that fail first."""
+    tried = _decided(checks, "number")
+    if not tried:
+        return HTML("<p>Published numbers are judged at the published scale only.</p>")  # type: ignore[no-untyped-call]
+    rows = [
+        {
+            "published": item.where,
+            "held against": item.reading.replace("_", " "),
+            "value": shown(item.published or 0, item.unit),
+            "ours": shown(item.ours or 0, item.unit) + ("" if item.unit else seeds_of(item)),
+            "tolerance": shown(item.tolerance or 0, item.unit),
+            "verdict": item.verdict,
+            "runs": _links(item.runs),
+        }
+        for item in tried[:_MOST]
+    ]
+    more = f"{len(tried) - _MOST} more." if len(tried) > _MOST else ""
+    return _html(pd.DataFrame(rows), "numbers", more)
+
+
+def _decided(checks: list[Check], kind: str) -> list[Check]:
+    decided = [item for item in checks if item.kind == kind and item.verdict in DECIDED]
+    return sorted(decided, key=lambda item: _ORDER.get(item.verdict, len(_ORDER)))
+
+
+def _links(ids: list[str], most: int = 3) -> str:
+    """Return links to the records of runs, the first few of them."""
+    links = [f'<a href="{_RECORDS}/{name}.json">{name}</a>' for name in ids[:most]]
+    return " ".join(links) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
+    """Lay a table out, verdicts in their colours."""
+    style = table.style.hide(axis="index").set_uuid(name)
+    style = style.set_properties(None, **{"text-align": "left", "vertical-align": "top"})
+    style = style.set_table_styles([{"selector": "th", "props": "text-align: left"}])
+    if "verdict" in table:
+        style = style.map(lambda v: f"color: {COLOURS.get(v, '#6a737d')}", subset=["verdict"])
+    return HTML(style.to_html() + f"<p>{below}</p>" * bool(below))  # type: ignore[no-untyped-call]
 
 
 def show_figure(runs: RunSet, name: str) -> Image:
     """Draw one figure of the plan."""
     with TemporaryDirectory() as folder:
         write_figure(runs, name, Path(folder) / name)
-        return Image((Path(folder) / f"{name}.png").read_bytes(), width=760)  # type: ignore[no-untyped-call]
+        return Image(  # type: ignore[no-untyped-call]
+            (Path(folder) / f"{name}.png").read_bytes(),
+            width=760,
+            alt=runs.plan.artefact(name).title,
+        )
 
 
 def show_table(runs: RunSet, name: str) -> Markdown:
-    """Lay one table of the plan out."""
-    return Markdown(markdown(runs, name, frame(runs, name)))  # type: ignore[no-untyped-call]
+    """Lay one table of the plan out; the notebook says once what the scale changes."""
+    return Markdown(markdown(runs, name, frame(runs, name), note=False))  # type: ignore[no-untyped-call]

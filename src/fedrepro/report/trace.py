@@ -96,12 +96,18 @@ _REPLACED = {"stacked": "graphs"}
 
 
 def _run(run: PlannedRun, record: RunRecord) -> str:
+    lines = [f"  {name:<10}{value}" for name, value in facts(run, record).items()]
+    return "\n".join([f"run {run.id}, seed {run.seed}", *lines])
+
+
+def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
+    """Return what is known of a recorded run: spec, code, data, device, how to train it again."""
     file = records.path_of(run.id)
     from_ = record.provenance
     changed = ", with uncommitted changes" if from_.dirty else ""
     note = f"; {from_.dataset_note}" if from_.dataset_note else ""
     versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
-    facts = {
+    found = {
         "record": str(file),
         "group": f"{describe(run)}",
         "spec": canonical_json(record.spec),
@@ -116,17 +122,15 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
         "trained": f"{from_.seconds:g} s, process started {from_.started}",
     }
     if from_.earlier:
-        facts["earlier"] = "; ".join(_part(part) for part in from_.earlier)
+        found["earlier"] = "; ".join(_part(part) for part in from_.earlier)
     backend = _REPLACED.get(from_.backend, from_.backend)
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
     options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
-    facts["again"] = (
+    found["again"] = (
         f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
         f"{backend}{device}{options}"
     )
-    return "\n".join(
-        [f"run {run.id}, seed {run.seed}"] + [f"  {k:<10}{v}" for k, v in facts.items()]
-    )
+    return found
 
 
 def _part(part: records.Part) -> str:

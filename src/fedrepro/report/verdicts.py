@@ -72,6 +72,8 @@ class Check:
             target under two readings of the paper.
         group: of a number: the curve or table among whose values it is looked for.
         value: of a number: ``mean`` or ``sd``.
+        unit: of a number and all that is said of it: ``fraction``, ``points`` (a difference of
+            fractions), or what is counted; empty: unknown.
         reading: of the paper, where several are held.
         statement: of a claim.
         published: the value, a fraction for accuracies.
@@ -99,6 +101,7 @@ class Check:
     where: str
     group: str
     value: str
+    unit: str
     reading: str
     statement: str
     published: float | None
@@ -170,6 +173,7 @@ def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> 
         "where": where,
         "group": "",
         "value": "",
+        "unit": "",
         "reading": "",
         "statement": "",
         "published": None,
@@ -219,6 +223,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
         "ours": ours,
         "interval": [low, high] if len(values) > 1 else [],
         "values": values,
+        "unit": cell.get("unit", ""),
         "evidence": _seeds_missing(runs, ids),
         "seeds": len(values),
         "spread": _like_spread(made.cells) if len(values) == 1 else None,
@@ -236,6 +241,13 @@ def _bounds(number: Number, ours: float, values: Sequence[float]) -> tuple[float
     if not values:
         return ours, ours
     return sd_bounds(ours, len(values)) if number.value == "sd" else bounds(values)
+
+
+def shown(value: float, unit: str) -> str:
+    """Return a value as readers are shown it: ``98.71 %``, ``1.30 points``, ``1482``."""
+    if unit in ("fraction", "points"):
+        return f"{100 * value:.2f} {'%' if unit == 'fraction' else 'points'}"
+    return f"{value:.4g}"
 
 
 def would_pass(check: Check, other: Check) -> bool:

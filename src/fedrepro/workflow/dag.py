@@ -19,7 +19,15 @@ from fedrepro.base.paths import root
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, batches, expand, is_study, load_plan, plan_files
+from fedrepro.runs.plan import (
+    PlannedRun,
+    batches,
+    expand,
+    is_study,
+    load_plan,
+    plan_files,
+    unique,
+)
 from fedrepro.runs.status import Status, describe, duration, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config
@@ -158,6 +166,15 @@ class Workflow:
             for partition in self._partitions[paper]
         ]
 
+    @property
+    def reported(self) -> list[str]:
+        """Slugs of the papers in the report: all but studies of our own, which have no verdicts."""
+        return [paper for paper in self.papers if not is_study(paper)]
+
+    def report(self) -> list[str]:
+        """Return the first page of the report, if it has anything to say."""
+        return [f"results/{self.scale}/report/index.html"] if self.reported else []
+
     def everything(self, papers: Sequence[str]) -> list[str]:
         """Return all that can be made from records, without data."""
         return [
@@ -198,6 +215,26 @@ class Workflow:
         """Return what the overview of a paper's partitions is made of."""
         self._require(scale, paper)
         return self._files(paper, load_plan(paper).runs, ["report.partitions"], [])
+
+    def of_report(self, scale: str) -> dict[str, Any]:
+        """Return what the report is made of: results of a scale, and records of the published one.
+
+        Raises:
+            FedreproError: the scale is another one than this call's.
+        """
+        papers = self.reported
+        for paper in papers:
+            self._require(scale, paper)
+        shown = (".csv", ".svg", ".html", ".json")
+        made = [*self.tables(papers), *self.figures(papers), *self.notebooks(papers)]
+        published = unique([run for paper in papers for run in expand(paper, "paper")]).values()
+        claims = [name for paper in papers if (name := code.module_of(paper, "claims"))]
+        files = sources.files(["fedrepro.report.html.site", *claims])
+        return {
+            "results": [file for file in made if file.endswith(shown)] + self.checks(papers),
+            "records": [str(records.path_of(r.id, r.records)) for r in published if r.recorded],
+            "code": [str(self._root / "src/fedrepro" / file) for file in files],
+        }
 
     def dataset_of(self, scale: str, paper: str, partition: str) -> str:
         """Return the name of the data set that a partition divides."""

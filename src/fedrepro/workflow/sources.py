@@ -17,6 +17,11 @@ import fedrepro
 
 _PACKAGE = "fedrepro"
 FOLDER = Path(fedrepro.__file__).parent
+_READ = {
+    "fl/data/registry.py": ["fl/data/sets/*.yaml"],
+    "report/html/site.py": ["report/html/templates/*", "report/html/assets/*"],
+}
+"""Modules, and the files beside them that they read, all relative to the package's folder."""
 _NAMED = re.compile(r'"((?:benchmarks|config|docs)/[^"{}]+[.][a-z]+)"')
 
 
@@ -37,16 +42,18 @@ def modules(names: Iterable[str]) -> list[str]:
 def files(names: Iterable[str]) -> list[str]:
     """Return the files of :func:`modules`, relative to the package's folder.
 
-    With them come the descriptions of the data sets where the module that reads them is among them.
+    With them come the descriptions of the data sets, and the templates and assets of the report,
+    where the module that reads them is among them.
     """
     paths = []
     for name in modules(names):
         path = Path(*name.split(".")[1:])
         is_package = (FOLDER / path).is_dir()
         paths.append(str(path / "__init__.py" if is_package else path.with_suffix(".py")))
-    if "fl/data/registry.py" in paths:
-        described = sorted((FOLDER / "fl/data/sets").glob("*.yaml"))
-        paths += [str(file.relative_to(FOLDER)) for file in described]
+    for reader, read in _READ.items():
+        if reader in paths:
+            found = sorted(file for pattern in read for file in FOLDER.glob(pattern))
+            paths += [str(file.relative_to(FOLDER)) for file in found]
     return paths
 
 

@@ -1,0 +1,32 @@
+// The curves of a run, which one can zoom.
+"use strict";
+
+const COLOURS = { "test accuracy": "#0173b2", "training loss": "#de8f05", "test loss": "#029e73" };
+
+for (const place of document.querySelectorAll("[data-curves]")) {
+  const curves = JSON.parse(place.dataset.curves);
+  const style = getComputedStyle(document.body);
+  const axis = { gridcolor: style.getPropertyValue("--line"), zeroline: false };
+  const layout = {
+    font: { color: style.color },
+    paper_bgcolor: "rgba(0, 0, 0, 0)",
+    plot_bgcolor: "rgba(0, 0, 0, 0)",
+    margin: { t: 20, r: 60 },
+    xaxis: { ...axis, title: { text: "round" } },
+    yaxis: { ...axis, title: { text: "test accuracy (%)" }, rangemode: "tozero" },
+    yaxis2: { title: { text: "loss" }, rangemode: "tozero", overlaying: "y", side: "right", showgrid: false },
+    modebar: { bgcolor: "rgba(0, 0, 0, 0)" },
+    legend: { orientation: "h", y: 1.1 },
+  };
+  const traces = curves.map(({ name, x, y }) => {
+    const accuracy = name === "test accuracy";
+    return {
+      name, x,
+      y: accuracy ? y.map((value) => 100 * value) : y,
+      yaxis: accuracy ? "y" : "y2",
+      line: { color: COLOURS[name] },
+      mode: x.length < 60 ? "lines+markers" : "lines",
+    };
+  });
+  Plotly.newPlot(place, traces, layout, { responsive: true, displaylogo: false });
+}

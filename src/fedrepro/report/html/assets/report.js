@@ -1,0 +1,47 @@
+// Search over all pages, and the filter of claims. Without scripts everything stays readable.
+"use strict";
+
+const input = document.getElementById("search");
+const found = document.getElementById("found");
+const top_ = document.body.dataset.top;
+const SHOWN = 30;
+
+input.addEventListener("input", () => {
+  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const matches = [];
+  for (const [kind, text, address, verdict] of words.length ? ENTRIES : []) {
+    const all = `${kind} ${text} ${verdict}`.toLowerCase();
+    if (words.every((word) => all.includes(word))) matches.push([kind, text, address, verdict]);
+    if (matches.length === SHOWN) break;
+  }
+  found.replaceChildren(...matches.map(([kind, text, address, verdict]) => {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    link.href = top_ + address;
+    link.textContent = text;
+    item.append(`${kind} `, link, verdict ? ` ${verdict}` : "");
+    return item;
+  }));
+  if (words.length && !matches.length) found.textContent = "Nothing has all of these words.";
+});
+
+input.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    input.value = "";
+    found.replaceChildren();
+  }
+});
+
+for (const filter of document.querySelectorAll(".filter")) {
+  filter.hidden = false;
+  const buttons = filter.querySelectorAll("button");
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      const wanted = button.dataset.filter;
+      for (const other of buttons) other.setAttribute("aria-pressed", other === button);
+      for (const row of document.querySelectorAll(".claims [data-verdict]")) {
+        row.hidden = wanted !== "all" && row.dataset.verdict !== wanted;
+      }
+    });
+  }
+}

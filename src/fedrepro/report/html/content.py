@@ -1,0 +1,280 @@
+"""What the pages of the report show, read from the results of a scale.
+
+Tables, figures and verdicts are those in ``results/<scale>``; verdicts at the published scale are
+made from its records, as far as there are any.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.artefacts import cell_text
+from fedrepro.report.expected import Expected, cell_key, load_expected
+from fedrepro.report.score import Baseline, Score, baselines, readings, scores, targets
+from fedrepro.report.verdicts import DECIDED, Check, check, shown
+from fedrepro.runs.plan import Artefact, PaperPlan, Scale, load_plan
+
+Kind = Literal["table", "figure"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table or figure.
+
+    Attributes:
+        row: of a table, or the series of a figure.
+        column: of a table, or x of a figure.
+        text: our number, its spread, how many seeds, and the published value.
+        values: one a seed, as it is shown.
+        runs: their ids.
+        checks: verdicts on it, one a reading and value.
+    """
+
+    row: str
+    column: str
+    text: str
+    values: tuple[str, ...]
+    runs: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict that is shown at the cell: that on the mean, of the first reading."""
+        decided = [item for item in self.checks if item.verdict in DECIDED]
+        return decided[0].verdict if decided else ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A table or figure of a paper.
+
+    Attributes:
+        kind: which of the two.
+        name: in the plan.
+        about: its title, source and what its cells hold.
+        cells: all of its numbers.
+    """
+
+    kind: Kind
+    name: str
+    about: Artefact
+    cells: tuple[Cell, ...]
+
+    @property
+    def rows(self) -> list[str]:
+        """The keys of its rows, in order."""
+        return list(dict.fromkeys(cell.row for cell in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        """The keys of its columns, in order."""
+        return list(dict.fromkeys(cell.column for cell in self.cells))
+
+    @functools.cached_property
+    def grid(self) -> dict[tuple[str, str], Cell]:
+        """Its cells by row and column."""
+        return {(cell.row, cell.column): cell for cell in self.cells}
+
+    @property
+    def held(self) -> list[Cell]:
+        """The cells that a published value is held against."""
+        return [cell for cell in self.cells if cell.checks]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many targets came out how, for a bar.
+
+    Attributes:
+        what: the targets.
+        scale: of the runs.
+        total: how many targets there are.
+        counts: verdict, or ``not informative`` or ``not tried``, and how many.
+    """
+
+    what: str
+    scale: str
+    total: int
+    counts: Counter[str]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """All that the report says of a paper.
+
+    Attributes:
+        plan: its plan.
+        expected: its published values.
+        checks: verdicts at the scale of the report.
+        published: verdicts at the published scale.
+        views: its tables, then its figures.
+    """
+
+    plan: PaperPlan
+    expected: Expected
+    checks: tuple[Check, ...]
+    published: tuple[Check, ...]
+    views: tuple[View, ...]
+
+    @property
+    def name(self) -> str:
+        """Its slug."""
+        return self.plan.paper
+
+    @property
+    def claims(self) -> list[Check]:
+        """Verdicts on claims, those that deviate first."""
+        order = ["deviates", "inconclusive", "reproduced"]
+        rank = {verdict: place for place, verdict in enumerate(order)}
+        claims = [item for item in self.checks if item.kind == "claim"]
+        return sorted(claims, key=lambda item: rank.get(item.verdict, len(order)))
+
+    @property
+    def headlines(self) -> list[Check]:
+        """Verdicts on the claims that the paper is known for; at the published scale if tried."""
+        found = []
+        for name in self.expected.headline.claims:
+            both = [item for item in (*self.published, *self.checks) if item.id == name]
+            found.append(next((item for item in both if item.verdict in DECIDED), both[-1]))
+        return found
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Printed values at the published scale, and the paper's claims at both."""
+        return [
+            *_outcomes(self.published, "number", "printed", "printed values"),
+            *_outcomes(self.published, "claim", "paper", "claims"),
+            *_outcomes(self.checks, "claim", "paper", "claims"),
+        ]
+
+    @property
+    def scores(self) -> list[Score]:
+        """Every count, of both scales."""
+        return [item for item in scores([*self.published, *self.checks]) if item.tried]
+
+    @property
+    def baselines(self) -> list[Baseline]:
+        """What our values would reproduce at other places."""
+        return baselines(self.published)
+
+    @property
+    def no_targets(self) -> list[Check]:
+        """What is held against nothing, with the reason."""
+        return [x for x in self.checks if x.verdict in ("no target", "not reproducible")]
+
+    def view(self, name: str) -> View:
+        """Return a table or figure by name."""
+        return next(view for view in self.views if view.name == name)
+
+
+def _outcomes(checks: Iterable[Check], kind: str, origin: str, what: str) -> Iterator[Outcome]:
+    """Yield the outcome of each reading."""
+    of_kind = [item for item in checks if (item.kind, item.origin) == (kind, origin)]
+    for reading in readings(of_kind):
+        found = targets(item for item in of_kind if item.reading in ("", reading))
+        name = f"{what}, {reading.replace('_', ' ')}" if reading else what
+        counts = Counter(_shown(item) for item in found)
+        yield Outcome(name, of_kind[0].scale, len(found), counts)
+
+
+def _shown(item: Check) -> str:
+    if item.verdict not in DECIDED:
+        return "not tried"
+    return item.verdict if item.informative else "not informative"
+
+
+def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
+    """Read the results of a paper.
+
+    Args:
+        paper: its slug.
+        scale: of the report.
+        results: the folder that holds ``<scale>/tables``, ``figures`` and ``checks``.
+
+    Raises:
+        FedreproError: a result is missing; says how to make it.
+    """
+    plan, expected = load_plan(paper), load_expected(paper)
+    content = json.loads(_text(results / scale / "checks" / f"{paper}.json"))
+    checks = tuple(Check(**entry) for entry in content)
+    published = checks if scale == "paper" else tuple(check(paper, "paper"))
+    by_cell = _by_cell(expected, checks)
+    artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
+    views = [
+        View(kind, name, about, tuple(_read_cells(results, scale, paper, kind, name, by_cell)))
+        for kind, every in artefacts.items()
+        for name, about in every.items()
+    ]
+    return Paper(plan, expected, checks, published, tuple(views))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except FileNotFoundError:
+        raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first") from None
+
+
+Place = tuple[str, str, str]
+"""Artefact, and the two keys of a cell."""
+
+
+def _by_cell(expected: Expected, checks: Iterable[Check]) -> dict[Place, list[Check]]:
+    places = {n.id: (n.artefact, *cell_key(*n.cell)) for n in expected.all_numbers()}
+    found = defaultdict(list)
+    for item in checks:
+        if item.id in places:
+            found[places[item.id]].append(item)
+    return {place: sorted(items, key=lambda x: x.value == "sd") for place, items in found.items()}
+
+
+def _read_cells(
+    results: Path,
+    scale: str,
+    paper: str,
+    kind: Kind,
+    name: str,
+    by_cell: dict[Place, list[Check]],
+) -> Iterator[Cell]:
+    file = results / scale / f"{kind}s" / paper / f"{name}.csv"
+    _text(file)
+    frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
+    for _, row in frame.iterrows():
+        keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
+        unit = row.get("unit", "fraction") if kind == "table" else ""
+        values = _split(row.get("values"))
+        runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
+        row = row.copy()
+        row["values"] = [float(value) for value in values]
+        text = cell_text(row) if kind == "table" else _as_stored(row)
+        checks = tuple(by_cell.get((name, *keys), ()))
+        seeds = tuple(shown(float(value), unit) for value in values)
+        yield Cell(*keys, text, seeds, runs, checks)
+
+
+def _as_stored(row: pd.Series) -> str:
+    """Return a number of a figure, which has no unit: ``0.9876 ± 0.001 (n=3) [0.99]``."""
+    if not {"mean", "sd", "n"} <= set(row.index) or np.isnan(row["mean"]):
+        return ""
+    text = f"{row['mean']:.4g}"
+    if row["n"] > 1:
+        text += f" ± {row['sd']:.2g} (n={row['n']})"
+    return text if np.isnan(row["published"]) else f"{text} [{row['published']:.4g}]"
+
+
+def _number(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _split(text: object) -> tuple[str, ...]:
+    return tuple(text.split()) if isinstance(text, str) else ()

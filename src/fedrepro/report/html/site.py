@@ -1,0 +1,198 @@
+"""Writes the pages of the report: an overview, a page a paper, a page a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import plotly
+import yaml
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import write_text
+from fedrepro.report.html.content import Paper, read_paper
+from fedrepro.report.trace import facts
+from fedrepro.report.verdicts import DECIDED, shown
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun, Scale, expand, is_study
+from fedrepro.runs.records import RunRecord
+
+CURVES = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
+"""Metrics over the rounds that a run's page draws, where it has them, and what they are called."""
+
+BARS = (*DECIDED, "not informative", "not tried")
+"""Parts of a bar, from left to right; the last one is what no run has tried."""
+
+
+def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> Path:
+    """Write the report; return its first page.
+
+    Args:
+        papers: slugs, in order; studies of our own, which have no verdicts, are left out.
+        scale: of the tables and figures; verdicts at the published scale stand beside.
+        results: the folder of results, as :func:`fedrepro.report.html.content.read_paper` reads it;
+            pages lead to the notebooks there.
+        folder: where the pages go; what it holds is replaced.
+
+    Raises:
+        FedreproError: a result is missing, or the folder holds something else.
+    """
+    _refuse_other(folder)
+    read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
+    shutil.rmtree(folder, ignore_errors=True)
+    _copy_assets(folder)
+    notebooks = os.path.relpath(results / scale / "notebooks", folder)
+    pages = _Pages(folder, scale, notebooks)
+    used = _uses(read)
+    runs = _recorded(read, scale)
+    for paper in read:
+        _copy_results(paper, scale, results, folder)
+        pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
+    for run, record in runs.values():
+        pages.write(
+            f"runs/{run.id}.html",
+            "run.html",
+            run=run,
+            record=record,
+            spec=yaml.safe_dump(record.spec, sort_keys=False),
+            facts=facts(run, record),
+            curves=_curves(record),
+            used=used[run.id],
+        )
+    write_text(folder / _ENTRIES, _entries(read, runs))
+    write_text(folder / "summary.txt", _summary(read, runs, folder))
+    return pages.write("index.html", "index.html", papers=read, bars=BARS)
+
+
+def _refuse_other(folder: Path) -> None:
+    """Make sure that nothing but an older report is replaced."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / _ENTRIES).exists():
+        raise FedreproError(f"{folder}: holds something else than a report; name another folder")
+
+
+_ENTRIES = "assets/entries.js"
+
+
+class _Pages:
+    """Fills templates, and writes what comes out."""
+
+    def __init__(self, folder: Path, scale: Scale, notebooks: str) -> None:
+        self._folder = folder
+        self._templates = jinja2.Environment(
+            loader=jinja2.PackageLoader("fedrepro.report.html"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals.update(scale=scale, notebooks=notebooks, shown=shown)
+        self._templates.filters.update(
+            percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")
+        )
+
+    def write(self, path: str, template: str, **content: Any) -> Path:
+        """Write a page; ``top`` leads from it to the folder of the report."""
+        top = "../" * path.count("/")
+        text = self._templates.get_template(template).render(top=top, **content)
+        file = self._folder / path
+        write_text(file, text)
+        return file
+
+
+Runs = Mapping[str, tuple[PlannedRun, RunRecord]]
+"""Recorded runs by id."""
+
+
+def _recorded(papers: Iterable[Paper], scale: Scale) -> Runs:
+    """Return the recorded runs of the papers at a scale, and those behind published verdicts."""
+    found: dict[str, tuple[PlannedRun, RunRecord]] = {}
+    for paper in papers:
+        asked = {run for item in paper.published for run in item.runs}
+        wanted = [run for run in expand(paper.name, "paper") if run.id in asked]
+        for run in [*expand(paper.name, scale), *wanted]:
+            if run.id not in found and records.is_recorded(run.id, run.records):
+                found[run.id] = (run, records.read(run.id, run.records))
+    return found
+
+
+def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str, str]]]:
+    """Return run id -> (paper, table or figure, title) of what it is part of."""
+    used: dict[str, dict[tuple[str, str, str], None]] = defaultdict(dict)
+    for paper in papers:
+        for view in paper.views:
+            for cell in view.cells:
+                for run in cell.runs:
+                    used[run][paper.name, view.name, view.about.title] = None
+    return defaultdict(list, {run: list(places) for run, places in used.items()})
+
+
+def _curves(record: RunRecord) -> list[dict[str, Any]]:
+    """Return what a run's page draws: name, rounds and values of each metric."""
+    curves = []
+    for metric, name in CURVES.items():
+        if values := record.metrics.get(metric):
+            evaluated = record.metrics["evaluated_rounds"]
+            rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
+            curves.append({"name": name, "x": list(rounds), "y": values})
+    return curves
+
+
+def _entries(papers: Iterable[Paper], runs: Runs) -> str:
+    """Return what the search looks through: kind, text, address and verdict of each entry."""
+    return f"const ENTRIES = {json.dumps([*_searchable(papers, runs)], separators=(',', ':'))};\n"
+
+
+def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str, str, str]]:
+    for paper in papers:
+        page = f"papers/{paper.name}.html"
+        for item in paper.claims:
+            text = f"{paper.name} {item.id}: {item.statement}"
+            yield "claim", text, f"{page}#claim-{item.id}", item.verdict
+        for view in paper.views:
+            text = f"{paper.name} {view.name}: {view.about.title}"
+            yield view.kind, text, f"{page}#{view.name}", ""
+            for cell in view.held:
+                text = f"{paper.name} {view.name}: {cell.row}, {cell.column}"
+                yield "number", text, f"{page}#{view.name}", cell.verdict
+    for run, _ in runs.values():
+        yield "run", f"{run.paper} {run.id} {run.group} seed {run.seed}", f"runs/{run.id}.html", ""
+
+
+def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:
+    """Return in a few lines what there is and what held."""
+    papers = list(papers)
+    kinds = Counter(view.kind for paper in papers for view in paper.views)
+    lines = [f"{kinds['figure']} figures and {kinds['table']} tables of {len(runs)} runs"]
+    for paper in papers:
+        for outcome in paper.outcomes:
+            tried = {k: outcome.counts[k] for k in BARS[:-1] if outcome.counts[k]}
+            told = ", ".join(f"{count} {name}" for name, count in tried.items()) or "none tried"
+            what = f"{outcome.what}, scale {outcome.scale}"
+            lines.append(f"{paper.name:<10} {what:<45} {told}")
+    return "\n".join([*lines, f"Open {folder / 'index.html'}"]) + "\n"
+
+
+def _copy_assets(folder: Path) -> None:
+    """Copy style and scripts; curves are drawn by Plotly, whose script is part of the package."""
+    for file in (resources.files("fedrepro.report.html") / "assets").iterdir():
+        write_text(folder / "assets" / file.name, file.read_text())
+    script = resources.files(plotly) / "package_data/plotly.min.js"
+    write_text(folder / "assets/plotly.js", script.read_text())
+
+
+def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None:
+    """Copy a paper's figures, and the data of figures and tables."""
+    for view in paper.views:
+        endings = ("csv", "svg") if view.kind == "figure" else ("csv",)
+        for ending in endings:
+            source = results / scale / f"{view.kind}s" / paper.name / f"{view.name}.{ending}"
+            target = folder / "data" / paper.name / f"{view.name}.{ending}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)

@@ -1,0 +1,246 @@
+"""The report's pages: what they say, where they lead, and how a browser shows them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from made_up import content as made_up
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.expected import load_expected
+from fedrepro.report.html import content, site
+from fedrepro.report.verdicts import Check, check, to_json
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.runset import RunSet
+
+PAPER = "tricks"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with records, results and a report of one paper at smoke."""
+    here = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        for run in expand(PAPER, "smoke"):
+            records.write(made_up(run))
+        _write_results(here / "results", PAPER)
+        site.write([PAPER], "smoke", here / "results", here / "report")
+    return here
+
+
+def _write_results(results: Path, paper: str) -> None:
+    """Write a frame of two cells for every table and figure, and verdicts on some."""
+    scale = results / "smoke"
+    plan, run = load_plan(paper), expand(paper, "smoke")[0].id
+    for kind, every in (("tables", plan.tables), ("figures", plan.figures)):
+        keys = ["row", "column"] if kind == "tables" else ["series", "x"]
+        for name in every:
+            (scale / kind / paper).mkdir(parents=True, exist_ok=True)
+            rows = [("<b>a</b>", 1, 0.9876, 0.01, 2, "0.98 0.99", run, 0.99)]
+            rows += [("c", 2, 0.5, None, 1, "0.5", "ffffffffffff", None)]
+            columns = [*keys, "mean", "sd", "n", "values", "runs", "published"]
+            frame = pd.DataFrame(rows, columns=columns)
+            frame.to_csv(scale / kind / paper / f"{name}.csv", index=False)
+            (scale / kind / paper / f"{name}.svg").write_text(SVG)
+    (scale / "notebooks").mkdir()
+    (scale / "notebooks" / f"{paper}.html").write_text("<!DOCTYPE html><title>notebook</title>")
+    (scale / "checks").mkdir()
+    checks = check(paper, "smoke")
+    (scale / "checks" / f"{paper}.json").write_text(to_json(checks))
+
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="700" height="300"></svg>'
+
+
+class Page(HTMLParser):
+    """What a page links to, its ids, and what is wrong with it."""
+
+    VOID = frozenset({"meta", "link", "img", "input", "br"})
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.text = file.read_text()
+        self.open: list[str] = []
+        self.feed(self.text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.links += [value for key in ("href", "src") if (value := given.get(key))]
+        self.ids += [value] if (value := given.get("id")) else []
+        assert tag != "img" or given.get("alt"), f"an image without alt: {given}"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def pages(folder: Path) -> Iterator[tuple[Path, Page]]:
+    for file in sorted((folder / "report").rglob("*.html")):
+        if file.parent.name != "notebooks":
+            yield file, Page(file)
+
+
+def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> None:
+    ids = {file: page.ids for file, page in pages(folder)}
+    assert len(ids) == 2 + len({run.id for run in expand(PAPER, "smoke")})
+    for file, page in pages(folder):
+        assert not page.open
+        assert len(set(page.ids)) == len(page.ids), f"{file} has an id twice"
+        for link in page.links:
+            if link.startswith(("https://arxiv.org", "data:")):
+                continue
+            path, _, place = link.partition("#")
+            target = (file.parent / path).resolve() if path else file
+            assert target.exists(), f"{file} links to {link}"
+            assert (
+                not place
+                or target.suffix != ".html"
+                or place in ids[target]
+                or place == ("content")
+            ), f"{file} links to {link}"
+
+
+def test_entries_of_the_search_are_pages(folder: Path) -> None:
+    text = (folder / "report/assets/entries.js").read_text()
+    entries = json.loads(text.removeprefix("const ENTRIES = ").removesuffix(";\n"))
+    kinds = {kind for kind, *_ in entries}
+    assert {"claim", "table", "figure", "run"} <= kinds
+    ids = {file: page.ids for file, page in pages(folder)}
+    for _, _, address, _ in entries:
+        path, _, place = address.partition("#")
+        assert not place or place in ids[folder / "report" / path]
+        assert (folder / "report" / path).exists()
+
+
+def test_texts_are_escaped(folder: Path) -> None:
+    page = (folder / f"report/papers/{PAPER}.html").read_text()
+    assert "<b>a</b>" not in page
+    assert "&lt;b&gt;a&lt;/b&gt;" in page
+
+
+def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
+    run = expand(PAPER, "smoke")[0].id
+    page = (folder / f"report/papers/{PAPER}.html").read_text()
+    assert "98.76 % ± 1.00 % (n=2) [99.00 %]" in page or "98.76 ± 1.00 % (n=2) [99.00 %]" in page
+    assert "Seeds: 98.00 %, 99.00 %" in page
+    assert ".Published" not in page
+    assert f'<a href="../runs/{run}.html"><code>{run}</code></a>' in page
+    assert "<code>ffffffffffff</code>" in page, "a run without a page is named"
+    assert '<a href="../runs/ffffffffffff.html">' not in page
+
+
+def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
+    run = expand(PAPER, "smoke")[0]
+    page = (folder / f"report/runs/{run.id}.html").read_text()
+    assert f"fedrepro train {run.id}" in page
+    assert f"seed {run.seed}" in page
+    title = next(iter(load_plan(PAPER).tables.values())).title
+    assert f"{title}</a>" in page
+
+
+def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    target = folder / "again"
+    first = site.write([PAPER], "smoke", folder / "results", target)
+    before = {file.relative_to(target): file.read_bytes() for file in target.rglob("*.html")}
+    (target / "old.html").write_text("old")
+    assert site.write([PAPER], "smoke", folder / "results", target) == first
+    after = {file.relative_to(target): file.read_bytes() for file in target.rglob("*.html")}
+    assert after == before
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    precious = folder / "other/thesis.tex"
+    precious.parent.mkdir()
+    precious.write_text("precious")
+    with pytest.raises(FedreproError, match="other: holds something else than a report"):
+        site.write([PAPER], "smoke", folder / "results", precious.parent)
+    assert precious.read_text() == "precious"
+
+
+def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(FedreproError, match=r"checks/tricks\.json: missing; `snakemake all_report"):
+        site.write([PAPER], "lite", folder / "results", folder / "lite")
+
+
+def test_headlines_are_at_the_published_scale_where_they_are_tried() -> None:
+    expected = load_expected(PAPER)
+    (first, *_) = expected.claims
+    held = expected.model_copy(
+        update={"headline": expected.headline.model_copy(update={"claims": [first.id]})}
+    )
+    lite = next(item for item in check(PAPER, "smoke") if item.id == first.id)
+
+    def headline(published: str, smaller: str) -> tuple[str, str]:
+        def judged(scale: str, verdict: Any) -> tuple[Check, ...]:
+            return (dataclasses.replace(lite, scale=scale, verdict=verdict),)
+
+        paper = content.Paper(
+            load_plan(PAPER), held, judged("lite", smaller), judged("paper", published), ()
+        )
+        (shown,) = paper.headlines
+        return shown.scale, shown.verdict
+
+    assert headline("deviates", "reproduced") == ("paper", "deviates")
+    assert headline("not run", "reproduced") == ("lite", "reproduced")
+    assert headline("not run", "not decidable") == ("lite", "not decidable")
+
+
+def test_bars_count_each_target_once() -> None:
+    judged = [item for item in check(PAPER, "smoke") if item.kind == "number"]
+    printed = [item for item in judged if item.origin == "printed"]
+    twice = (*printed, *printed)
+    paper = content.Paper(load_plan(PAPER), load_expected(PAPER), (), twice, ())
+    (outcome,) = paper.outcomes
+    assert sum(outcome.counts.values()) == outcome.total
+    assert outcome.total <= len(printed)
+
+
+def test_sizes_and_colours_of_the_style_sheet() -> None:
+    """Texts have at least 4.5 times the contrast of what they stand on, light and dark."""
+    style = (Path(site.__file__).parent / "assets/style.css").read_text()
+    colours = {
+        name: (light, dark)
+        for name, light, dark in re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", style)
+    }
+    texts = {"text", "soft", "link", "reproduced", "close", "deviates", "inconclusive", "not"}
+    assert texts | {"page", "card", "line"} == set(colours)
+    for name in texts:
+        for ground in ("page", "card"):
+            for text, on in zip(colours[name], colours[ground], strict=True):
+                assert _contrast(text, on) >= 4.5, (name, ground, text, on)
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours by WCAG 2, from 1 to 21."""
+    bright, dark = sorted(map(_luminance, (one, other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_runs_are_those_of_the_scale_and_of_published_verdicts(folder: Path) -> None:
+    ids = {run.id for run in RunSet(PAPER, "smoke").planned(load_plan(PAPER).runs)}
+    assert {file.stem for file in (folder / "report/runs").iterdir()} == ids

@@ -1,0 +1,21 @@
+# The report. Input: tables, figures, verdicts and notebooks of the scale, and the records there are
+# of the published scale, whose verdicts stand beside. Output: results/<scale>/report/index.html, and
+# the pages that it leads to.
+
+
+rule report:
+    input:
+        unpack(report_input),
+    output:
+        "results/{scale}/report/index.html",
+    log:
+        "logs/{scale}/report.log",
+    localrule: True
+    conda:
+        "../../envs/fedrepro.yaml"
+    params:
+        papers=reported,
+        folder=subpath(output[0], parent=True),
+    shell:
+        "python3 -m fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"
+        " --out {params.folder:q} > {log:q} 2>&1"

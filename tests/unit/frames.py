@@ -1,8 +1,20 @@
-"""Cells of the frames that tables and figures are made from."""
+"""Cells of the frames that tables and figures are made from, and frames of some of the runs."""
 
 from __future__ import annotations
 
+import math
+import random
+import shutil
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+import matplotlib.pyplot as plt
 import pandas as pd
+
+from fedrepro.report import artefacts
+from fedrepro.report.figure import Figure
+from fedrepro.runs import records
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 
 def cell(frame: pd.DataFrame, row: object, column: object) -> pd.Series:
@@ -10,3 +22,37 @@ def cell(frame: pd.DataFrame, row: object, column: object) -> pd.Series:
     found = frame[(frame.iloc[:, 0] == row) & (frame.iloc[:, 1] == column)]
     assert len(found) == 1
     return found.iloc[0]
+
+
+def check_any_subset(
+    whole: RunSet,
+    name: str,
+    share: float,
+    folder: Path,
+    figures: Mapping[str, Figure],
+    of_pairs: Container[str] = (),
+) -> None:
+    """Check that a table or figure is made of some of its runs, and drawn, unless there are none.
+
+    Args:
+        whole: runs that are all recorded.
+        name: of the table or figure.
+        share: of its runs.
+        folder: an empty one for their records.
+        figures: those of the paper, which are drawn, too.
+        of_pairs: tables whose cells are made of several runs each, of which some may not do.
+    """
+    ids = sorted({run.id for run in whole.planned(whole.plan.artefact(name).runs)})
+    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
+    for run_id in kept:
+        shutil.copy(records.path_of(run_id, whole._folder), folder)
+    runs = RunSet(whole.paper, whole.scale, folder)
+    try:
+        cells = artefacts.frame(runs, name, partial=True)
+    except MissingRunsError:
+        assert not kept or name in of_pairs
+        return
+    if name in figures:
+        plt.close(figures[name].draw(cells))
+    else:
+        assert artefacts.markdown(runs, name, cells)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import re
-import shutil
 from collections import Counter
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from cadis_records import World, write_all
-from frames import cell
+from frames import cell, check_any_subset
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -37,7 +34,6 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.report import artefacts, expected
 from fedrepro.report.expected import load_expected
-from fedrepro.runs import records
 from fedrepro.runs.plan import expand
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -173,22 +169,7 @@ def test_central_training_alone_is_in_all_its_rows(tmp_path):
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("scale", ["lite", "paper"])
 def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, name):
-    """Each is made of what is there, and drawn, unless nothing is."""
-    plan = request.getfixturevalue(scale)
-    ids = sorted({run.id for run in plan.planned(plan.plan.artefact(name).runs)})
-    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    for run_id in kept:
-        shutil.copy(records.path_of(run_id, plan._folder), tmp_path)
-    runs = RunSet("cadis", scale, tmp_path)
-    try:
-        cells = artefacts.frame(runs, name, partial=True)
-    except MissingRunsError:
-        assert not kept
-        return
-    if name in FIGURES:
-        plt.close(FIGURES[name].draw(cells))
-    else:
-        artefacts.markdown(runs, name, cells)
+    check_any_subset(request.getfixturevalue(scale), name, share, tmp_path, FIGURES)
 
 
 def test_parts_of_tables_show_the_published_values(lite):

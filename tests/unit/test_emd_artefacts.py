@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
-import shutil
 
 import matplotlib as mpl
 import matplotlib.figure
@@ -13,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
-from frames import cell
+from frames import cell, check_any_subset
 
 from fedrepro.papers.emd.figures import FIGURES, plane
 from fedrepro.papers.emd.measurements import LAYERS, reported
@@ -241,21 +239,7 @@ def test_open_choices_are_drawn_a_panel_a_training(smoke):
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("emd").tables, *load_plan("emd").figures])
 def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
-    """Each is made of what is there, and drawn, unless nothing it can be made of is."""
-    ids = sorted({run.id for run in smoke.planned(smoke.plan.artefact(name).runs)})
-    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    for run_id in kept:
-        shutil.copy(records.path_of(run_id, smoke._folder), tmp_path)
-    runs = RunSet("emd", "smoke", tmp_path)
-    try:
-        cells = artefacts.frame(runs, name, partial=True)
-    except MissingRunsError:
-        assert len(kept) < len(ids)
-        return
-    if name in FIGURES:
-        FIGURES[name].draw(cells)
-    else:
-        artefacts.markdown(runs, name, cells)
+    check_any_subset(smoke, name, share, tmp_path, FIGURES)
 
 
 def test_bound_table(paper):

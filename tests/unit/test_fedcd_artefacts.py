@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import random
-import shutil
 from types import SimpleNamespace
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fedcd_records import MadeUpRuns, World, public, write_all
-from frames import cell
+from frames import cell, check_any_subset
 from pydantic import ValidationError
 
 from fedrepro.fl import models
@@ -22,9 +18,8 @@ from fedrepro.papers.fedcd.figures import FIGURES, LOG_OF_18, LOG_OF_30
 from fedrepro.papers.fedcd.measurements import Log, changes_of, converged, late, model_bytes
 from fedrepro.report import artefacts, verdicts
 from fedrepro.report.expected import Series, load_expected
-from fedrepro.runs import records
 from fedrepro.runs.plan import load_plan
-from fedrepro.runs.runset import MissingRunsError, RunSet
+from fedrepro.runs.runset import RunSet
 
 mpl.use("Agg")
 
@@ -415,21 +410,7 @@ def smoke(tmp_path_factory) -> RunSet:
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("fedcd").tables, *load_plan("fedcd").figures])
 def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
-    """Each is made of what is there, and drawn, unless nothing it can be made of is."""
-    ids = sorted({run.id for run in smoke.planned(smoke.plan.artefact(name).runs)})
-    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    for run_id in kept:
-        shutil.copy(records.path_of(run_id, smoke._folder), tmp_path)
-    runs = RunSet("fedcd", "smoke", tmp_path)
-    try:
-        cells = artefacts.frame(runs, name, partial=True)
-    except MissingRunsError:
-        assert len(kept) < len(ids)
-        return
-    if name in FIGURES:
-        plt.close(FIGURES[name].draw(cells))
-    else:
-        artefacts.markdown(runs, name, cells)
+    check_any_subset(smoke, name, share, tmp_path, FIGURES, of_pairs=["table1"])
 
 
 def test_traffic(paper):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
-import shutil
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell
+from frames import cell, check_any_subset
 from tricks_records import PRODUCTS, World, kind, write_all
 
 from fedrepro.base.errors import FedreproError
@@ -31,7 +29,6 @@ from fedrepro.papers.tricks.measurements import (
 from fedrepro.report import artefacts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check
-from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan, unique
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -162,21 +159,7 @@ def test_what_is_recorded_of_a_table_is_judged(tmp_path):
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("tricks").tables, *load_plan("tricks").figures])
 def test_any_subset_of_the_runs_gives_a_frame(paper, tmp_path, share, name):
-    """Each is made of what is there, and drawn, unless nothing it can be made of is."""
-    ids = sorted({run.id for run in paper.planned(paper.plan.artefact(name).runs)})
-    kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    for run_id in kept:
-        shutil.copy(records.path_of(run_id, paper._folder), tmp_path)
-    runs = RunSet("tricks", "paper", tmp_path)
-    try:
-        cells = artefacts.frame(runs, name, partial=True)
-    except MissingRunsError:
-        assert len(kept) < len(ids)
-        return
-    if name in FIGURES:
-        plt.close(FIGURES[name].draw(cells))
-    else:
-        artefacts.markdown(runs, name, cells)
+    check_any_subset(paper, name, share, tmp_path, FIGURES)
 
 
 def test_welch_by_hand():

@@ -117,8 +117,11 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
     ``dataset`` and ``layer``, which together are ``x``.
     """
     groups = groups_of(runs, "fig2")
-    floor = divergences(runs, runs.labelled(groups, training="iid"), "sgd_other_shuffle")
-    table = pd.concat([divergences(runs, groups), floor.assign(title=NOISE_FLOOR)])
+    table = divergences(runs, groups)
+    iid = runs.labelled(groups, training="iid")
+    if runs.members(iid):
+        floor = divergences(runs, iid, "sgd_other_shuffle").assign(title=NOISE_FLOOR)
+        table = pd.concat([table, floor])
     table["x"] = table["dataset"] + " " + table["layer"]
     table = table.rename(columns={"title": "series"})
     return described(table, "value", _KEYS, "dataset", "layer")
@@ -133,7 +136,7 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
     inks = [Ink(colour, "", "_") for colour in ("blue", "orange", "green", "grey")]
     for axis, (dataset, here) in zip(canvas, datasets, strict=True):
         layers = list(here["layer"].unique())
-        for position, (series, ink) in enumerate(zip(names, inks, strict=True)):
+        for position, (series, ink) in enumerate(zip(names, inks, strict=False)):
             points = here[here["series"] == series]
             shift = _SPREAD * (position - (len(names) - 1) / 2)
             points = points.assign(x=points["layer"].map(layers.index) + shift)

@@ -109,8 +109,10 @@ def divergences(runs: RunSet, groups: Sequence[str], what: str = "fedavg") -> pd
         ``run``, ``layer`` and ``value``.
     """
     parts = []
+    runs.some(groups)
     for dataset, layers in LAYERS.items():
-        if here := runs.labelled(groups, dataset=dataset):
+        here = runs.labelled(groups, dataset=dataset)
+        if runs.members(here):
             metrics = {f"weight_divergence.{what}.{layer}": layer for layer in layers}
             finals = runs.final(here, list(metrics)).rename(columns=metrics)
             names = [name for name in finals.columns if name not in layers]

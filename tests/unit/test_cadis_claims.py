@@ -183,8 +183,8 @@ def test_networks_near_chance_decide_nothing(as_claimed, name):
     low = {f"CIFAR-10 MC {method}": 0.2 for method in ("FedAvg", "CADIS")}
     local = {"FedAvg": (0.2, 0.15), "CADIS": (0.21, 0.1)}
     finding = decide(name, Seeds(as_claimed, World(accuracy=low, local=local)))
-    assert finding.near_chance
-    assert not decide(name, as_claimed).near_chance
+    assert finding.undecided
+    assert not decide(name, as_claimed).undecided
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():

@@ -23,6 +23,8 @@ from fedrepro.report.rules import (
     leads,
     less,
     near,
+    steadier,
+    steady,
 )
 from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
@@ -101,9 +103,12 @@ def test_what_is_compared_is_paired_by_seed() -> None:
     """Seeds that only one of the two has decide nothing."""
     one = Sample("a", (0.5, 0.6, 0.9), ("x", "y", "z"), seeds=(0, 1, 5))
     other = Sample("b", (0.5, 0.1), ("v", "w"), seeds=(1, 0))
-    assert less(one, other, 0.05) == Margin(pytest.approx((0.35, 0.05)))
+    margin = less(one, other, 0.05)
+    assert (margin.low, margin.high, margin.seeds) == (pytest.approx(0.05), pytest.approx(0.35), 2)
     with pytest.raises(ValueError, match="a and c have no seed in common"):
         less(one, Sample("c", (0.1,), ("u",), seeds=(7,)))
+    with pytest.raises(ValueError, match="d has several values of one seed: \\[1, 1\\]"):
+        less(one, Sample("d", (0.1, 0.2), ("u", "v"), seeds=(1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +128,66 @@ def test_a_margin_is_firm_where_other_seeds_would_not_turn_it(
     values: tuple[float, ...], strict: bool, met: bool, firm: bool
 ) -> None:
     """The half width of 0.01, 0.02, 0.03 is 0.0248, that of 0.020, 0.021, 0.022 a tenth of it."""
-    margin = Margin(values, strict)
+    margin = Margin.of(values, strict=strict)
     assert (margin.met, margin.firm) == (met, firm)
+
+
+def test_an_undefined_margin_is_neither_met_nor_firm() -> None:
+    unknown = Margin(math.nan, math.nan, math.nan, math.nan, 1)
+    assert (unknown.met, unknown.firm) == (False, False)
+    found = compared([RUN], [unknown, Margin.of((0.1,))], None)
+    assert (found.defined, found.firm) == (False, False)
+    assert math.isnan(found.p)
+    unbounded = Margin(0.1, math.nan, math.nan, math.nan, 2)
+    assert (unbounded.met, unbounded.firm) == (True, False)
+
+
+def spread(sd: float, n: int) -> Sample:
+    """Return n values of a standard deviation."""
+    half = sd * math.sqrt((n - 1) / n)
+    values = tuple(0.5 + half * (-1) ** k for k in range(n))
+    return Sample("a", values, ())
+
+
+def test_standard_deviations_are_compared_by_their_ratio() -> None:
+    """F with three and three degrees of freedom: 97.5 % lie below 15.439; 95 % below 9.2766."""
+    margin = steadier(spread(0.01, 4), spread(0.05, 4))
+    assert margin.value == pytest.approx(4)
+    assert margin.low == pytest.approx(5 / math.sqrt(15.439) - 1, abs=1e-3)
+    assert margin.high == pytest.approx(5 * math.sqrt(15.439) - 1, abs=1e-2)
+    assert (margin.met, margin.firm, margin.seeds) == (True, True, 4)
+    assert steadier(spread(0.01, 4), spread(math.sqrt(9.2766) / 100, 4)).p == pytest.approx(
+        0.05, abs=1e-4
+    )
+    other_way = steadier(spread(0.05, 4), spread(0.01, 4))
+    assert (other_way.met, other_way.firm) == (False, True)
+    assert other_way.p == pytest.approx(margin.p)
+    weak = steadier(spread(0.01, 4), spread(0.03, 4))
+    assert (weak.met, weak.firm) == (True, False)
+
+
+def test_a_standard_deviation_is_held_against_a_limit() -> None:
+    """Chi-square with three degrees of freedom: 2.5 % below 0.21580, 2.5 % above 9.34840."""
+    margin = steady(spread(0.01, 4), within=0.05)
+    assert margin.value == pytest.approx(0.04)
+    assert margin.low == pytest.approx(0.05 - 0.01 * math.sqrt(3 / 0.21580), abs=1e-6)
+    assert margin.high == pytest.approx(0.05 - 0.01 * math.sqrt(3 / 9.34840), abs=1e-6)
+    assert margin.firm
+    assert not steady(spread(0.01, 4), within=0.03).firm
+    far = steady(spread(0.09, 4), within=0.05)
+    assert (far.met, far.firm) == (False, True)
+    edge = steady(spread(0.05 * math.sqrt(0.21580 / 3), 4), within=0.05)
+    assert edge.p == pytest.approx(0.025, abs=1e-5)
+
+
+@pytest.mark.parametrize("values", [(0.5,), (0.5, 0.5, 0.5)])
+def test_what_has_no_spread_is_not_steadier(values: tuple[float, ...]) -> None:
+    """A single run has none, and equal runs are at a bound."""
+    without = Sample("a", values, ())
+    for margin in (steadier(without, spread(0.01, 3)), steadier(spread(0.01, 3), without)):
+        assert math.isnan(margin.value)
+        assert not margin.firm
+    assert math.isnan(steady(without, 0.1).value) == (len(values) == 1)
 
 
 @pytest.mark.parametrize(
@@ -139,23 +202,23 @@ def test_a_margin_is_firm_where_other_seeds_would_not_turn_it(
 def test_a_claim_holds_by_all_its_parts_and_fails_by_any(
     margins: list[tuple[float, ...]], holds: bool, firm: bool
 ) -> None:
-    found = compared([RUN], [Margin(values) for values in margins], None)
+    found = compared([RUN], [Margin.of(values) for values in margins], None)
     assert (found.holds, found.firm, found.seeds) == (holds, firm, 2)
 
 
 def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
     """Of 1, 2, 3 it is that of t = 3.464 with two degrees of freedom, one-sided: 0.0371."""
-    clear, weak = Margin((10.0, 11.0, 12.0)), Margin((1.0, 2.0, 3.0))
-    unmet = Margin((-1.0, -2.0, -3.0))
+    clear, weak = Margin.of((10.0, 11.0, 12.0)), Margin.of((1.0, 2.0, 3.0))
+    unmet = Margin.of((-1.0, -2.0, -3.0))
     assert weak.p == unmet.p == pytest.approx(0.0371, abs=1e-4)
     assert compared([RUN], [clear, weak], None).p == weak.p
     assert compared([RUN], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
     assert math.isnan(Finding(True, "counted", []).p)
-    assert math.isnan(compared([RUN], [Margin((-1.0,))], None).p)
+    assert math.isnan(compared([RUN], [Margin.of((-1.0,))], None).p)
 
 
 def test_published_numbers_alone_have_no_seeds_that_could_turn_them() -> None:
-    found = compared([Sample("Table 2", (0.5,), ())], [Margin((-0.1,))], None)
+    found = compared([Sample("Table 2", (0.5,), ())], [Margin.of((-0.1,))], None)
     assert not found.holds
     assert (found.seeds, list(found.margins)) == (0, [])
 
@@ -169,6 +232,16 @@ def test_networks_that_guess_decide_nothing() -> None:
     assert decided(leads(accuracy), what="middle", over="low").holds
     assert not decided(leads(accuracy), what="low", over="middle").firm
     assert decided(leads(accuracy), what="high", over="low").firm
+
+
+def test_a_tie_at_one_hundred_per_cent_decides_nothing() -> None:
+    def share(runs: RunSet, what: str) -> Sample:
+        return Sample(what, (1.0, 1.0) if what == "full" else (1.0, 0.9), ("x", "y"))
+
+    tie = decided(leads(share), what="full", over="full")
+    assert (tie.holds, tie.firm) == (False, False)
+    assert tie.undecided == "all are at 100 %, which decides nothing"
+    assert not decided(leads(share), what="full", over="part").undecided
 
 
 @pytest.mark.parametrize("rule", [leads, near, between, descends])

@@ -136,7 +136,7 @@ def test_tables_of_the_paper(paper, name):
 def test_table_2_as_text(paper):
     frame = artefacts.frame(paper, "table2")
     text = artefacts.markdown(paper, "table2", frame)
-    assert "83.70 ± 0.10 % (n=3) [83.70 %]" in text
+    assert "83.70 ± 0.10 % (n=3) [83.70 ± 0.10 %]" in text
     assert "server-side data 0 %" in text
 
 

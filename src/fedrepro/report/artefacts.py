@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +69,8 @@ def keys_of(cells: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
-    values = published(paper, load_plan(paper).artefact(name).part_of or name)
+    place = load_plan(paper).artefact(name).part_of or name
+    values, sds = published(paper, place), published(paper, place, "sd")
     result = cells.copy()
     for column in ("values", "runs"):
         if column in result:
@@ -77,6 +79,8 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     result["published"] = [
         values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
     ]
+    if sds:
+        result["published_sd"] = [sds.get(key, math.nan) for key in keys_of(cells)]
     return result
 
 
@@ -184,11 +188,10 @@ def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
 
 
 def cell_text(cell: pd.Series) -> str:
-    """Return ``mean ± sd (n) [published]``; what there is none of is left out."""
+    """Return ``mean ± sd (n) [published]``, without what the cell does not have."""
     unit = cell.get("unit", "fraction")
     factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))
-    published = factor * cell["published"]
-    bracket = "" if np.isnan(published) else f"[{_published(published, factor)}{sign}]"
+    bracket = _bracket(cell, factor, sign)
     if not cell["n"]:
         return bracket
     mean, sd = factor * cell["mean"], factor * cell["sd"]
@@ -199,6 +202,14 @@ def cell_text(cell: pd.Series) -> str:
     if cell["n"] > 1 and not np.isnan(sd):
         text += f" ± {sd:.{digits}f}" if digits is not None else f" ± {sd:.1e}"
     return f"{text}{sign} (n={cell['n']}) {bracket}".rstrip()
+
+
+def _bracket(cell: pd.Series, factor: float, sign: str) -> str:
+    """Return ``[published mean ± sd]``, what there is of it."""
+    mean, sd = factor * cell["published"], factor * cell.get("published_sd", math.nan)
+    parts = [] if np.isnan(mean) else [_published(mean, factor)]
+    parts += [] if np.isnan(sd) else [f"± {_published(sd, factor)}"]
+    return f"[{' '.join(parts)}{sign}]" if parts else ""
 
 
 def _digits(mean: float, values: Sequence[float]) -> int | None:

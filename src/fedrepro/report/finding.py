@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,32 +22,47 @@ class Margin:
     """By how much our runs meet one part of a claim: above 0 where they meet it.
 
     Attributes:
-        values: one a seed, differences of runs of equal seeds where two things are compared.
+        value: the margin that our runs have; NaN where they have none.
+        low: the least it may be, given its seeds.
+        high: the most.
+        p: one-sided p value of its sign; NaN where the seeds do not say.
+        seeds: how many it rests on.
         strict: whether 0 is too little.
     """
 
-    values: tuple[float, ...]
+    value: float
+    low: float
+    high: float
+    p: float
+    seeds: int
     strict: bool = False
 
-    @property
-    def mean(self) -> float:
-        """Mean over the seeds."""
-        return float(np.mean(self.values))
+    @classmethod
+    def of(cls, values: Iterable[float], *, strict: bool = False) -> Margin:
+        """Return the mean of margins of single seeds, within its bounds.
+
+        Args:
+            values: one a seed, differences of runs of equal seeds where two things are compared.
+            strict: whether 0 is too little.
+
+        See :func:`fedrepro.report.stats.bounds`.
+        """
+        each = [float(value) for value in values]
+        low, high = bounds(each)
+        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict)
 
     @property
     def met(self) -> bool:
-        """Whether the mean meets it."""
-        return self._meets(self.mean)
+        """Whether our runs meet it."""
+        return self._meets(self.value)
 
     @property
     def firm(self) -> bool:
-        """Whether all that the mean may be (:func:`fedrepro.report.stats.bounds`) says the same."""
-        return len({self._meets(value) for value in (self.mean, *bounds(self.values))}) == 1
-
-    @property
-    def p(self) -> float:
-        """One-sided p value of the mean; NaN for one seed."""
-        return one_sided_p(self.values)
+        """Whether all that it may be says the same."""
+        all_it_may_be = (self.value, self.low, self.high)
+        if any(map(math.isnan, all_it_may_be)):
+            return False
+        return len({self._meets(value) for value in all_it_may_be}) == 1
 
     def _meets(self, value: float) -> bool:
         return value > SLACK if self.strict else value >= -SLACK
@@ -64,7 +79,8 @@ class Finding:
         ours: the one number that sums it up, where there is one.
         margins: a claim about means: its parts, all of which have to be met. Empty: it is about
             something else, such as the same thing in every run, and has no interval.
-        near_chance: whether no network it rests on has learnt enough to decide it.
+        undecided: why its networks can decide nothing, such as that they hardly learn; empty: they
+            can.
     """
 
     holds: bool
@@ -72,12 +88,17 @@ class Finding:
     runs: Sequence[str]
     ours: float | None = None
     margins: Sequence[Margin] = ()
-    near_chance: bool = False
+    undecided: str = ""
+
+    @property
+    def defined(self) -> bool:
+        """Whether our runs give every part a value."""
+        return not any(math.isnan(margin.value) for margin in self.margins)
 
     @property
     def firm(self) -> bool:
         """Whether seeds would not turn it: all parts are firmly met, or one firmly is not."""
-        if self.near_chance:
+        if self.undecided:
             return False
         if self.holds:
             return all(margin.firm for margin in self.margins)
@@ -85,7 +106,7 @@ class Finding:
 
     @property
     def p(self) -> float:
-        """One-sided p value; NaN where there are no margins, or one of them is of a single seed.
+        """One-sided p value; NaN where there are no margins, or one of them has none.
 
         All parts have to hold for a claim to hold, so the largest decides; a claim fails by any of
         its parts, so the smallest of those unmet does, times their number.
@@ -94,13 +115,13 @@ class Finding:
             return math.nan
         if self.holds:
             return max(margin.p for margin in self.margins)
-        unmet = min(margin.p for margin in self.margins if not margin.met)
+        unmet = min((margin.p for margin in self.margins if not margin.met), default=math.nan)
         return min(1.0, len(self.margins) * unmet)
 
     @property
     def seeds(self) -> int:
         """Over how many seeds its margins are; 0 without margins."""
-        return min((len(margin.values) for margin in self.margins), default=0)
+        return min((margin.seeds for margin in self.margins), default=0)
 
 
 def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:

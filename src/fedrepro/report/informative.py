@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fedrepro.report.expected import Expected, Number
+from fedrepro.report.finding import SLACK
 
 NEARLY_ALL = 0.9
 """A value that so large a share of the others would pass is no evidence."""
@@ -19,8 +20,8 @@ def uninformative(expected: Expected) -> dict[str, str]:
     """Return id -> why its value is no evidence, for the judged numbers of a paper.
 
     Three kinds: a standard deviation whose tolerance reaches to zero; a value that nine in ten of
-    the other values of its curve or table would pass, too; a point of a curve that both its
-    neighbours' values would pass.
+    the other values of its curve or table would pass, too; a point of a curve that its neighbours'
+    values would pass, both of them, or the one at an end of the curve.
     """
     found = {}
     for group in grouped(expected.judged_numbers()):
@@ -46,7 +47,8 @@ def grouped(numbers: Iterable[Number]) -> list[list[Number]]:
 
 def _share(number: Number, others: Sequence[Number]) -> float:
     """Return the share of other published values within a number's tolerance; 0 for none."""
-    passing = [abs(other.published - number.published) <= number.tolerance for other in others]
+    reach = number.tolerance + SLACK
+    passing = [abs(other.published - number.published) <= reach for other in others]
     return sum(passing) / len(passing) if passing else 0.0
 
 

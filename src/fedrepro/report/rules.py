@@ -16,6 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy as np
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_percent, not_planned
+from fedrepro.report.stats import sd_bounds, sd_p, sd_ratio_bounds, sd_ratio_p
 from fedrepro.runs.runset import RunSet
 
 NEAR_CHANCE = 2.5
@@ -62,9 +64,21 @@ class Sample:
         """Whether it is an accuracy of networks that have hardly learnt."""
         return self.chance is not None and self.mean < NEAR_CHANCE * self.chance
 
+    @property
+    def full(self) -> bool:
+        """Whether it is 100 % for every seed, where nothing can be above it."""
+        return all(value == 1 for value in self.values)
+
     def by_seed(self) -> dict[int, float]:
-        """Return seed -> value."""
-        return dict(zip(self.seeds or range(len(self.values)), self.values, strict=True))
+        """Return seed -> value.
+
+        Raises:
+            ValueError: two values have the same seed.
+        """
+        seeds = self.seeds or tuple(range(len(self.values)))
+        if len({*seeds}) < len(seeds):
+            raise ValueError(f"{self.name} has several values of one seed: {list(seeds)}")
+        return dict(zip(seeds, self.values, strict=True))
 
 
 def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> Margin:
@@ -73,7 +87,32 @@ def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> 
     Raises:
         ValueError: they have no seed in common.
     """
-    return Margin(tuple(a - b - by for a, b in paired(one, other)), strict)
+    return Margin.of((a - b - by for a, b in paired(one, other)), strict=strict)
+
+
+def steadier(one: Sample, other: Sample) -> Margin:
+    """Return the margin by which the standard deviation of ``one`` is the smaller: ratio less 1.
+
+    Bounds and p value are those of the F test. NaN where one of them has no spread.
+    """
+    sds, ns = (other.sd, one.sd), (len(other.values), len(one.values))
+    if not min(sds) > 0:
+        return Margin(nan, nan, nan, nan, min(ns), strict=True)
+    low, high = (ratio - 1 for ratio in sd_ratio_bounds(*sds, ns))
+    return Margin(sds[0] / sds[1] - 1, low, high, sd_ratio_p(*sds, ns), min(ns), strict=True)
+
+
+def steady(sample: Sample, within: float) -> Margin:
+    """Return the margin by which a sample's standard deviation stays within a limit.
+
+    Bounds and p value are those of the chi-square test. NaN for a single value.
+    """
+    n = len(sample.values)
+    if n < 2:
+        return Margin(nan, nan, nan, nan, n)
+    least, most = sd_bounds(sample.sd, n)
+    p = sd_p(sample.sd, n, within)
+    return Margin(within - sample.sd, within - most, within - least, p, n)
 
 
 def paired(*samples: Sample) -> list[tuple[float, ...]]:
@@ -155,8 +194,16 @@ def compared(
     evidence = f"{listed(samples)}; {note}" if note else listed(samples)
     runs = [run for sample in samples for run in sample.runs]
     met = all(margin.met for margin in margins)
-    near_chance = bool(samples) and all(sample.near_chance for sample in samples)
-    return Finding(met, evidence, runs, ours, tuple(margins) if runs else (), near_chance)
+    return Finding(met, evidence, runs, ours, tuple(margins) if runs else (), undecided(samples))
+
+
+def undecided(samples: Sequence[Sample]) -> str:
+    """Return why samples can decide nothing; empty where they can."""
+    if samples and all(sample.near_chance for sample in samples):
+        return "networks this near to guessing decide nothing"
+    if len(samples) > 1 and all(sample.full for sample in samples):
+        return "all are at 100 %, which decides nothing"
+    return ""
 
 
 def _taking(rule: Rule, quantity: Quantity) -> Rule:
@@ -223,8 +270,8 @@ def between(quantity: Quantity) -> Rule:
     ) -> Finding:
         (sample,) = _samples(quantity, runs, what, where)
         margins = [
-            Margin(tuple(value - low / 100 for value in sample.values)),
-            Margin(tuple(high / 100 - value for value in sample.values)),
+            Margin.of(value - low / 100 for value in sample.values),
+            Margin.of(high / 100 - value for value in sample.values),
         ]
         return compared([sample], margins, sample.mean)
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+_EQUAL = 1e-9
+"""Decimal fractions that differ by less are equal."""
+
 
 def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Return the Student t confidence interval of the mean; NaNs for fewer than two values."""
@@ -41,6 +44,40 @@ def sd_bounds(sd: float, n: int, confidence: float = 0.95) -> tuple[float, float
     return low, high
 
 
+def sd_p(sd: float, n: int, limit: float) -> float:
+    """Return the one-sided p value of a standard deviation against a limit (chi-square)."""
+    from scipy.special import chdtr, chdtrc
+
+    return float((chdtr if sd < limit else chdtrc)(n - 1, (n - 1) * (sd / limit) ** 2))
+
+
+def sd_ratio_bounds(
+    one: float, other: float, ns: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of the ratio of two standard deviations of normal values (F).
+
+    Args:
+        one: a standard deviation.
+        other: it is divided by this one.
+        ns: of how many values each is.
+        confidence: of the interval.
+    """
+    from scipy.special import fdtri
+
+    tail = (1 - confidence) / 2
+    n, m = (count - 1 for count in ns)
+    low, high = (one / other / math.sqrt(float(fdtri(n, m, p))) for p in (1 - tail, tail))
+    return low, high
+
+
+def sd_ratio_p(one: float, other: float, ns: tuple[int, int]) -> float:
+    """Return the one-sided p value of two standard deviations that differ (F)."""
+    from scipy.special import fdtr, fdtrc
+
+    n, m = (count - 1 for count in ns)
+    return float((fdtrc if one > other else fdtr)(n, m, (one / other) ** 2))
+
+
 def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int]) -> list[float]:
     """Return a value a seed for a statistic of all of them, such as a rank correlation.
 
@@ -62,16 +99,14 @@ def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int])
 def one_sided_p(values: Sequence[float]) -> float:
     """Return the p value of Student's t test that the mean is on the side of 0 where it is found.
 
-    NaN for one value; 0 where all values are equal and not 0.
+    NaN for one value, and where all are equal: without a spread they say nothing of it.
     """
     n = len(values)
-    if n < 2:
+    if n < 2 or float(np.ptp(values)) < _EQUAL:
         return math.nan
     from scipy.special import stdtr
 
     mean, sd = abs(float(np.mean(values))), float(np.std(values, ddof=1))
-    if sd == 0:
-        return 0.5 if mean == 0 else 0.0
     return float(stdtr(n - 1, -mean / sd * math.sqrt(n)))
 
 

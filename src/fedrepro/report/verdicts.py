@@ -33,7 +33,7 @@ from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import Claim, Number, cell_key, load_expected
-from fedrepro.report.finding import Finding
+from fedrepro.report.finding import SLACK, Finding
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import bounds, sd_bounds
 from fedrepro.runs import records
@@ -52,9 +52,6 @@ Verdict = Literal[
 ]
 DECIDED: tuple[Verdict, ...] = ("reproduced", "close", "deviates", "inconclusive")
 """Verdicts of what was tried."""
-
-_SLACK = 1e-9
-"""Published values and ours are decimal fractions of finite precision."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,8 @@ class Check:
         informative: False where values of other places would pass as well, nearly all of them.
         verdict: see the module.
         evidence: in a sentence.
-        seeds: how many decide: runs of equal setting, or pairs. 1: a single run; 0: no mean.
+        seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
+            those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
         p: of a claim about means, one-sided, not adjusted; None: none.
         explanation: of a deviation.
@@ -226,7 +224,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
         "unit": cell.get("unit", ""),
         "evidence": _seeds_missing(runs, ids),
         "seeds": len(values),
-        "spread": _like_spread(made.cells) if len(values) == 1 else None,
+        "spread": _like_spread(made.cells, cell) if len(values) == 1 else None,
         "verdict": "not decidable",
         "runs": ids,
     }
@@ -254,7 +252,7 @@ def would_pass(check: Check, other: Check) -> bool:
     """Say whether the mean that another check found is within the tolerance of a check's number."""
     if check.published is None or check.tolerance is None or other.ours is None:
         return False
-    return abs(other.ours - check.published) <= check.tolerance + _SLACK
+    return abs(other.ours - check.published) <= check.tolerance + SLACK
 
 
 def judge(number: Number, ours: float, low: float, high: float) -> Verdict:
@@ -274,6 +272,12 @@ def _explained(entry: Number | Claim) -> dict[str, str]:
     }
 
 
+def _seeds(runs: RunSet, ids: Iterable[str]) -> int:
+    """Return of how many different seeds runs are."""
+    used = set(ids)
+    return len({run.seed for run in runs.planned(runs.plan.runs) if run.id in used})
+
+
 def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
     """Say how many seeds of the cell's runs are recorded, where not all are."""
     planned = runs.planned(runs.plan.runs)
@@ -283,9 +287,10 @@ def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
     return "" if recorded == len(like) else f"{recorded} of {len(like)} runs are recorded"
 
 
-def _like_spread(cells: pd.DataFrame) -> float | None:
-    """Return the median standard deviation over seeds of an artefact's cells, if any has one."""
-    spreads = cells["sd"].dropna() if "sd" in cells else pd.Series(dtype=float)
+def _like_spread(cells: pd.DataFrame, cell: pd.Series) -> float | None:
+    """Return the median standard deviation over seeds of the cells of its unit, if any has one."""
+    like = cells[cells["unit"] == cell["unit"]] if "unit" in cells else cells
+    spreads = like["sd"].dropna() if "sd" in cells else pd.Series(dtype=float)
     return None if spreads.empty else float(spreads.median())
 
 
@@ -293,9 +298,9 @@ def _verdict(number: Number, ours: float) -> Verdict:
     if number.gain and ours * number.published <= 0:
         return "deviates"
     difference = abs(ours - number.published)
-    if difference <= number.tolerance + _SLACK:
+    if difference <= number.tolerance + SLACK:
         return "reproduced"
-    return "close" if difference <= 2 * number.tolerance + _SLACK else "deviates"
+    return "close" if difference <= 2 * number.tolerance + SLACK else "deviates"
 
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
@@ -335,12 +340,12 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
         "verdict": _verdict_of(finding),
         "evidence": finding.evidence,
         "ours": finding.ours,
-        "seeds": finding.seeds,
+        "seeds": finding.seeds or _seeds(runs, finding.runs),
         "p": None if math.isnan(finding.p) else finding.p,
         "runs": sorted(set(finding.runs)),
     }
-    if finding.near_chance:
-        content["evidence"] += "; networks this near to guessing decide nothing"
+    if finding.undecided:
+        content["evidence"] += f"; {finding.undecided}"
     if claim.unusable:
         content |= {"verdict": "no target", "reason": claim.unusable}
     elif content["verdict"] != "reproduced":
@@ -349,6 +354,8 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
 
 
 def _verdict_of(finding: Finding) -> Verdict:
+    if not finding.defined:
+        return "not decidable"
     if not finding.firm:
         return "inconclusive"
     return "reproduced" if finding.holds else "deviates"

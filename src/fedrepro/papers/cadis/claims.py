@@ -35,7 +35,7 @@ from fedrepro.papers.cadis.measurements import (
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, leads, less, listed, near
+from fedrepro.report.rules import Rule, Sample, leads, less, listed, near, undecided
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
@@ -139,10 +139,9 @@ def _finding(
         ours: the one number that sums it up.
         networks: test accuracies of the runs, where networks near chance decide nothing.
     """
-    near_chance = bool(networks) and all(sample.near_chance for sample in networks)
     used = [run for sample in samples for run in sample.runs]
     met = all(margin.met for margin in margins)
-    return Finding(met, evidence, used, ours, margins, near_chance)
+    return Finding(met, evidence, used, ours, margins, undecided(networks))
 
 
 # Tables I and II
@@ -159,8 +158,9 @@ def leads_at_each(
     used = [run for finding in each.values() for run in finding.runs]
     margins = [margin for finding in each.values() for margin in finding.margins]
     holds = all(finding.holds for finding in each.values())
-    near_chance = all(finding.near_chance for finding in each.values())
-    return Finding(holds, evidence, used, min(gaps.values()), margins, near_chance)
+    reasons = [finding.undecided for finding in each.values()]
+    reason = reasons[0] if all(reasons) else ""
+    return Finding(holds, evidence, used, min(gaps.values()), margins, reason)
 
 
 def no_later(
@@ -180,7 +180,7 @@ def no_later(
 def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Hold where the best accuracy is below so many percent: N/A in Table II."""
     sample = accuracy(runs, what, **where)
-    margin = Margin(tuple(percent / 100 - value for value in sample.values), strict=True)
+    margin = Margin.of((percent / 100 - value for value in sample.values), strict=True)
     return _finding([sample], [margin], f"best accuracy: {listed([sample])}", sample.mean)
 
 
@@ -196,7 +196,7 @@ def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: A
     one, other = (_sample(runs, name, late, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
-    return _finding([one, other], [margin], evidence, -margin.mean, networks)
+    return _finding([one, other], [margin], evidence, -margin.value, networks)
 
 
 def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
@@ -305,7 +305,7 @@ def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> 
     samples = {name: cosine(name) for name in vectors}
     found, each = samples[vector], listed([*samples.values()], "{:.3f}".format)
     evidence = f"mean cosine of clients of other labels: {each}"
-    margin = Margin(tuple(value - above for value in found.values), strict=True)
+    margin = Margin.of((value - above for value in found.values), strict=True)
     return _finding([found], [margin], evidence, found.mean)
 
 
@@ -335,7 +335,7 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
 
     one, other = (_sample(runs, name, error, **where) for name in (what, than))
     evidence, margin = listed([one, other], "{:.4f}".format), less(other, one, strict=True)
-    return _finding([one, other], [margin], evidence, margin.mean)
+    return _finding([one, other], [margin], evidence, margin.value)
 
 
 def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
@@ -380,7 +380,7 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     highest = samples.pop(threshold)
     margins = [less(highest, sample, strict=True) for sample in samples.values()]
     evidence = f"by threshold: {listed([*samples.values(), highest])}"
-    least = min(margin.mean for margin in margins)
+    least = min(margin.value for margin in margins)
     return _finding([networks], margins, evidence, least, [networks])
 
 

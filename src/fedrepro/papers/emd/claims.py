@@ -22,7 +22,7 @@ from fedrepro.papers.emd.measurements import (
     BOUND,
     DATASETS,
     LARGEST_REDUCTION,
-    LARGEST_VARIATION,
+    RELATIVE_ACCURACY,
     SCRATCH,
     WARM,
     divergences,
@@ -39,7 +39,18 @@ from fedrepro.report.finding import (
     in_points,
     not_planned,
 )
-from fedrepro.report.rules import Rule, Sample, compared, leads, less, listed, near, paired
+from fedrepro.report.rules import (
+    Rule,
+    Sample,
+    compared,
+    leads,
+    less,
+    listed,
+    near,
+    paired,
+    steady,
+    undecided,
+)
 from fedrepro.report.stats import jackknife
 from fedrepro.runs.runset import RunSet
 
@@ -139,7 +150,7 @@ def costs_less(
     best, one, other = samples = [accuracy(runs, name, **where) for name in (over, what, than)]
     lost, more = best.mean - one.mean, best.mean - other.mean
     share = [percent / 100 * (a - c) - (a - b) for a, b, c in paired(best, one, other)]
-    margins = [less(best, other, strict=True), Margin(tuple(share), strict=True)]
+    margins = [less(best, other, strict=True), Margin.of(share, strict=True)]
     return _finding(margins, lost / more if more else None, samples)
 
 
@@ -185,8 +196,9 @@ def curves_overlap(
     mean = float(apart.mean())
     evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
-    margin = Margin(tuple(points / 100 - apart))
-    return Finding(margin.met, evidence, ids, mean, [margin])
+    margin = Margin.of(points / 100 - apart)
+    networks = [accuracy(runs, name, **labels) for name in (what, to)]
+    return Finding(margin.met, evidence, ids, mean, [margin], undecided(networks))
 
 
 # Weight divergence: figures 2 and 4
@@ -241,7 +253,7 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
         return _means(table, seeds).apply(_rank_correlation)
 
     lowest = float(ranks().min())
-    margin = Margin(tuple(jackknife(lambda seeds: float(ranks(seeds).min()) - rank, _seeds(table))))
+    margin = Margin.of(jackknife(lambda seeds: float(ranks(seeds).min()) - rank, _seeds(table)))
     evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
 
@@ -260,7 +272,7 @@ def divergence_rises_most(
         found = rise(seeds)
         return float(found[[*layers]].min() - found.drop([*layers]).max())
 
-    margin = Margin(tuple(jackknife(lead, _seeds(table))), strict=True)
+    margin = Margin.of(jackknife(lead, _seeds(table)), strict=True)
     ordered = rise().sort_values(ascending=False)
     evidence = f"rise: {_shown(ordered.items(), '{:.4g}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
@@ -277,20 +289,24 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
 
     seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
     values = jackknife(lambda some: lead(some) - 1, seeds)
-    margin = Margin(tuple(values), strict=True)
+    margin = Margin.of(values, strict=True)
     evidence = _shown((_name(runs, name), value) for name, value in largest.items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
-    return Finding(margin.met, evidence, ids, margin.mean + 1, [margin])
+    return Finding(margin.met, evidence, ids, margin.value + 1, [margin])
 
 
 # Accuracy against EMD: Table 2 and figure 5
 
 
+def _emds(runs: RunSet, dataset: str) -> list[float]:
+    """Return the EMDs of a data set's sweep, ascending."""
+    sweep = runs.members(runs.labelled(dataset=dataset, training="sweep"))
+    return sorted({float(run.coordinates["emd"]) for run in sweep})
+
+
 def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
     """From each EMD to the next the mean accuracy rises by at most so many points."""
-    sweep = runs.members(runs.labelled(dataset=dataset, training="sweep"))
-    emds = sorted({float(run.coordinates["emd"]) for run in sweep})
-    samples = [accuracy(runs, emd, dataset=dataset) for emd in emds]
+    samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
     return _finding(margins, max(b.mean - a.mean for a, b in steps), samples)
@@ -307,8 +323,8 @@ def falls_faster(
     )
     falls = [-np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
     margins = [
-        Margin(tuple(float(fall[1]) for fall in falls), strict=True),
-        Margin(tuple(float(fall[1] - times * fall[0]) for fall in falls)),
+        Margin.of((fall[1] for fall in falls), strict=True),
+        Margin.of((fall[1] - times * fall[0] for fall in falls), strict=times <= 1),
     ]
     return _finding(margins, float(late / early) if early > 0 else None, samples, evidence)
 
@@ -317,24 +333,19 @@ def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str)
     """At one EMD so many per cent of the accuracy at another are kept."""
     whole, rest = samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
     share = rest.mean / whole.mean
-    margin = Margin(tuple(b - percent / 100 * a for a, b in paired(whole, rest)))
+    margin = Margin.of(b - percent / 100 * a for a, b in paired(whole, rest))
     return _finding([margin], share, samples, f"{in_percent(share)} kept")
 
 
 def varies_little(runs: RunSet, *, percent: float, dataset: str) -> Finding:
     """At no EMD is the relative standard deviation over the distributions larger."""
-    table = reported(runs, runs.labelled(dataset=dataset, training="sweep"))
-
-    def relative(seeds: Sequence[int]) -> pd.Series:
-        groups = table[table["seed"].isin(seeds)].groupby("emd")["accuracy"]
-        return groups.std() / groups.mean()
-
-    seeds = _seeds(table)
-    values = jackknife(lambda some: percent / 100 - float(relative(some).max()), seeds)
-    margin, found = Margin(tuple(values)), relative(seeds)
-    worst = float(found.max())
-    evidence = f"largest sd / mean {100 * worst:.3f} % (EMD {found.idxmax():g})"
-    return Finding(margin.met, evidence, [*table["run"]], worst, [margin])
+    emds = _emds(runs, dataset)
+    samples = {emd: accuracy(runs, emd, dataset=dataset) for emd in emds}
+    relative = {emd: sample.sd / sample.mean for emd, sample in samples.items()}
+    largest = max(relative, key=relative.__getitem__)
+    margins = [steady(sample, percent / 100 * sample.mean) for sample in samples.values()]
+    evidence = f"largest sd / mean {100 * relative[largest]:.3f} % (EMD {largest:g})"
+    return _finding(margins, relative[largest], [*samples.values()], evidence)
 
 
 def ends_match(
@@ -371,8 +382,8 @@ def sharing_reaches(runs: RunSet, *, beta: float, percent: float, points: float)
     """A beta reaches an accuracy that the text quotes, within so many points."""
     sample = shared(runs, beta)
     margins = [
-        Margin(tuple(value - (percent - points) / 100 for value in sample.values)),
-        Margin(tuple((percent + points) / 100 - value for value in sample.values)),
+        Margin.of(value - (percent - points) / 100 for value in sample.values),
+        Margin.of((percent + points) / 100 - value for value in sample.values),
     ]
     return _finding(margins, sample.mean, [sample])
 
@@ -386,7 +397,7 @@ def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
         return _rank_correlation(table.loc[[*seeds]].mean())
 
     ours = correlation([*table.index])
-    margin = Margin(tuple(jackknife(lambda seeds: correlation(seeds) - rank, [*table.index])))
+    margin = Margin.of(jackknife(lambda seeds: correlation(seeds) - rank, [*table.index]))
     evidence = f"accuracy by beta: {listed([*by_beta.values()])}; rank {ours:.3f}"
     return _finding([margin], ours, [*by_beta.values()], evidence)
 
@@ -552,7 +563,7 @@ def reduction_is_table2(runs: RunSet, *, dataset: str, points: float) -> Finding
 def variation_is_relative(runs: RunSet, *, dataset: str, percent: float) -> Finding:
     """The text's bound on the variation is Table 2's largest sd / mean, or little above it."""
     sds = _table2(runs.paper, dataset, "sd")
-    quoted = published(runs.paper, "sweep_text")[DATASETS[dataset], LARGEST_VARIATION]
+    quoted = published(runs.paper, "sweep_text", "sd")[DATASETS[dataset], RELATIVE_ACCURACY]
     relative = float((sds / _table2(runs.paper, dataset)).max())
     evidence = (
         f"text: less than {100 * quoted:g} %; Table 2: largest sd / mean {100 * relative:.4f} %, "

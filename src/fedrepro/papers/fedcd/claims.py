@@ -92,11 +92,6 @@ def _finding(
     return Finding(bool(holds), evidence, _ids(used), ours)
 
 
-def _margin(values: Iterable[float], *, strict: bool = False) -> Margin:
-    """Return the margin of values by seed."""
-    return Margin(tuple(map(float, values)), strict)
-
-
 def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
     """Return values of logs, one of each, by seed."""
     seeds = tuple(log.run.seed for log in found)
@@ -185,8 +180,8 @@ def calms_down(found: list[Log], *, until: int, above: float, since: int, below:
         f"{since} on"
     )
     margins = [
-        _margin((value - above / 100 for value in early.values), strict=True),
-        _margin((below / 100 - value for value in late.values), strict=True),
+        Margin.of((value - above / 100 for value in early.values), strict=True),
+        Margin.of((below / 100 - value for value in late.values), strict=True),
     ]
     return margins, evidence, late.mean
 
@@ -223,10 +218,8 @@ def changes_more(
     """The mean change is larger under one method, so many times or more."""
     found = {name: _logs(runs, experiment, name, first, last) for name in (than, what)}
     low, high = (_sample(name, of, [log.change.mean() for log in of]) for name, of in found.items())
-    margins = [
-        less(high, low, strict=True),
-        _margin(ours - times * theirs for ours, theirs in paired(high, low)),
-    ]
+    beyond = (ours - times * theirs for ours, theirs in paired(high, low))
+    margins = [Margin.of(beyond, strict=times <= 1)]
     evidence = _shown({than: low.mean, what: high.mean}, in_points)
     used = [*itertools.chain(*found.values())]
     return _finding(margins, evidence, used, high.mean / low.mean if low.mean else None)
@@ -242,7 +235,7 @@ def stays_restless(
         for span in spans
     }
     means = {name: float(np.mean(values)) for name, values in last.items()}
-    margins = [_margin(value - points / 100 for value in values) for values in last.values()]
+    margins = [Margin.of(value - points / 100 for value in values) for values in last.values()]
     return margins, f"last rounds {_shown(means, in_points)}", min(means.values())
 
 
@@ -251,7 +244,7 @@ def gains_little(found: list[Log], *, points: float) -> _Decided:
     """From the first to the last round the mean accuracy of all devices gains less."""
     gains = [log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found]
     gain = _sample("gain", found, gains)
-    margin = _margin((points / 100 - value for value in gain.values), strict=True)
+    margin = Margin.of((points / 100 - value for value in gain.values), strict=True)
     return [margin], f"gain of {in_points(gain.mean)}", gain.mean
 
 
@@ -287,17 +280,25 @@ def converge_alike(
 ) -> _Decided:
     """With some numbers of bits and unquantised all converge, in rounds close to each other."""
     rounds = {
-        name: [converged(log.change, points, window) for log in of]
+        name: {log.run.seed: converged(log.change, points, window) for log in of}
         for name, of in _by_bits(found, bits).items()
     }
     told = "; ".join(
-        f"{name}: {', '.join('not converged' if t is None else f'round {t}' for t in met)}"
+        f"{name}: {', '.join('not converged' if t is None else f'round {t}' for t in met.values())}"
         for name, met in rounds.items()
     )
-    every = [t for met in rounds.values() for t in met]
-    known = [t for t in every if t is not None]
-    apart = max(known) - min(known) if known else None
-    return len(known) == len(every) and apart is not None and apart <= within, told, apart
+    seeds = set.intersection(*(set(met) for met in rounds.values()))
+    apart = [_apart([met[seed] for met in rounds.values()]) for seed in sorted(seeds)]
+    known = [difference for difference in apart if difference is not None]
+    if len(known) < len(apart):
+        return False, told, None
+    return [Margin.of(within - each for each in known)], told, max(known)
+
+
+def _apart(rounds: Sequence[int | None]) -> int | None:
+    """Return how far rounds are apart; None where one is unknown."""
+    known = [t for t in rounds if t is not None]
+    return max(known) - min(known) if len(known) == len(rounds) else None
 
 
 @_decided
@@ -316,7 +317,7 @@ def favours(
         lead = log.by_archetype[settled:].mean(axis=0) - log.majority
         return float(lead[[*what]].min() - lead[[*over]].max())
 
-    margins = [_margin(map(leads_by, found), strict=True) for leads_by in (calmer, better)]
+    margins = [Margin.of(map(leads_by, found), strict=True) for leads_by in (calmer, better)]
     evidence = (
         f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
         f"frequent label {_in_turn(above)}"
@@ -335,18 +336,29 @@ def is_cheaper(
     window: int,
 ) -> Finding:
     """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
-    ratios: dict[str, float] = {}
+    ratios: dict[str, list[float]] = {}
     used: list[Log] = []
     for name in experiments:
-        fedcd, fedavg = _logs(runs, name), _logs(runs, name, FEDAVG)
-        used += [*fedcd, *fedavg]
-        ends = [converged(log.change, points, window) for log in fedcd]
-        if None not in ends:
-            cost = np.mean([passes_until(log, t) for log, t in zip(fedcd, ends, strict=True) if t])
-            ratios[name] = float(np.mean([passes_until(log, rounds) for log in fedavg]) / cost)
-    holds = len(ratios) == len(experiments) and all(low <= r <= high for r in ratios.values())
+        fedcd, fedavg = (
+            {log.run.seed: log for log in _logs(runs, name, method)} for method in (FEDCD, FEDAVG)
+        )
+        used += [*fedcd.values(), *fedavg.values()]
+        ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
+        costs = {seed: passes_until(fedcd[seed], end) for seed, end in ends.items() if end}
+        if len(costs) == len(fedcd):
+            common = [seed for seed in costs if seed in fedavg]
+            ratios[name] = [passes_until(fedavg[seed], rounds) / costs[seed] for seed in common]
+    means = {name: float(np.mean(values)) for name, values in ratios.items()}
     missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
-    return Finding(holds, _shown(ratios, "{:.2f}".format) + missing, _ids(used))
+    evidence = _shown(means, "{:.2f}".format) + missing
+    if missing:
+        return _finding(False, evidence, used)
+    margins = [
+        Margin.of(side)
+        for r in ratios.values()
+        for side in ((x - low for x in r), (high - x for x in r))
+    ]
+    return _finding(margins, evidence, used)
 
 
 # Models: who prefers them, who has them
@@ -440,7 +452,7 @@ def costs_little(
         _sample(name, of, [sum(way.mean() for way in megabytes(log).values()) for log in of])
         for name, of in found.items()
     )
-    margin = _margin(times * theirs - ours for ours, theirs in paired(one, other))
+    margin = Margin.of(times * theirs - ours for ours, theirs in paired(one, other))
     evidence = f"MB a round: {_shown({what: one.mean, over: other.mean}, '{:.2f}'.format)}"
     return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
 
@@ -496,9 +508,9 @@ def ends_as_logged(
     by_end = [_ends([one]) for one in late]
     apart = [end[metas == higher].mean() - end[metas == lower].mean() for end in by_end]
     margins = [
-        _margin(points / 100 - (end - theirs) for end in ends),
-        _margin(points / 100 + (end - theirs) for end in ends),
-        _margin(apart, strict=True),
+        Margin.of(points / 100 - (end - theirs) for end in ends),
+        Margin.of(points / 100 + (end - theirs) for end in ends),
+        Margin.of(apart, strict=True),
     ]
     return margins, _shown(values, in_percent), ours - theirs
 

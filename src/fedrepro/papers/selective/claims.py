@@ -23,7 +23,17 @@ from fedrepro.papers.selective.measurements import (
 )
 from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, between, compared, leads, less, listed, near
+from fedrepro.report.rules import (
+    Rule,
+    Sample,
+    between,
+    compared,
+    leads,
+    less,
+    listed,
+    near,
+    paired,
+)
 from fedrepro.runs.runset import RunSet
 
 
@@ -79,7 +89,7 @@ def accuracy(
 
 def _above(sample: Sample, percent: float) -> Margin:
     """Return the margin by which an accuracy is above so many percent."""
-    return Margin(tuple(value - percent / 100 for value in sample.values), strict=True)
+    return Margin.of((value - percent / 100 for value in sample.values), strict=True)
 
 
 def _all(parts: Sequence[Finding], ours: float | None) -> Finding:
@@ -90,7 +100,7 @@ def _all(parts: Sequence[Finding], ours: float | None) -> Finding:
         runs=[run for part in parts for run in part.runs],
         ours=ours,
         margins=[margin for part in parts for margin in part.margins],
-        near_chance=all(part.near_chance for part in parts),
+        undecided=parts[0].undecided if all(part.undecided for part in parts) else "",
     )
 
 
@@ -115,7 +125,7 @@ def rises_steeply(
         path = [accuracy(runs, method, n=n, **where) for n in (first, early, last)]
         start, middle, end = path
         gain = less(end, start, strict=True)
-        part = (middle.mean - start.mean) / gain.mean if gain.met else 0.0
+        part = (middle.mean - start.mean) / gain.value if gain.met else 0.0
         shares[f"{method} (N = {early}) {in_percent(part)}"] = part
         samples += path
         margins += [gain, _beyond(share / 100, *path)]
@@ -125,10 +135,8 @@ def rises_steeply(
 
 def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
     """Return by how much the middle is beyond a share of the way from start to end."""
-    reached, whole = less(middle, start), less(end, start)
-    return Margin(
-        tuple(a - share * b for a, b in zip(reached.values, whole.values, strict=True)), strict=True
-    )
+    paths = paired(start, middle, end)
+    return Margin.of((b - a - share * (c - a) for a, b, c in paths), strict=True)
 
 
 def ahead(
@@ -146,7 +154,7 @@ def ahead(
         n: (accuracy(runs, what, n=n, **where), accuracy(runs, over, n=n, **where))
         for n in _trained(runs, what, over, last=last, **where)
     }
-    lead = {n: less(one, other).mean for n, (one, other) in pairs.items()}
+    lead = {n: less(one, other).value for n, (one, other) in pairs.items()}
     least = min(lead, key=lambda n: lead[n])
     margins = [less(one, other, points / 100, strict=True) for one, other in pairs.values()]
     if at_zero is not None:
@@ -224,7 +232,7 @@ def storage_alone(
     low = accuracy(runs, reading="as_run", variant=shared, **where)
     high = accuracy(runs, reading="as_written", variant=apart, **where)
     margins = [
-        Margin(tuple(below / 100 - value for value in low.values), strict=True),
+        Margin.of((below / 100 - value for value in low.values), strict=True),
         less(high, low, points / 100, strict=True),
     ]
     return compared([low, high], margins, low.mean)
@@ -240,7 +248,7 @@ def rises_with_complexity(
     ]
     steps = list(itertools.pairwise(samples))
     margins = [less(after, before, points / 100, strict=True) for before, after in steps]
-    return compared(samples, margins, min(less(after, before).mean for before, after in steps))
+    return compared(samples, margins, min(less(after, before).value for before, after in steps))
 
 
 def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any) -> Finding:

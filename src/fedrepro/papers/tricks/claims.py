@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import nan
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from fedrepro.papers.tricks.measurements import (
     searched,
     welch,
 )
-from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points
+from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
 from fedrepro.report.rules import (
     Quantity,
     Rule,
@@ -37,26 +36,23 @@ from fedrepro.report.rules import (
     leads,
     less,
     near,
+    steadier,
+    steady,
     title_of,
+    undecided,
 )
 from fedrepro.runs.runset import RunSet
 
 accuracy = final(ACCURACY)
 
 
-def steadier(runs: RunSet, *, what: str, than: str) -> Finding:
+def spreads_less(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the standard deviation of one group is smaller than that of the other."""
     one, other = accuracy(runs, what), accuracy(runs, than)
     evidence = f"standard deviation {in_points(one.sd)} with, {in_points(other.sd)} without"
-    margin = less(scatter(other), scatter(one), strict=True)
-    return Finding(margin.met, evidence, [*one.runs, *other.runs], one.sd, [margin])
-
-
-def scatter(sample: Sample) -> Sample:
-    """Return each seed's part in the variance of a sample, of which the variance is the mean."""
-    n = len(sample.values)
-    parts = [(value - sample.mean) ** 2 * n / (n - 1) if n > 1 else nan for value in sample.values]
-    return replace(sample, values=tuple(parts), chance=None)
+    margin = steadier(one, other)
+    used = [*one.runs, *other.runs]
+    return Finding(margin.met, evidence, used, one.sd, [margin], undecided([one, other]))
 
 
 def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float) -> Finding:
@@ -72,11 +68,10 @@ def unsurpassed(
     """Hold where no mean is greater, the gain is that large, and the spread at most ``spread``."""
     base, one = accuracy(runs, over), accuracy(runs, what)
     others = [accuracy(runs, group) for group in by]
-    variance = scatter(one).values
     margins = [
         *(less(one, other) for other in others),
         less(one, base, points / 100),
-        Margin(tuple((spread / 100) ** 2 - value for value in variance)),
+        steady(one, spread / 100),
     ]
     note = f"standard deviation of the last {in_points(one.sd)}"
     return compared([base, *others, one], margins, one.mean - base.mean, note)
@@ -90,18 +85,21 @@ def search_ends(
     table = searched(runs)
     papers = cell_name(server_percent / 100, server_momentum, threshold)
     best = chosen(table, TEST)
-    means = table.groupby("cell")[TEST].mean()
-    rank = int((means > means[papers]).sum()) + 1
+    chance = runs.chance(GRID)
     found = {
-        str(cell): Sample(str(cell), tuple(of[TEST]), tuple(of["run"]), tuple(of["seed"]))
+        str(cell): Sample(str(cell), tuple(of[TEST]), tuple(of["run"]), tuple(of["seed"]), chance)
         for cell, of in table.groupby("cell")
     }
-    margins = [less(found[papers], other) for cell, other in found.items() if cell != papers]
+    own = found.pop(papers)
+    rank = sum(other.mean > own.mean for other in found.values()) + 1
+    first = found.get(best, own)
     evidence = (
-        f"best: {best}, {in_percent(means[best])}; the paper's: {papers}, "
-        f"{in_percent(means[papers])}, number {rank} of {len(means)}"
+        f"best: {best}, {in_percent(first.mean)}; the paper's: {papers}, {in_percent(own.mean)}, "
+        f"number {rank} of {len(found) + 1}"
     )
-    return Finding(best == papers, evidence, list(table["run"]), float(rank), margins)
+    margins = [less(own, other) for other in found.values()]
+    finding = compared([own, *found.values()], margins, float(rank))
+    return replace(finding, evidence=evidence)
 
 
 # Hypotheses of section 3
@@ -207,7 +205,7 @@ def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float)
 CLAIMS: dict[str, Rule] = {
     "near": near(accuracy),
     "leads": leads(accuracy),
-    "steadier": steadier,
+    "steadier": spreads_less,
     "bears_noise": bears_noise,
     "unsurpassed": unsurpassed,
     "search_ends": search_ends,

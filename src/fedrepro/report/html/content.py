@@ -151,11 +151,13 @@ class Paper:
     @property
     def outcomes(self) -> list[Outcome]:
         """Printed values at the published scale, and the paper's claims at both."""
-        return [
+        found = [
             *_outcomes(self.published, "number", "printed", "printed values"),
             *_outcomes(self.published, "claim", "paper", "claims"),
-            *_outcomes(self.checks, "claim", "paper", "claims"),
         ]
+        if self.checks != self.published:
+            found += _outcomes(self.checks, "claim", "paper", "claims")
+        return found
 
     @property
     def scores(self) -> list[Score]:

@@ -256,7 +256,7 @@ def test_published_numbers_alone(tmp_path, name):
 
 
 def publish(monkeypatch, table, cell, value):
-    """Let the paper's table have another mean in a cell, or standard deviation if it has no mean."""
+    """Let the paper have another mean in a cell, or standard deviation if it has no mean."""
     changes = "mean" if cell in published("emd", table) else "sd"
     assert cell in published("emd", table, changes)
 

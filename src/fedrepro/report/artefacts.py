@@ -204,7 +204,7 @@ def cell_text(cell: pd.Series) -> str:
     return f"{text}{sign} (n={cell['n']}) {bracket}".rstrip()
 
 
-def _bracket(cell: pd.Series, factor: float, sign: str) -> str:
+def _bracket(cell: pd.Series, factor: int, sign: str) -> str:
     """Return ``[published mean ± sd]``, what there is of it."""
     mean, sd = factor * cell["published"], factor * cell.get("published_sd", math.nan)
     parts = [] if np.isnan(mean) else [_published(mean, factor)]

@@ -53,7 +53,8 @@ TEXT = [30, 30, 20, 10, 10]
 
 def place(run: PlannedRun) -> tuple[str, str, str]:
     """Return data set, kind and method of a run, as they are printed."""
-    labels = load_plan("cadis").runs[run.group].labels
+    groups = load_plan("cadis").runs
+    labels = groups[groups[run.group].labels.get("of", run.group)].labels
     kind = KIND_OF.get(str(run.coordinates.get("lists")), labels.get("kind", ""))
     names = load_expected("cadis").names
     dataset, kind, method = (

@@ -25,7 +25,9 @@ ACCURACIES = (
     "accuracy_validation_all",
 )
 
-LABELS = {name: group.labels for name, group in load_plan("selective").runs.items()}
+_GROUPS = load_plan("selective").runs
+LABELS = {name: _GROUPS[of.labels.get("of", name)].labels for name, of in _GROUPS.items()}
+"""Labels by group; a group of another choice has those of the group it is of."""
 
 THREE_GROUPS = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 ONE_GROUP = [list(range(9))]

@@ -134,7 +134,7 @@ def test_table2(paper):
     expected_sd = math.sqrt(sum(value**2 for value in JITTER) / 4)
     assert list(frame["sd"]) == pytest.approx([expected_sd] * 24)
     assert (frame["final"] - frame["mean"]).tolist() == pytest.approx([0.0001] * 24)
-    assert "98.57 ± 0.01 % (n=5) [98.57 ± 0.0643 %]" in artefacts.markdown(paper, "table2", frame)
+    assert "98.57 ± 0.01 % (n=5) [98.57 ± 0.064 %]" in artefacts.markdown(paper, "table2", frame)
 
 
 def test_table3_has_the_papers_rows(paper):

@@ -208,7 +208,7 @@ def _bracket(cell: pd.Series, factor: int, sign: str) -> str:
     """Return ``[published mean ± sd]``, what there is of it."""
     mean, sd = factor * cell["published"], factor * cell.get("published_sd", math.nan)
     parts = [] if np.isnan(mean) else [_published(mean, factor)]
-    parts += [] if np.isnan(sd) else [f"± {_published(sd, factor)}"]
+    parts += [] if np.isnan(sd) else [f"± {sd:.2g}"]
     return f"[{' '.join(parts)}{sign}]" if parts else ""
 
 

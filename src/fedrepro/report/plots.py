@@ -26,6 +26,7 @@ from fedrepro.report.style import PALETTE, WIDTH
 ACCURACY = "test accuracy (%)"
 ROUND = "communication round"
 EVERY_SEED, PUBLISHED = "every seed", "published"
+INTERVALS = "mean, 95 % Student t interval, every run as a dot"
 _LAST = (EVERY_SEED, PUBLISHED)
 
 

@@ -22,11 +22,13 @@ from fedrepro.papers.cadis.measurements import (
     SERVER_MS,
     SINGLESET,
     best,
+    by_choice,
     measured,
     results,
     timings,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
+from fedrepro.report import choices
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink
 from fedrepro.report.stats import summarise
@@ -497,4 +499,5 @@ FIGURES: dict[str, Figure] = {
     "fig11": Figure(overhead, draw_overhead),
     "synthetic_pills": Figure(stand_in, draw_stand_in),
     "as_run": Figure(as_run, draw_as_run),
+    "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

@@ -21,7 +21,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from fedrepro.fl.partition.data_sharing import DataSharing
 from fedrepro.papers.emd.measurements import (
     BOUND,
-    COMMITTED,
     DATASETS,
     SCRATCH,
     WARM,
@@ -34,9 +33,10 @@ from fedrepro.papers.emd.measurements import (
     synchronisations,
     titles,
 )
+from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
@@ -50,7 +50,6 @@ ROUNDING = 1e-5
 X_EMD = "earth mover's distance (EMD)"
 Y_DISTANCE = r"$\|w^{\mathrm{FedAvg}} - w^{\mathrm{SGD}}\|$"
 Y_DIVERGENCE = rf"{Y_DISTANCE} / $\|w^{{\mathrm{{SGD}}}}\|$"
-INTERVALS = "mean, 95 % Student t interval, every run as a dot"
 
 _COLOURS = ("blue", "orange", "green", "purple", "sky", "red")
 _LINES = ("-", "--", "-", "-", "--", "-.")
@@ -489,38 +488,6 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
 # Choices that the paper leaves open
 
 
-def draw_accuracy_by_choice(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a training: the mean of each choice, its interval and every seed.
-
-    Panels end beyond the outermost seeds; intervals of two seeds are wider.
-    """
-    series = cells.groupby("series", sort=False)
-    names = list(dict.fromkeys(cells["x"]))
-    canvas = Canvas(1, len(series), height=3.8, sharey=True)
-    for axis, (training, points) in zip(canvas, series, strict=True):
-        for _, point in points.iterrows():
-            place = names.index(point["x"])
-            ink = _SERIES[0] if point["x"] == COMMITTED else _SERIES[1]
-            reach = np.nan_to_num([[point["mean"] - point["low"]], [point["high"] - point["mean"]]])
-            axis.errorbar(
-                100 * point["mean"], place, xerr=100 * reach, capsize=2, markersize=4, **ink.options
-            )
-            seeds = [100 * value for value in point["values"]]
-            axis.plot(seeds, [place] * len(seeds), ".", color=PALETTE["grey"], alpha=0.7, zorder=3)
-        for committed in points.loc[points["x"] == COMMITTED, "mean"]:
-            axis.axvline(100 * committed, color=PALETTE["grey"], linestyle=":")
-        shown = 100 * points["values"].explode().astype(float)
-        margin = max(0.1 * (shown.max() - shown.min()), 0.5)
-        axis.set_xlim(shown.min() - margin, shown.max() + margin)
-        axis.set(xlabel=ACCURACY, yticks=range(len(names)), yticklabels=names)
-        axis.set_title(str(training), fontsize=8)
-        axis.grid(visible=False, axis="y")
-    canvas.axis.invert_yaxis()
-    canvas.key("committed reading", _SERIES[0])
-    canvas.key("one choice made otherwise", _SERIES[1])
-    return _finished(canvas, 2, INTERVALS)
-
-
 # Shared by several figures
 
 
@@ -577,5 +544,5 @@ FIGURES: dict[str, Figure] = {
     "fig7b": Figure(accuracy_by_alpha, draw_accuracy_by_alpha),
     **_panels("8", accuracy_curves, draw_accuracy_curves),
     "bound_rounds": Figure(bound_by_synchronisation, draw_bound),
-    "open_choices": Figure(accuracy_by_choice, draw_accuracy_by_choice),
+    "open_choices": Figure(accuracy_by_choice, choices.draw),
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
+from fedrepro.report.choices import COMMITTED, accuracies, moved
 from fedrepro.report.stats import summarise
 from fedrepro.runs.runset import RunSet
 
@@ -33,8 +34,6 @@ LAYERS = {
 
 SCRATCH, WARM, BOUND = "sharing_scratch", "sharing_warm", "bound"
 """Groups of runs: with data sharing (section 4), and for Proposition 3.1."""
-
-COMMITTED = "as committed"
 
 CHOICE_TRAININGS = {
     "one_class": "non-IID(1)",
@@ -241,9 +240,8 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     label ``choice`` differs from the committed reading in that choice alone.
 
     Returns:
-        One row a run and choice: ``row`` (:data:`COMMITTED` first), ``column`` (the training),
-        ``seed``, ``run`` and ``accuracy``. Where the initial weights are others, each of them is a
-        row.
+        A table of choices (:mod:`fedrepro.report.choices`). Where the initial weights are others,
+        each of them is a row.
     """
     table = reported(runs, groups_of(runs, "choices"))
     table = table[table["training"].isin(CHOICE_TRAININGS)].assign(
@@ -264,19 +262,12 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
 
 def choices(runs: RunSet) -> pd.DataFrame:
     """Build our table of the open choices: how far each moves the accuracy, paired by seed."""
-    table = by_choice(runs)
-    committed = table[table["row"] == COMMITTED]
-    others = table[table["row"] != COMMITTED]
-    both = others.merge(committed, on=["column", "seed"], suffixes=("", "_committed"))
-    both["moved"] = both["accuracy"] - both["accuracy_committed"]
-    both["run"] = _pairs(both["run"], both["run_committed"])
-    return summarise(both, "moved", ["row", "column"]).assign(unit="points")
+    return moved(by_choice(runs))
 
 
 def accuracy_by_choice(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction) under each choice: a series a training, x the choice."""
-    table = by_choice(runs).rename(columns={"column": "series", "row": "x"})
-    return summarise(table, "accuracy", ["series", "x"])
+    return accuracies(by_choice(runs))
 
 
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:

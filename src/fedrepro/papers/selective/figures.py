@@ -28,6 +28,7 @@ from fedrepro.papers.selective.measurements import (
     READINGS,
     SELECTIVE,
     TESTS,
+    by_choice,
     curve,
     measured,
     metric,
@@ -36,6 +37,7 @@ from fedrepro.papers.selective.measurements import (
     tuning,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum, course
+from fedrepro.report import choices
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import BLACK, EVERY_SEED, Canvas, Ink
@@ -450,4 +452,5 @@ FIGURES: dict[str, Figure] = {
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
     "theorem": Figure(theorem, draw_theorem),
+    "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

@@ -25,6 +25,7 @@ from fedrepro.fl.algorithms.selective import Params
 from fedrepro.fl.data import describe
 from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
+from fedrepro.report.choices import by_labels, moved
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
@@ -388,6 +389,20 @@ def communication(runs: RunSet) -> pd.DataFrame:
     return _table(cells, unit=cells["unit"])
 
 
+def by_choice(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracy on the IID test, by N and by what the paper leaves open.
+
+    See :mod:`fedrepro.report.choices`.
+    """
+
+    def measure(runs: RunSet, group: str) -> pd.DataFrame:
+        finals = runs.final([group], ["accuracy_iid"])
+        finals["where"] = finals["percent"].map("N = {:g}".format)
+        return finals.rename(columns={"accuracy_iid": "accuracy"})
+
+    return by_labels(runs, "choices", measure)
+
+
 _of = functools.partial
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
@@ -404,4 +419,5 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "merge": merge,
     "threshold": threshold,
     "communication": communication,
+    "choices": lambda runs: moved(by_choice(runs)),
 }

@@ -32,11 +32,13 @@ from fedrepro.papers.tricks.measurements import (
     SAME_SIGN,
     TECHNIQUES,
     TEST,
+    by_choice,
     diagnosis,
     marked,
     reported,
     searched,
 )
+from fedrepro.report import choices
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import BLACK, Canvas, Ink
 from fedrepro.report.stats import summarise
@@ -339,4 +341,5 @@ FIGURES: dict[str, Figure] = {
         functools.partial(draw_disagreement, label="of the same sign (% of coordinates)"),
     ),
     "grid_search": Figure(selection, draw_selection),
+    "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

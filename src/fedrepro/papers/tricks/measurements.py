@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedrepro.report.choices import by_labels, moved
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
 from fedrepro.runs.runset import RunSet
@@ -261,6 +262,15 @@ def diagnostics(runs: RunSet) -> pd.DataFrame:
     return summarise(table, "value", ["row", "column"]).assign(unit="fraction")
 
 
+def by_choice(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracies by what the paper leaves open (:mod:`fedrepro.report.choices`)."""
+
+    def measure(runs: RunSet, group: str) -> pd.DataFrame:
+        return runs.final([group], [ACCURACY]).assign(where="")
+
+    return by_labels(runs, "choices", measure)
+
+
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     name: functools.partial(of_paper, name=name) for name in ROWS
 } | {
@@ -269,4 +279,5 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "grid": grid,
     "selection": selection,
     "diagnostics": diagnostics,
+    "choices": lambda runs: moved(by_choice(runs)),
 }

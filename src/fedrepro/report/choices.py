@@ -1,0 +1,133 @@
+"""How far choices that a paper leaves open move its headlines, one choice at a time.
+
+A group of runs with the labels ``choice`` and ``of`` differs from the group ``of``, our committed
+reading, in that choice alone.
+
+A *table of choices* has one row a run: ``row`` (the choice; :data:`COMMITTED` first), ``column``
+(the headline), ``seed``, ``run`` and ``accuracy`` (a fraction).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure as MplFigure
+
+from fedrepro.report.plots import ACCURACY, INTERVALS, Canvas, Ink
+from fedrepro.report.stats import summarise
+from fedrepro.report.style import PALETTE
+from fedrepro.runs.runset import MissingRunsError, RunSet
+
+COMMITTED = "as committed"
+_COLUMNS = ["row", "column", "seed", "run", "accuracy"]
+_READING, _OTHERWISE = Ink("blue", "", "o"), Ink("orange", "", "s")
+
+
+def by_labels(
+    runs: RunSet, artefact: str, measure: Callable[[RunSet, str], pd.DataFrame]
+) -> pd.DataFrame:
+    """Return the table of choices that the labels of an artefact's groups make.
+
+    Args:
+        runs: the records.
+        artefact: whose groups they are: those of the committed reading first.
+        measure: returns of a group one row a run: ``seed``, ``run``, ``accuracy``, and ``where``,
+            which tells headlines of one group apart (empty if there is one). Headlines of the
+            committed reading that no choice has are left out.
+
+    Returns:
+        The table; empty where the scale plans no run of another choice.
+
+    Raises:
+        MissingRunsError: a record is missing, or all of the other choices are, where partial.
+    """
+    plan, groups = runs.plan, runs.plan.artefact(artefact).runs
+    others = [group for group in groups if "choice" in plan.runs[group].labels]
+    if not runs.planned(others):
+        return pd.DataFrame(columns=_COLUMNS)
+    runs.some(others)
+    parts = []
+    for group in groups:
+        if not runs.members([group]):
+            continue
+        labels = plan.runs[group].labels
+        of = plan.runs[labels.get("of", group)].title
+        table = measure(runs, group)
+        column = [", ".join(filter(None, (of, where))) for where in table["where"]]
+        parts.append(table.assign(row=labels.get("choice", COMMITTED), column=column))
+    every = pd.concat(parts, ignore_index=True)[_COLUMNS]
+    chosen = every.loc[every["row"] != COMMITTED, "column"]
+    return every[every["column"].isin(chosen)]
+
+
+def moved(table: pd.DataFrame) -> pd.DataFrame:
+    """Summarise how far each choice moves the accuracy, paired by seed with the committed reading.
+
+    Args:
+        table: a table of choices.
+
+    Raises:
+        MissingRunsError: no run of another choice has one of the committed reading beside it.
+    """
+    committed = table[table["row"] == COMMITTED]
+    others = table[table["row"] != COMMITTED]
+    both = others.merge(committed, on=["column", "seed"], suffixes=("", "_committed"))
+    if both.empty and not others.empty:
+        raise MissingRunsError("no seed is recorded of both a choice and the committed reading")
+    both["moved"] = both["accuracy"] - both["accuracy_committed"]
+    both["run"] = list(zip(both["run"], both["run_committed"], strict=True))
+    return summarise(both, "moved", ["row", "column"]).assign(unit="points")
+
+
+def accuracies(table: pd.DataFrame) -> pd.DataFrame:
+    """Summarise the accuracies of a table of choices: a series a headline, x the choice."""
+    named = table.rename(columns={"column": "series", "row": "x"})
+    return summarise(named, "accuracy", ["series", "x"])
+
+
+def draw(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a headline: the mean of each choice, its interval and every seed.
+
+    Panels end beyond the outermost seeds; intervals of two seeds are wider.
+
+    Args:
+        cells: as of :func:`accuracies`.
+    """
+    series = cells.groupby("series", sort=False)
+    names = list(dict.fromkeys(cells["x"]))
+    canvas = Canvas(1, max(len(series), 1), height=3.8, sharey=True)
+    if cells.empty:
+        axis = canvas.axis
+        axis.text(0.5, 0.5, "no runs at this scale", ha="center", transform=axis.transAxes)
+        return _figure(canvas)
+    for axis, (headline, points) in zip(canvas, series, strict=True):
+        for _, point in points.iterrows():
+            place = names.index(point["x"])
+            ink = _READING if point["x"] == COMMITTED else _OTHERWISE
+            reach = np.nan_to_num([[point["mean"] - point["low"]], [point["high"] - point["mean"]]])
+            axis.errorbar(
+                100 * point["mean"], place, xerr=100 * reach, capsize=2, markersize=4, **ink.options
+            )
+            seeds = [100 * value for value in point["values"]]
+            axis.plot(seeds, [place] * len(seeds), ".", color=PALETTE["grey"], alpha=0.7, zorder=3)
+        for committed in points.loc[points["x"] == COMMITTED, "mean"]:
+            axis.axvline(100 * committed, color=PALETTE["grey"], linestyle=":")
+        shown = 100 * points["values"].explode().astype(float)
+        margin = max(0.1 * (shown.max() - shown.min()), 0.5)
+        axis.set_xlim(shown.min() - margin, shown.max() + margin)
+        axis.set(xlabel=ACCURACY, yticks=range(len(names)), yticklabels=names)
+        axis.set_title(textwrap.fill(str(headline), 17), fontsize=8)
+        axis.grid(visible=False, axis="y")
+    canvas.axis.invert_yaxis()
+    canvas.key("committed reading", _READING)
+    canvas.key("one choice made otherwise", _OTHERWISE)
+    canvas.legend(2, INTERVALS)
+    return _figure(canvas)
+
+
+def _figure(canvas: Canvas) -> MplFigure:
+    figure: MplFigure = canvas.figure
+    return figure

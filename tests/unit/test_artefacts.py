@@ -21,6 +21,7 @@ import tricks_records
 from matplotlib.textpath import TextPath
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.cli import main
 from fedrepro.report import artefacts, code, style
 from fedrepro.report.trace import why
 from fedrepro.report.verdicts import check
@@ -231,3 +232,19 @@ def test_artefacts_say_whether_their_scale_matters(smoke: Smoke) -> None:
     assert artefacts._scale(lite, "fig3") == "scale: lite, with these runs as published"
     assert artefacts._scale(lite, "fig4") == "scale: lite"
     assert artefacts._scale(RunSet("selective", "paper"), "fig3") == "scale: paper"
+
+
+def test_without_a_file_to_write_they_are_printed(
+    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = smoke("tricks")
+    monkeypatch.chdir(runs._folder.parent.parent)
+    assert main(["table", "tricks", "table1", "--scale", "smoke"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == artefacts.markdown(runs, "table1", artefacts.frame(runs, "table1"))
+    assert main(["figure", "tricks", "curves", "--scale", "smoke"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.startswith("series,x,")
+    assert len(rows) == len(artefacts.frame(runs, "curves"))
+    assert main(["table", "tricks", "curves"]) == 1
+    assert "no table 'curves'" in capsys.readouterr().err

@@ -74,26 +74,35 @@ def test_counts_by_paper_and_kind() -> None:
 @pytest.mark.parametrize(
     ("changes", "sure"),
     [
-        ({}, " [0.97, 0.98]"),
+        ({}, " (two seeds: 0.97 and 0.98)"),
+        ({"seeds": 3}, " (95 % interval 0.97 to 0.98, 3 seeds)"),
+        ({"value": "sd"}, " (95 % interval 0.97 to 0.98, 2 seeds)"),
         ({"interval": [], "seeds": 1}, " (single run)"),
         (
             {"interval": [], "seeds": 1, "spread": 0.0042},
-            " (single run, sd of the cells beside it 0.0042)",
+            " (single run; sd of the cells beside it 0.0042)",
         ),
     ],
 )
 def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
     item = dataclasses.replace(ITEM, **changes)
     lines = score.text([item, CLAIM], verbose=True).splitlines()
-    assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, published 0.9799 ± 0.006"
+    published = "published 0.9799 (tolerance ± 0.006)"
+    assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, {published}"
     assert lines[1] == "deviates          emd ZA1 (2 points apart; Conjecture: fewer rounds)"
+
+
+def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
+    line = verdicts.line(dataclasses.replace(ITEM, unit="fraction"))
+    assert "ours 97.85 % (two seeds: 97.00 % and 98.00 %)" in line
+    assert line.endswith("published 97.99 % (tolerance ± 0.60 points)")
 
 
 def test_what_is_no_evidence_is_marked() -> None:
     item = dataclasses.replace(ITEM, informative=False)
-    assert verdicts.line(item).endswith("± 0.006, not informative")
+    assert verdicts.line(item).endswith("± 0.006), not informative")
     undecided = dataclasses.replace(item, verdict="not decidable")
-    assert verdicts.line(undecided).endswith("± 0.006")
+    assert verdicts.line(undecided).endswith("± 0.006)")
 
 
 def test_without_checks() -> None:
@@ -234,3 +243,20 @@ def test_verdicts_are_compared_or_released(
     assert command("--against-released", "--release") == 2
     assert "--release: not allowed with --against-released" in capsys.readouterr().err
     assert not released.exists()
+
+
+def test_only_some_verdicts_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--paper", "tricks", "--only", "no target", "--only", "deviates"]) == 0
+    *listed, count = capsys.readouterr().out.splitlines()
+    assert {line.split("  ")[0] for line in listed} == {"no target", "deviates"}
+    total = len(verdicts.check("tricks", "lite"))
+    assert count == f"{len(listed)} of {total} checks"
+    assert main(["check", "--paper", "tricks", "--only", "deviates", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {item["verdict"] for item in found} == {"deviates"}
+    assert 0 < len(found) < len(listed)
+
+
+def test_an_unknown_verdict_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--paper", "tricks", "--only", "devaites"]) == 2
+    assert "no verdict 'devaites' (did you mean 'deviates'?" in capsys.readouterr().err

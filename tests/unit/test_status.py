@@ -109,12 +109,14 @@ def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[
 
 
 def test_durations_for_readers() -> None:
-    assert [duration(s) for s in (0.4, 89, 90, 3600, 5400)] == [
+    assert [duration(s) for s in (0.4, 89, 90, 3600, 5400, 172_799, 864_000)] == [
         "0 s",
         "89 s",
         "2 min",
         "60 min",
         "1.5 h",
+        "48.0 h",
+        "10 days",
     ]
 
 

@@ -123,7 +123,7 @@ def test_there_is_an_example_of_each_verdict_of_the_best_kind() -> None:
         "- **no target**, a number",
     ]
     assert told[0] == (
-        "- **reproduced**, a number. `N1` of `emd` at scale paper (a); published 0.5 ± 0.1; "
-        "ours 0.5 [0.4, 0.6], 3 seeds."
+        "- **reproduced**, a number. `N1` of `emd` at scale paper (a); published 0.5, tolerance ± "
+        "0.1; ours 0.5 (95 % interval 0.4 to 0.6, 3 seeds)."
     )
     assert '"one is better"; p = 0.001.' in told[1]

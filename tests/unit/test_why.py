@@ -62,6 +62,14 @@ def test_one_cell_leads_to_its_runs() -> None:
         assert part in text
 
 
+def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
+    text = why("emd", "fig5a", "MNIST/0.36", "smoke")
+    assert "not published" not in text
+    printed = "published in Table 2, MNIST, mean, x = 0.36: 98.60 %, tolerance ± "
+    assert printed in text
+    assert "verdict: not decidable (T2-mean-mnist@0.36)" in text
+
+
 def test_numbers_may_be_written_in_any_way() -> None:
     lines = why("emd", "table2", None, "smoke").splitlines()
     series = next(line for line in lines if "/0.36 " in line).partition("/0.36 ")[0]

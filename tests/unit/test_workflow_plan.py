@@ -80,20 +80,25 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
     with pytest.raises(FedreproError) as error:
         workflow.data_of(workflow.batches[0])
     text = str(error.value)
-    assert text.startswith("2 runs of scale smoke have no record")
-    for run in RUNS[:2]:
-        assert re.search(rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about [\d.]+ min", text)
-    assert RUNS[2].id not in text
-    assert "fedrepro train --pending --scale smoke" in text
+    missing = workflow.batches[0].runs
+    assert text.startswith(f"{len(missing)} runs that a target needs have no record")
+    for run in RUNS:
+        listed = re.search(
+            rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about \d+ (s|min)\n", text
+        )
+        assert bool(listed) == (run.id in missing)
+    assert f"`fedrepro train {missing[0]} ...`" in text
+    assert "all 2 pending runs of scale smoke about" in text
 
 
 def test_never_lists_no_more_than_can_be_read() -> None:
-    workflow = Workflow(CONFIG | {"train": "never"})
+    workflow = Workflow(CONFIG | {"train": "never", "runs_per_batch": 1000})
+    largest = max(workflow.batches, key=lambda batch: len(batch.runs))
     with pytest.raises(FedreproError) as error:
-        workflow.data_of(workflow.batches[0])
+        workflow.data_of(largest)
     text = str(error.value)
-    assert text.startswith(f"{len(RUNS)} runs of scale smoke have no record")
-    assert f"and {len(RUNS) - 20} more: `fedrepro status --list --scale smoke`" in text
+    assert text.startswith(f"{len(largest.runs)} runs that a target needs have no record")
+    assert f"and {len(largest.runs) - 20} more\n" in text
     assert len(text.splitlines()) == 23
 
 

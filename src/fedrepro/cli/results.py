@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
 from fedrepro.cli.output import show
@@ -21,6 +22,10 @@ app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="Its name in the plan, such as table2 or fig3.")]
 Stem = Annotated[Path, typer.Option(metavar="STEM", help="File name without ending.")]
+OptionalStem = Annotated[
+    Path | None,
+    typer.Option(metavar="STEM", help="File name without ending; default: print it."),
+]
 Partial = Annotated[
     bool,
     typer.Option(
@@ -43,8 +48,14 @@ def check(
         Path | None, typer.Option(metavar="FILE", help="Also write the JSON list here.")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show every check, not the counts.")
+        bool, typer.Option("--verbose", help="Show every check, then the counts.")
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VERDICT", help="Show the checks with this verdict; may be given several times."
+        ),
+    ] = None,
     against_released: Annotated[
         bool, typer.Option("--against-released", help="Fail if a released verdict changed.")
     ] = False,
@@ -59,6 +70,10 @@ def check(
     from fedrepro.base.files import write_text
     from fedrepro.report import criteria, score, verdicts
 
+    known = list(get_args(verdicts.Verdict))
+    for verdict in only or ():
+        if verdict not in known:
+            raise typer.BadParameter(f"--only: no verdict '{verdict}' {nearest(verdict, known)}")
     if release and against_released:
         raise typer.BadParameter("--release: not allowed with --against-released")
     if release:
@@ -72,9 +87,13 @@ def check(
         criteria.take_over()
         for name, items in found.items():
             write_text(verdicts.released_file(name, scale), verdicts.released(items))
+    chosen = [item for item in everything if item.verdict in (only or known)]
     try:
         if as_json:
-            print(verdicts.to_json(everything), end="")
+            print(verdicts.to_json(chosen), end="")
+        elif only:
+            count = f"{len(chosen)} of {len(everything)} checks"
+            show("\n".join([*map(verdicts.line, chosen), count]))
         else:
             show(score.text(everything, verbose=verbose))
     finally:  # whoever reads the output may have stopped reading
@@ -98,24 +117,42 @@ def _changes(found: Mapping[str, Sequence[Check]], scale: Scale) -> list[str]:
 
 @app.command(cls=Command)
 def table(
-    paper: PaperName, name: Name, out: Stem, scale: PaperScale = "lite", partial: Partial = False
+    paper: PaperName,
+    name: Name,
+    out: OptionalStem = None,
+    scale: PaperScale = "lite",
+    partial: Partial = False,
 ) -> None:
-    """Write one table as csv, md."""
-    from fedrepro.report.artefacts import write_table
+    """Print one table, or write it as csv, md."""
+    from fedrepro.report import artefacts
     from fedrepro.runs.runset import RunSet
 
-    write_table(RunSet(paper, scale), name, out, partial=partial)
+    runs = RunSet(paper, scale)
+    if out:
+        artefacts.write_table(runs, name, out, partial=partial)
+        return
+    runs.plan.artefact(name, "table")
+    show(artefacts.markdown(runs, name, artefacts.frame(runs, name, partial=partial)).rstrip())
 
 
 @app.command(cls=Command)
 def figure(
-    paper: PaperName, name: Name, out: Stem, scale: PaperScale = "lite", partial: Partial = False
+    paper: PaperName,
+    name: Name,
+    out: OptionalStem = None,
+    scale: PaperScale = "lite",
+    partial: Partial = False,
 ) -> None:
-    """Write one figure as svg, png, csv."""
-    from fedrepro.report.artefacts import write_figure
+    """Print the numbers of one figure as csv, or write it as svg, png, csv."""
+    from fedrepro.report import artefacts
     from fedrepro.runs.runset import RunSet
 
-    write_figure(RunSet(paper, scale), name, out, partial=partial)
+    runs = RunSet(paper, scale)
+    if out:
+        artefacts.write_figure(runs, name, out, partial=partial)
+        return
+    runs.plan.artefact(name, "figure")
+    print(artefacts.as_csv(artefacts.frame(runs, name, partial=partial)), end="")
 
 
 @app.command(cls=Command)

@@ -1,4 +1,4 @@
-"""``fedrepro status``, ``why``, ``prune`` and ``records import``: the runs there are."""
+"""``fedrepro status``, ``why``, ``show``, ``compare``, ``prune``, ``records import``: runs."""
 
 from __future__ import annotations
 
@@ -84,6 +84,49 @@ def why(
     from fedrepro.report import trace
 
     print(trace.why(paper, artefact, cell, scale))
+
+
+Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]
+Drawn = Annotated[
+    Path | None,
+    typer.Option(metavar="STEM", help="Also write csv, svg and png; file name without ending."),
+]
+
+
+@app.command("show", cls=Command, epilog="Example: fedrepro show 36726f --metric accuracy")
+def show_run(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or how it begins.")],
+    metric: Annotated[
+        str | None, typer.Option(metavar="M", help="Only this curve; default: all that it logs.")
+    ] = None,
+    out: Drawn = None,
+) -> None:
+    """Show a recorded run: what it is, where it is used, its curves."""
+    from fedrepro.report import recorded
+
+    found = recorded.find([run])
+    print(recorded.show(found[0], metric))
+    if out:
+        _written(recorded.write(found, metric or recorded.METRIC, out))
+
+
+@app.command(cls=Command, epilog="Example: fedrepro compare 36726f a3c93c --out mine/pixels")
+def compare(
+    runs: Ids,
+    metric: Annotated[str, typer.Option(metavar="M", help="What is compared.")] = "accuracy",
+    out: Drawn = None,
+) -> None:
+    """Compare recorded runs: how their specs differ, and how they ended."""
+    from fedrepro.report import recorded
+
+    found = recorded.find(runs)
+    print(recorded.compare(found, metric).to_markdown(index=False))
+    if out:
+        _written(recorded.write(found, metric, out))
+
+
+def _written(files: list[Path]) -> None:
+    print("\n".join(f"wrote {file}" for file in files))
 
 
 @app.command(cls=Command)

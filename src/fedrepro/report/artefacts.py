@@ -126,12 +126,17 @@ def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -
 
 
 def _write_csv(stem: Path, cells: pd.DataFrame) -> None:
-    """Write a frame; a cell of several values or run ids has them separated by spaces."""
+    write_text(stem.with_name(f"{stem.name}.csv"), as_csv(cells))
+
+
+def as_csv(cells: pd.DataFrame) -> str:
+    """Return a frame as csv; a cell of several values or run ids has them separated by spaces."""
     plain = cells.copy()
     for column in ("values", "runs"):
         if column in plain:
             plain[column] = [" ".join(map(_text, several)) for several in plain[column]]
-    write_text(stem.with_name(f"{stem.name}.csv"), plain.to_csv(index=False, float_format="%.10g"))
+    text: str = plain.to_csv(index=False, float_format="%.10g")
+    return text
 
 
 def _text(value: float | str) -> str:

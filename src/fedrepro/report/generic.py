@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
     from fedrepro.report.figure import Figure
+    from fedrepro.report.plots import Ink
 
 METRIC = "accuracy"
 LAST, BEST = "after the last round", "best round"
@@ -67,19 +68,26 @@ def curves(runs: RunSet) -> pd.DataFrame:
 
 def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
     """Draw the mean of every series and each seed."""
-    from fedrepro.report.plots import Canvas, Ink
-    from fedrepro.report.style import PALETTE
+    from fedrepro.report.plots import Canvas
 
     canvas = Canvas()
-    inks = [Ink(colour, line) for line, colour in itertools.product(("-", "--", ":"), PALETTE)]
     for (name, points), ink in zip(
-        cells.groupby("series", sort=False), itertools.cycle(inks), strict=False
+        cells.groupby("series", sort=False), series_inks(), strict=False
     ):
         canvas.curve(canvas.axis, points, ink, str(name))
     canvas.accuracy_over_rounds()
     canvas.legend(2)
     figure: matplotlib.figure.Figure = canvas.figure
     return figure
+
+
+def series_inks() -> Iterator[Ink]:
+    """Yield ways to draw any number of series: every colour, then with other lines, and again."""
+    from fedrepro.report.plots import Ink
+    from fedrepro.report.style import PALETTE
+
+    inks = [Ink(colour, line) for line, colour in itertools.product(("-", "--", ":"), PALETTE)]
+    return itertools.cycle(inks)
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

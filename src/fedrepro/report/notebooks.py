@@ -10,7 +10,7 @@ from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown, write_figure
-from fedrepro.report.verdicts import DECIDED, Check, explained, seeds_of, shown
+from fedrepro.report.verdicts import DECIDED, Check, difference, explained, shown
 from fedrepro.runs.runset import RunSet
 
 COLOURS = {
@@ -75,8 +75,8 @@ def show_numbers(checks: list[Check]) -> HTML:
             "published": item.where,
             "held against": item.reading.replace("_", " "),
             "value": shown(item.published or 0, item.unit),
-            "ours": shown(item.ours or 0, item.unit) + ("" if item.unit else seeds_of(item)),
-            "tolerance": shown(item.tolerance or 0, item.unit),
+            "ours": shown(item.ours or 0, item.unit),
+            "tolerance": shown(item.tolerance or 0, difference(item.unit)),
             "verdict": item.verdict,
             "runs": _links(item.runs),
         }

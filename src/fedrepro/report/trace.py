@@ -12,7 +12,7 @@ from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import cell_key
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale
+from fedrepro.runs.plan import PlannedRun, Scale, is_study
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 from fedrepro.runs.status import describe
@@ -53,6 +53,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     values = [_value(row) for _, row in chosen.iterrows()]
+    values += [text for _, row in chosen.iterrows() for text in _held_against(paper, scale, row)]
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 
@@ -88,7 +89,30 @@ def _value(row: pd.Series) -> str:
     if number > 1:
         text += f" (sd {row['sd']:.3g}, n = {row['n']}, seeds {row['values']})"
     published = float(row["published"])
-    return text + ("; not published" if math.isnan(published) else f"; published {published:.6g}")
+    return text + ("" if math.isnan(published) else f"; published {published:.6g}")
+
+
+def _held_against(paper: str, scale: Scale, row: pd.Series) -> list[str]:
+    """Return the published numbers that a cell's value is held against, wherever they are printed.
+
+    They are those whose own cell has the same mean over the same runs.
+    """
+    from fedrepro.report.verdicts import check, difference, shown
+
+    if is_study(paper) or "mean" not in row or not row["runs"]:
+        return []
+    runs = set(row["runs"])
+    same = [
+        item
+        for item in check(paper, scale)
+        if item.kind == "number" and item.value == "mean" and set(item.runs) == runs
+        if item.ours is not None and math.isclose(item.ours, row["mean"], rel_tol=1e-5)
+    ]
+    return [
+        f"published in {item.where}: {shown(item.published or 0, item.unit)}, tolerance ± "
+        f"{shown(item.tolerance or 0, difference(item.unit))}; verdict: {item.verdict} ({item.id})"
+        for item in same
+    ]
 
 
 _REPLACED = {"stacked": "graphs"}

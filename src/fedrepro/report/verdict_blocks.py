@@ -16,7 +16,16 @@ import pandas as pd
 
 from fedrepro.report import score
 from fedrepro.report.expected import load_expected
-from fedrepro.report.verdicts import DECIDED, Check, Verdict, check, explained, seeds_of
+from fedrepro.report.verdicts import (
+    DECIDED,
+    Check,
+    Verdict,
+    check,
+    difference,
+    explained,
+    how_sure,
+    shown,
+)
 from fedrepro.runs.plan import Scale, papers
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -179,10 +188,10 @@ def _told(item: Check) -> str:
     if item.statement:
         parts.append(f'"{item.statement}"')
     if item.published is not None and item.tolerance is not None:
-        parts.append(f"published {item.published:.4g} ± {item.tolerance:.2g}")
+        tolerance = shown(item.tolerance, difference(item.unit))
+        parts.append(f"published {shown(item.published, item.unit)}, tolerance ± {tolerance}")
     if item.kind == "number" and item.ours is not None:
-        over = f", {item.seeds} seeds" if item.seeds > 1 else ""
-        parts.append(f"ours {item.ours:.4g}{seeds_of(item)}{over}")
+        parts.append(f"ours {shown(item.ours, item.unit)} ({how_sure(item)})")
     parts += [text.rstrip(".") for text in (item.evidence, " ".join(item.reason.split())) if text]
     if item.p is not None:
         parts.append(f"p = {item.p:.2g}")

@@ -426,27 +426,35 @@ def line(item: Check) -> str:
     """Return a check in a line: verdict, id, our value and the published one, evidence."""
     text = f"{item.verdict:<17} {item.paper} {item.id}"
     if item.ours is not None:
-        text += f": ours {item.ours:.4g}"
-        if item.kind == "number":
-            text += seeds_of(item)
+        text += f": ours {shown(item.ours, item.unit)}"
+        if item.kind == "number" and (sure := how_sure(item)):
+            text += f" ({sure})"
         if item.published is not None:
-            text += f", published {item.published:.4g}"
+            text += f", published {shown(item.published, item.unit)}"
             if item.tolerance is not None:
-                text += f" ± {item.tolerance:.2g}"
+                text += f" (tolerance ± {shown(item.tolerance, difference(item.unit))})"
     if item.verdict in DECIDED and not item.informative:
         text += ", not informative"
     detail = "; ".join(filter(None, (item.evidence, explained(item))))
     return f"{text} ({detail})" if detail else text
 
 
-def seeds_of(item: Check) -> str:
-    """Return how sure a number of ours is: its interval, or the spread of cells like it."""
+def how_sure(item: Check) -> str:
+    """Say how sure a number of ours is: its interval, or the spread of cells like it."""
     if item.interval:
-        return " [{:.4g}, {:.4g}]".format(*item.interval)
+        low, high = (shown(value, item.unit) for value in item.interval)
+        if item.seeds == 2 and item.value == "mean":
+            return f"two seeds: {low} and {high}"
+        return f"95 % interval {low} to {high}, {item.seeds} seeds"
     if item.seeds != 1:
         return ""
-    like = "" if item.spread is None else f", sd of the cells beside it {item.spread:.2g}"
-    return f" (single run{like})"
+    like = "" if item.spread is None else shown(item.spread, difference(item.unit))
+    return f"single run; sd of the cells beside it {like}" if like else "single run"
+
+
+def difference(unit: str) -> str:
+    """Return the unit of a difference of values: points for fractions."""
+    return "points" if unit == "fraction" else unit
 
 
 def explained(item: Check) -> str:

@@ -93,10 +93,13 @@ def describe(run: PlannedRun) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time for readers: ``45 s``, ``12 min``, ``3.5 h``."""
+    """Return a time for readers: ``45 s``, ``12 min``, ``3.5 h``, ``12 days``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:

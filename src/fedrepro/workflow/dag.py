@@ -98,10 +98,10 @@ class Workflow:
         """Return what a training job needs.
 
         Raises:
-            FedreproError: training is switched off; lists what has no record.
+            FedreproError: training is switched off; lists the runs of the job.
         """
         if self.config.train == "never":
-            raise FedreproError(_refusal(self._status, self.scale))
+            raise FedreproError(_refusal(batch, self._status, self.scale))
         return f"data/ready/{batch.dataset}.json"
 
     def of_dataset(self, name: str) -> list[str]:
@@ -304,23 +304,24 @@ class Workflow:
 _MOST_LISTED = 20
 
 
-def _refusal(state: Status, scale: str) -> str:
+def _refusal(batch: Batch, state: Status, scale: str) -> str:
     seconds = state.seconds
-    missing = [run for run in state.runs if run.id in seconds]
+    missing = [run for run in state.runs if run.id in batch.runs]
     lines = [
-        f"  {run.id}  {describe(run):<60} about {seconds[run.id] / 60:.2f} min"
+        f"  {run.id}  {describe(run):<60} about {duration(seconds[run.id])}"
         for run in missing[:_MOST_LISTED]
     ]
     if len(missing) > _MOST_LISTED:
-        more = len(missing) - _MOST_LISTED
-        lines.append(f"  and {more} more: `fedrepro status --list --scale {scale}`")
-    total = state.pending_seconds / 60
+        lines.append(f"  and {len(missing) - _MOST_LISTED} more")
+    needed = duration(sum(seconds[run.id] for run in missing))
     return "\n".join(
         [
-            f"{len(missing)} runs of scale {scale} have no record, and training is switched off "
+            f"{len(missing)} runs that a target needs have no record, and training is switched off "
             "(train: never):",
             *lines,
-            f"They would take about {total:.2f} min on one core. Train them with `fedrepro train "
-            f"--pending --scale {scale}`, or leave out `--config train=never`.",
+            f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
+            f"{scale} about {duration(state.pending_seconds)}. `fedrepro train "
+            f"{missing[0].id} ...` trains some of them, without `--config train=never` the target "
+            "trains what it needs.",
         ]
     )

@@ -1,0 +1,202 @@
+"""Any recorded runs, one or side by side: what ``fedrepro show`` and ``fedrepro compare`` print."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report.trace import facts
+from fedrepro.runs import records
+from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan, plans
+from fedrepro.runs.records import RunRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRIC = "accuracy"
+_BARS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run of a plan and its record."""
+
+    run: PlannedRun
+    record: RunRecord
+
+    def curve(self, metric: str) -> dict[int, float]:
+        """Return round -> value of a metric that was logged every round, or when evaluated.
+
+        Raises:
+            FedreproError: the run logs no such metric; names those that it logs.
+        """
+        values, evaluated = self.record.metrics.get(metric), self._evaluated
+        if values is None or metric == "evaluated_rounds":
+            known = ", ".join(self.metrics)
+            raise FedreproError(f"run {self.run.id} logs no '{metric}'; it logs {known}")
+        rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
+        return dict(zip(map(int, rounds), values, strict=True))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of what it logs."""
+        return [name for name in self.record.metrics if name != "evaluated_rounds"]
+
+    @property
+    def _evaluated(self) -> list[float]:
+        return self.record.metrics.get("evaluated_rounds", [])
+
+
+def find(names: Iterable[str]) -> list[Recorded]:
+    """Return the runs with these ids, or beginnings of ids, of any plan.
+
+    Raises:
+        FedreproError: no planned run has such an id, or several have; or it has no record.
+    """
+    planned = {run.id: run for name in plans() for scale in SCALES for run in expand(name, scale)}
+    return [_find(name, planned) for name in names]
+
+
+def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
+    ids = [run_id for run_id in planned if run_id.startswith(name)]
+    if len(ids) != 1:
+        several = f"begins the ids of {len(ids)} runs: {', '.join(ids[:5])}"
+        none = "is no planned run; `fedrepro status --list` has all ids"
+        raise FedreproError(f"'{name}' {several if ids else none}")
+    run = planned[ids[0]]
+    if not records.is_recorded(run.id, run.records):
+        raise FedreproError(f"run {run.id} has no record; `fedrepro train {run.id}` trains it")
+    return Recorded(run, records.read(run.id, run.records))
+
+
+def show(found: Recorded, metric: str | None = None) -> str:
+    """Return what is known of a run, what it is part of, and its curves.
+
+    Args:
+        found: the run.
+        metric: whose curve; None: of all that it logs.
+    """
+    width = max(len(name) for name in found.metrics)
+    curves = [
+        f"  {name:<{width}}  {_sparkline(found.curve(name))}"
+        for name in ([metric] if metric else found.metrics)
+    ]
+    lines = [f"  {name:<10}{value}" for name, value in facts(found.run, found.record).items()]
+    used = [f"  {place}" for place in _used_by(found.run)]
+    return "\n".join([f"run {found.run.id}", *lines, "part of", *used, "curves", *curves])
+
+
+def _used_by(run: PlannedRun) -> list[str]:
+    """Return the tables and figures that are made from a run, of any group that has it."""
+    plan = load_plan(run.paper)
+    groups = {
+        other.group for scale in SCALES for other in expand(run.paper, scale) if other.id == run.id
+    }
+    artefacts = itertools.chain(plan.tables.items(), plan.figures.items())
+    return [
+        f"{run.paper} {name}: {about.title}"
+        for name, about in artefacts
+        if groups.intersection(about.runs)
+    ]
+
+
+def _sparkline(curve: Mapping[int, float]) -> str:
+    """Return a curve in one line, with its first, last and extreme values."""
+    values = list(curve.values())
+    kept = [values[i * len(values) // _WIDTH] for i in range(_WIDTH)]
+    if len(values) <= _WIDTH:
+        kept = values
+    low, high = min(values), max(values)
+    reach = high - low or 1
+    bars = "".join(_BARS[round((value - low) / reach * (len(_BARS) - 1))] for value in kept)
+    first, *_, last = [*curve, *curve]
+    return (
+        f"{bars}  round {first}: {values[0]:.4g}, {last}: {values[-1]:.4g}; "
+        f"from {low:.4g} to {high:.4g}"
+    )
+
+
+def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
+    """Return a row a run: how its spec differs from the others', and a metric last and best.
+
+    Args:
+        found: the runs.
+        metric: for example ``accuracy``, a fraction.
+
+    Raises:
+        FedreproError: a run does not log it.
+    """
+    import pandas as pd
+
+    specs = [_flat(one.record.spec) for one in found]
+    keys = list(dict.fromkeys(key for spec in specs for key in spec))
+    differing = [key for key in keys if len({str(spec.get(key)) for spec in specs}) > 1]
+    rows = []
+    for one, spec in zip(found, specs, strict=True):
+        curve = one.curve(metric)
+        row = {"run": one.run.id, "group": f"{one.run.paper} {one.run.group}"}
+        row |= {key: spec.get(key, "") for key in differing}
+        rows.append(
+            row
+            | {"last round": list(curve)[-1], metric: list(curve.values())[-1]}
+            | {f"lowest {metric}": min(curve.values()), f"highest {metric}": max(curve.values())}
+        )
+    return pd.DataFrame(rows)
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def write(found: Sequence[Recorded], metric: str, stem: Path) -> list[Path]:
+    """Write the comparison and the curves of runs.
+
+    Args:
+        found: the runs.
+        metric: whose curves.
+        stem: file name without ending.
+
+    Returns:
+        ``<stem>.csv``, one row a run; ``<stem>.svg`` and ``<stem>.png``.
+
+    Raises:
+        FedreproError: a run does not log the metric, or a file cannot be written.
+    """
+    from fedrepro.base.files import write_text
+    from fedrepro.report import style
+
+    table = compare(found, metric)
+    style.use()
+    style.save(_drawn(found, metric), stem)
+    csv = stem.with_name(f"{stem.name}.csv")
+    write_text(csv, table.to_csv(index=False, float_format="%.10g"))
+    return [csv, *(stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png"))]
+
+
+def _drawn(found: Sequence[Recorded], metric: str) -> Any:
+    import pandas as pd
+
+    from fedrepro.report.generic import series_inks
+    from fedrepro.report.plots import ROUND, Canvas
+
+    canvas = Canvas()
+    for one, ink in zip(found, series_inks(), strict=False):
+        curve = one.curve(metric)
+        points = pd.DataFrame({"x": list(curve), "mean": list(curve.values())}).assign(n=1)
+        label = f"{one.run.id}, {one.run.group}, seed {one.run.seed}"
+        canvas.curve(canvas.axis, points, ink, label, factor=1)
+    canvas.axis.set(xlabel=ROUND, ylabel=metric)
+    canvas.legend(1)
+    return canvas.figure

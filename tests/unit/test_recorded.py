@@ -1,0 +1,103 @@
+"""What ``fedrepro show`` and ``fedrepro compare`` say of recorded runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.cli import main
+from fedrepro.report import recorded
+from fedrepro.runs import records
+from fedrepro.runs.plan import expand, unique
+
+RUNS = [run for run in unique(expand("emd", "smoke")).values() if run.group == "mnist_sweep"][:3]
+CURVE = [0.1, 0.3, 0.9]
+
+
+@pytest.fixture(autouse=True)
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_record: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in RUNS[:2]:
+        metrics = {
+            "evaluated_rounds": [1, 10, 20],
+            "accuracy": [value - run.seed / 100 for value in CURVE],
+            "train_loss": [3.0, 2.5, 2.0, 1.0],
+        }
+        write_record(run, records.FOLDER, metrics=metrics, final={"accuracy": 0.9})
+
+
+def test_a_run_is_found_by_how_its_id_begins() -> None:
+    (found,) = recorded.find([RUNS[0].id[:8]])
+    assert found.run == RUNS[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("zz", "'zz' is no planned run; `fedrepro status --list`"),
+        ("", "begins the ids of"),
+        (RUNS[2].id, f"run {RUNS[2].id} has no record; `fedrepro train {RUNS[2].id}`"),
+    ],
+)
+def test_what_is_no_recorded_run_is_named(name: str, text: str) -> None:
+    with pytest.raises(FedreproError, match=text):
+        recorded.find([name])
+
+
+def test_show_says_what_a_run_is_where_it_is_used_and_how_it_went() -> None:
+    text = recorded.show(recorded.find([RUNS[0].id])[0])
+    assert text.startswith(f"run {RUNS[0].id}\n")
+    assert "\n  emd table2: " in text
+    assert "\n  emd fig5a: " in text
+    assert "table3" not in text
+    assert f"fedrepro train {RUNS[0].id}" in text
+    accuracy, loss = text.splitlines()[-2:]
+    assert accuracy == "  accuracy    ▁▃█  round 1: 0.1, 20: 0.9; from 0.1 to 0.9"
+    assert loss == "  train_loss  █▆▅▁  round 1: 3, 4: 1; from 1 to 3"
+
+
+def test_one_curve_of_a_run() -> None:
+    (found,) = recorded.find([RUNS[0].id])
+    assert "train_loss" not in recorded.show(found, "accuracy")
+    with pytest.raises(FedreproError, match="logs no 'acuracy'; it logs accuracy, train_loss"):
+        recorded.show(found, "acuracy")
+
+
+def test_a_long_curve_fits_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = recorded._sparkline({t: t / 1000 for t in range(1, 1001)})
+    bars = line.split()[0]
+    assert len(bars) == 60
+    assert (bars[0], bars[-1], list(bars) == sorted(bars)) == ("▁", "█", True)
+
+
+def test_a_flat_curve_and_one_of_one_round_have_a_line() -> None:
+    assert recorded._sparkline({1: 0.5, 2: 0.5}).startswith("▁▁  round 1: 0.5, 2: 0.5")
+    assert recorded._sparkline({7: 0.5}).startswith("▁  round 7: 0.5, 7: 0.5")
+
+
+def test_compare_shows_what_differs_and_nothing_else() -> None:
+    table = recorded.compare(recorded.find([run.id for run in RUNS[:2]]))
+    assert list(table["run"]) == [run.id for run in RUNS[:2]]
+    differing = set(table.columns) - {"run", "group", "last round", "accuracy"}
+    differing -= {"lowest accuracy", "highest accuracy"}
+    specs = [run.spec for run in RUNS[:2]]
+    assert ("seed" in differing) == (specs[0].seed != specs[1].seed)
+    assert ("partition.emd" in differing) == (RUNS[0].coordinates != RUNS[1].coordinates)
+    assert not differing & {"rounds", "batch", "model.name"}
+    assert list(table["last round"]) == [20, 20]
+    assert table["highest accuracy"][0] == pytest.approx(0.9)
+
+
+def test_commands_print_and_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    ids = [run.id for run in RUNS[:2]]
+    assert main(["compare", *ids, "--out", "mine/both"]) == 0
+    text = capsys.readouterr().out
+    assert all(run_id in text for run_id in ids)
+    assert "wrote mine/both.csv" in text
+    assert {file.name for file in Path("mine").iterdir()} == {"both.csv", "both.svg", "both.png"}
+    assert main(["show", ids[0][:10], "--metric", "train_loss", "--out", "mine/loss"]) == 0
+    assert Path("mine/loss.svg").exists()
+    assert main(["show", "zz"]) == 1

@@ -62,12 +62,20 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 	rm -f docs/gallery/*.csv docs/gallery/*.svg
 	$(RUN) fedrepro docs
 
+.PHONY: site
+site: $(READY)  ## Build the documentation as a site: results/site/index.html
+	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 \
+    --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
+    --no-emit-find-links --custom-compile-command "make lock" --quiet
+
 .PHONY: lock
-lock:  ## Make envs/requirements.lock again from pyproject.toml (needs uv; see envs/README.md)
-	uv pip compile pyproject.toml --extra dev --output-file envs/requirements.lock \
-	    --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-	    --no-annotate --no-emit-index-url --no-emit-find-links \
-	    --custom-compile-command "make lock" --quiet
+lock:  ## Make envs/*.lock again from pyproject.toml (needs uv; see envs/README.md)
+	$(COMPILE) --extra dev --extra site --output-file envs/requirements.lock
+	$(COMPILE) --extra slurm --output-file envs/slurm.lock \
+	    --constraint envs/requirements.lock \
+	    $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' envs/requirements.lock)
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results

@@ -20,12 +20,14 @@ from fedrepro.workflow.dag import Workflow
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "envs/requirements.lock").read_text()
-DIRECT = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+SLURM = (ROOT / "envs/slurm.lock").read_text()
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+DIRECT = PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["site"]
 
 
-def lock_entries() -> list[tuple[Requirement, list[str]]]:
-    """Each entry of the lock with its hash options."""
-    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", LOCK, flags=re.MULTILINE))
+def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:
+    """Each entry of a lock with its hash options."""
+    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE))
     entries = []
     for line in text.splitlines():
         requirement, *hashes = line.split("--hash=")
@@ -97,21 +99,23 @@ def test_documented_snakemake_commands_are_understood(
     assert set(arguments.targets) <= targets | {*workflow.everything(workflow.papers)}
 
 
-def test_every_locked_requirement_has_one_version_and_hashes() -> None:
-    for requirement, hashes in lock_entries():
+@pytest.mark.parametrize("lock", [LOCK, SLURM])
+def test_every_locked_requirement_has_one_version_and_hashes(lock: str) -> None:
+    for requirement, hashes in lock_entries(lock):
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert requirement.url is None
         assert hashes, f"no hash for {requirement.name}"
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes), requirement.name
 
 
-def test_lock_names_no_index_url_or_path() -> None:
-    options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", LOCK)))
+@pytest.mark.parametrize("lock", [LOCK, SLURM])
+def test_locks_name_no_index_url_or_path(lock: str) -> None:
+    options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", lock)))
     assert options == {"--hash"}
-    assert "://" not in LOCK
-    assert " @ " not in LOCK
-    assert "/" not in LOCK
-    assert "file:" not in LOCK
+    assert "://" not in lock
+    assert " @ " not in lock
+    assert "/" not in lock
+    assert "file:" not in lock
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
@@ -121,6 +125,18 @@ def test_lock_satisfies_pyproject(python: str) -> None:
         name = canonicalize_name(requirement.name)
         assert name in versions, f"{name} is not in the lock: run `make lock`"
         assert requirement.specifier.contains(versions[name]), f"{name}: run `make lock`"
+
+
+def test_the_lock_of_the_cluster_adds_what_the_main_lock_lacks() -> None:
+    added = {
+        canonicalize_name(requirement.name): requirement for requirement, _ in lock_entries(SLURM)
+    }
+    assert not added.keys() & {
+        canonicalize_name(requirement.name) for requirement, _ in lock_entries()
+    }
+    for wanted in map(Requirement, EXTRAS["slurm"]):
+        (version,) = added[canonicalize_name(wanted.name)].specifier
+        assert wanted.specifier.contains(version.version)
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])

@@ -35,6 +35,8 @@ lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) nbstripout --verify notebooks/*.ipynb
 	$(RUN) check-jsonschema --check-metaschema config/schemas/*.json
 	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format --force-filetype yaml CITATION.cff
+	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RUN) zizmor --offline --quiet --persona pedantic .github
 	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
 

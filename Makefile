@@ -37,6 +37,7 @@ lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format --force-filetype yaml CITATION.cff
 	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(RUN) zizmor --offline --quiet --persona pedantic .github
+	$(RUN) hadolint Dockerfile
 	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
 

@@ -69,16 +69,27 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 site: $(READY)  ## Build the documentation as a site: results/site/index.html
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
-COMPILE := uv pip compile pyproject.toml --universal --python-version 3.11 \
-    --fork-strategy fewest --generate-hashes --no-annotate --no-emit-index-url \
-    --no-emit-find-links --custom-compile-command "make lock" --quiet
+.PHONY: licences
+licences: $(READY)  ## List the licences of the locked packages in docs/dependencies.md
+	$(RUN) pip-licenses --with-system --ignore-packages fedrepro pip --no-version \
+	    --from=mixed --format=markdown --order=name > $(READY).licences
+	sed -i '/^|/,$$d' docs/dependencies.md
+	cat $(READY).licences >> docs/dependencies.md
+
+COMPILE := uv pip compile pyproject.toml --python-version 3.11 --no-annotate \
+    --no-emit-index-url --no-emit-find-links --quiet
+LOCK := $(COMPILE) --universal --fork-strategy fewest --generate-hashes \
+    --custom-compile-command "make lock"
 
 .PHONY: lock
-lock:  ## Make envs/*.lock again from pyproject.toml (needs uv; see envs/README.md)
-	$(COMPILE) --extra dev --extra site --output-file envs/requirements.lock
-	$(COMPILE) --extra slurm --output-file envs/slurm.lock \
+lock:  ## Make the locked versions in envs again from pyproject.toml (needs uv; see envs/README.md)
+	$(LOCK) --extra dev --extra site --output-file envs/requirements.lock
+	$(LOCK) --extra slurm --output-file envs/slurm.lock \
 	    --constraint envs/requirements.lock \
 	    $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' envs/requirements.lock)
+	sed -i '/^      - /d' envs/fedrepro.yaml
+	$(COMPILE) --no-header --python-platform x86_64-unknown-linux-gnu \
+	    --constraint envs/requirements.lock | sed 's/^/      - /' >> envs/fedrepro.yaml
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -152,14 +154,48 @@ def test_one_version_per_package_for_all_pythons() -> None:
 
 
 def test_conda_environment_has_the_locked_versions() -> None:
+    python, conda = conda_environment()
+    versions = pinned(python)
+    assert conda == {name: versions[name] for name in conda}, "run `make lock`"
+    missing = {canonicalize_name(Requirement(d).name) for d in PROJECT["dependencies"]} - set(conda)
+    assert not missing, "run `make lock`"
+
+
+def test_conda_environment_leaves_no_version_open() -> None:
+    python, conda = conda_environment()
+    if not sys.version.startswith(f"{python}."):
+        pytest.skip(f"packages for Python {python} may need others than those of this one")
+    assert needed(PROJECT["dependencies"]) <= conda.keys(), "run `make lock`"
+
+
+def conda_environment() -> tuple[str, dict[str, str]]:
+    """Return Python's version in the conda environment, and the packages' by name."""
     environment = yaml.safe_load((ROOT / "envs/fedrepro.yaml").read_text())
     (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
     python = next(d for d in environment["dependencies"] if str(d).startswith("python="))
-    versions = pinned(python.removeprefix("python="))
-    conda = dict(line.split("==") for line in pip)
-    assert conda == {name: versions[name] for name in conda}
-    missing = {canonicalize_name(Requirement(d).name) for d in PROJECT["dependencies"]} - set(conda)
-    assert not missing
+    packages = {canonicalize_name(r.name): str(r.specifier)[2:] for r in map(Requirement, pip)}
+    return python.removeprefix("python="), packages
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """Return the packages that requirements need, with what these need, as they are installed."""
+    found: set[str] = set()
+    waiting = list(map(Requirement, requirements))
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate()):
+            found.add(name)
+            waiting += map(Requirement, importlib.metadata.requires(name) or [])
+    return found
+
+
+def test_licences_are_listed_of_what_is_locked() -> None:
+    table = (ROOT / "docs/dependencies.md").read_text()
+    rows = re.findall(r"^\| (\S+) +\| (.*?) *\|$", table, re.MULTILINE)
+    licences = {canonicalize_name(name): licence for name, licence in rows[1:]}
+    assert licences.keys() == pinned("3.11").keys(), "run `make licences`"
+    assert all(licences.values())
 
 
 def test_versions_agree() -> None:

@@ -35,6 +35,9 @@ lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) nbstripout --verify notebooks/*.ipynb
 	$(RUN) check-jsonschema --check-metaschema config/schemas/*.json
 	$(RUN) check-jsonschema --builtin-schema vendor.citation-file-format --force-filetype yaml CITATION.cff
+	$(RUN) check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RUN) zizmor --offline --quiet --persona pedantic .github
+	$(RUN) hadolint Dockerfile
 	$(RUN) snakefmt --check Snakefile workflow
 	$(RUN) snakemake --lint
 
@@ -62,12 +65,31 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 	rm -f docs/gallery/*.csv docs/gallery/*.svg
 	$(RUN) fedrepro docs
 
+.PHONY: site
+site: $(READY)  ## Build the documentation as a site: results/site/index.html
+	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+.PHONY: licences
+licences: $(READY)  ## List the licences of the locked packages in docs/dependencies.md
+	$(RUN) pip-licenses --with-system --ignore-packages fedrepro pip --no-version \
+	    --from=mixed --format=markdown --order=name > $(READY).licences
+	sed -i '/^|/,$$d' docs/dependencies.md
+	cat $(READY).licences >> docs/dependencies.md
+
+COMPILE := uv pip compile pyproject.toml --python-version 3.11 --no-annotate \
+    --no-emit-index-url --no-emit-find-links --quiet
+LOCK := $(COMPILE) --universal --fork-strategy fewest --generate-hashes \
+    --custom-compile-command "make lock"
+
 .PHONY: lock
-lock:  ## Make envs/requirements.lock again from pyproject.toml (needs uv; see envs/README.md)
-	uv pip compile pyproject.toml --extra dev --output-file envs/requirements.lock \
-	    --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-	    --no-annotate --no-emit-index-url --no-emit-find-links \
-	    --custom-compile-command "make lock" --quiet
+lock:  ## Make the locked versions in envs again from pyproject.toml (needs uv; see envs/README.md)
+	$(LOCK) --extra dev --extra site --output-file envs/requirements.lock
+	$(LOCK) --extra slurm --output-file envs/slurm.lock \
+	    --constraint envs/requirements.lock \
+	    $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' envs/requirements.lock)
+	sed -i '/^      - /d' envs/fedrepro.yaml
+	$(COMPILE) --no-header --python-platform x86_64-unknown-linux-gnu \
+	    --constraint envs/requirements.lock | sed 's/^/      - /' >> envs/fedrepro.yaml
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results

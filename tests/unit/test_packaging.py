@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,14 @@ from fedrepro.workflow.dag import Workflow
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "envs/requirements.lock").read_text()
-DIRECT = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+SLURM = (ROOT / "envs/slurm.lock").read_text()
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+DIRECT = PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["site"]
 
 
-def lock_entries() -> list[tuple[Requirement, list[str]]]:
-    """Each entry of the lock with its hash options."""
-    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", LOCK, flags=re.MULTILINE))
+def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:
+    """Each entry of a lock with its hash options."""
+    text = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE))
     entries = []
     for line in text.splitlines():
         requirement, *hashes = line.split("--hash=")
@@ -97,21 +101,23 @@ def test_documented_snakemake_commands_are_understood(
     assert set(arguments.targets) <= targets | {*workflow.everything(workflow.papers)}
 
 
-def test_every_locked_requirement_has_one_version_and_hashes() -> None:
-    for requirement, hashes in lock_entries():
+@pytest.mark.parametrize("lock", [LOCK, SLURM])
+def test_every_locked_requirement_has_one_version_and_hashes(lock: str) -> None:
+    for requirement, hashes in lock_entries(lock):
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
         assert requirement.url is None
         assert hashes, f"no hash for {requirement.name}"
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes), requirement.name
 
 
-def test_lock_names_no_index_url_or_path() -> None:
-    options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", LOCK)))
+@pytest.mark.parametrize("lock", [LOCK, SLURM])
+def test_locks_name_no_index_url_or_path(lock: str) -> None:
+    options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", lock)))
     assert options == {"--hash"}
-    assert "://" not in LOCK
-    assert " @ " not in LOCK
-    assert "/" not in LOCK
-    assert "file:" not in LOCK
+    assert "://" not in lock
+    assert " @ " not in lock
+    assert "/" not in lock
+    assert "file:" not in lock
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
@@ -121,6 +127,18 @@ def test_lock_satisfies_pyproject(python: str) -> None:
         name = canonicalize_name(requirement.name)
         assert name in versions, f"{name} is not in the lock: run `make lock`"
         assert requirement.specifier.contains(versions[name]), f"{name}: run `make lock`"
+
+
+def test_the_lock_of_the_cluster_adds_what_the_main_lock_lacks() -> None:
+    added = {
+        canonicalize_name(requirement.name): requirement for requirement, _ in lock_entries(SLURM)
+    }
+    assert not added.keys() & {
+        canonicalize_name(requirement.name) for requirement, _ in lock_entries()
+    }
+    for wanted in map(Requirement, EXTRAS["slurm"]):
+        (version,) = added[canonicalize_name(wanted.name)].specifier
+        assert wanted.specifier.contains(version.version)
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
@@ -136,14 +154,48 @@ def test_one_version_per_package_for_all_pythons() -> None:
 
 
 def test_conda_environment_has_the_locked_versions() -> None:
+    python, conda = conda_environment()
+    versions = pinned(python)
+    assert conda == {name: versions[name] for name in conda}, "run `make lock`"
+    missing = {canonicalize_name(Requirement(d).name) for d in PROJECT["dependencies"]} - set(conda)
+    assert not missing, "run `make lock`"
+
+
+def test_conda_environment_leaves_no_version_open() -> None:
+    python, conda = conda_environment()
+    if not sys.version.startswith(f"{python}."):
+        pytest.skip(f"packages for Python {python} may need others than those of this one")
+    assert needed(PROJECT["dependencies"]) <= conda.keys(), "run `make lock`"
+
+
+def conda_environment() -> tuple[str, dict[str, str]]:
+    """Return Python's version in the conda environment, and the packages' by name."""
     environment = yaml.safe_load((ROOT / "envs/fedrepro.yaml").read_text())
     (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
     python = next(d for d in environment["dependencies"] if str(d).startswith("python="))
-    versions = pinned(python.removeprefix("python="))
-    conda = dict(line.split("==") for line in pip)
-    assert conda == {name: versions[name] for name in conda}
-    missing = {canonicalize_name(Requirement(d).name) for d in PROJECT["dependencies"]} - set(conda)
-    assert not missing
+    packages = {canonicalize_name(r.name): str(r.specifier)[2:] for r in map(Requirement, pip)}
+    return python.removeprefix("python="), packages
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """Return the packages that requirements need, with what these need, as they are installed."""
+    found: set[str] = set()
+    waiting = list(map(Requirement, requirements))
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in found and (requirement.marker is None or requirement.marker.evaluate()):
+            found.add(name)
+            waiting += map(Requirement, importlib.metadata.requires(name) or [])
+    return found
+
+
+def test_licences_are_listed_of_what_is_locked() -> None:
+    table = (ROOT / "docs/dependencies.md").read_text()
+    rows = re.findall(r"^\| (\S+) +\| (.*?) *\|$", table, re.MULTILINE)
+    licences = {canonicalize_name(name): licence for name, licence in rows[1:]}
+    assert licences.keys() == pinned("3.11").keys(), "run `make licences`"
+    assert all(licences.values())
 
 
 def test_versions_agree() -> None:

@@ -535,6 +535,7 @@ def test_fig7_has_one_colour_bar(lite):
 def test_fig2_takes_each_seeds_own_best():
     cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55], "n": 2})
     cells["values"] = [(0.2, 0.8), (0.6, 0.5)]
+    cells["reported"] = math.nan
     other = cells.assign(series=TRUE_CLUSTERS)
     figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]

@@ -133,11 +133,17 @@ def _about_published(*datasets: str) -> str:
     return f"published: Table I's best accuracy of all rounds ({rounds}), drawn where ours end"
 
 
+_MANY = 150
+"""Points of a curve from which on its line is thin: it swings from point to point."""
+
+
 def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 100) -> None:
     """Draw a curve a method, and what Table I prints of it at its end."""
     for method, points in cells.groupby("method", sort=False):
         ink = _INKS[str(method)]
-        canvas.curve(axis, points, ink, str(method), factor=factor)
+        width = 0.7 if len(points) > _MANY else 1.5
+        canvas.curve(axis, points, ink, factor=factor, linewidth=width)
+        canvas.key(str(method), ink)
         canvas.published(axis, points, ink, column="reported", factor=factor)
 
 
@@ -276,7 +282,8 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     """Draw a class x client map a partition; all have one logarithmic scale of examples."""
     rows = cells["panel"].nunique()
     canvas = Canvas(rows, height=0.6 + 1.25 * rows)
-    scale = LogNorm(1, cells["mean"].max())
+    most = float(cells["mean"].max())
+    scale = LogNorm(1, most)
     for axis, (panel, points) in zip(canvas, cells.groupby("panel", sort=False), strict=True):
         counts = points.pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
@@ -288,7 +295,7 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.tick_params(labelsize=7)
         axis.grid(visible=False)
-    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000) if tick <= scale.vmax]
+    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000) if tick <= most]
     bar = canvas.figure.colorbar(image, ax=canvas.axes, aspect=60, pad=0.01, ticks=ticks)
     bar.ax.set_yticklabels(map(str, ticks))
     bar.ax.minorticks_off()

@@ -275,8 +275,8 @@ def draw_preferences(cells: pd.DataFrame, *, by: str) -> MplFigure:
     )
     for line, row in enumerate(models):
         for first, end in _stretches(row):
-            dark = np.searchsorted(numbers, row[first]) > len(numbers) / 2
-            _number_stretch(axis, line, (first, end), rounds, row[first], dark=dark)
+            dark = np.mean(shades(int(np.searchsorted(numbers, row[first])))[:3]) < 0.5
+            _number_stretch(axis, line, (first, end), rounds, row[first], dark=bool(dark))
         look: dict[str, Any] = {"color": "white", "linewidth": 0.8}
         if 2 * line == lines:
             look = {"color": "red", "linewidth": 1.5}
@@ -312,8 +312,9 @@ def _number_stretch(
     first, end = stretch
     axis.vlines(end - 0.5, line - 0.5, line + 0.5, color="white", linewidth=0.6)
     if _DIGIT * len(str(model)) <= _ROW * (end - first) / rounds:
-        place: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7}
-        axis.text((first + end - 1) / 2, line, f"{model}", color="wk"[not dark], **place)
+        look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7}
+        look["color"] = "white" if dark else "black"
+        axis.text((first + end - 1) / 2, line, f"{model}", **look)
 
 
 @summarised

@@ -434,9 +434,11 @@ def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
-def test_figures_can_be_read(paper, name):
+@pytest.mark.parametrize("scale", ["paper", "lite"])
+def test_figures_can_be_read(paper, scale, name):
+    runs = paper if scale == "paper" else MadeUpRuns(scale)
     style.use()
-    figure = FIGURES[name].draw(artefacts.frame(paper, name))
+    figure = FIGURES[name].draw(artefacts.frame(runs, name))
     check_readable(figure)
     plt.close(figure)
 

@@ -58,7 +58,7 @@ from fedrepro.runs.runset import RunSet
 LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"
 LOG_OF_18 = "public notebook, 18 devices"
 """Public logs in figures of our own runs as published, whose set-up is close to theirs."""
-_LOG_INK = Ink("dimgrey", "--")
+_LOG_INK = Ink("dimgrey", "-.")
 
 
 def _shades(scale: str, count: int, low: float = 0, high: float = 0.95) -> list[Ink]:

@@ -8,17 +8,19 @@ import re
 from collections import Counter
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from cadis_records import World, write_all
 from frames import cell, check_any_subset
+from readable import check_readable
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
-from fedrepro.papers.cadis.figures import FIGURES, TRUE_CLUSTERS, moving_average
+from fedrepro.papers.cadis.figures import FIGURES, ROUNDS, TRUE_CLUSTERS
 from fedrepro.papers.cadis.measurements import (
     LOCAL_RATIO,
     ON_PILL,
@@ -32,8 +34,9 @@ from fedrepro.papers.cadis.measurements import (
     results,
     rounds_to,
 )
-from fedrepro.report import artefacts, expected
+from fedrepro.report import artefacts, expected, style
 from fedrepro.report.expected import load_expected
+from fedrepro.report.plots import EVERY_SEED, PUBLISHED
 from fedrepro.runs.plan import expand
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -412,15 +415,18 @@ def test_the_committed_measurement_says_on_what_and_when():
     assert [len(pairs) >= 5 for pairs in ratios] == [True, True]
 
 
-def test_moving_average():
-    assert moving_average([1, 3, 5, 7], 2) == [1, 2, 4, 6]
-    assert moving_average([2, 4], 10) == [2, 3]
-
-
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_figures_are_drawn_at_the_published_scale(paper, tmp_path, name):
     artefacts.write_figure(paper, name, tmp_path / name)
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_figures_can_be_read(lite, name):
+    style.use()
+    figure = FIGURES[name].draw(artefacts.frame(lite, name))
+    check_readable(figure)
+    plt.close(figure)
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
@@ -461,9 +467,76 @@ def test_fig2_marks_what_table1_has(lite):
     assert dotted[0] == pytest.approx(100 * cell(table, "MNIST 10/100", "FedAvg")["mean"], abs=1e-3)
 
 
+def circles(axis):
+    """Return what is drawn as published: (x, y) of the hollow circles."""
+    hollow = [line for line in axis.lines if line.get_markerfacecolor() == "none"]
+    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in hollow]
+
+
+def in_table1(dataset, *methods):
+    return [100 * BY_ID[f"T1-{dataset}-10-100-{method}"].published for method in methods]
+
+
+def test_what_table1_prints_stands_at_the_end_of_the_curves(lite):
+    frame = artefacts.frame(lite, "fig8")
+    ends = frame.groupby("dataset")["x"].max()
+    panels = FIGURES["fig8"].draw(frame).axes
+    for place, dataset in ((0, "CIFAR-10"), (4, "MNIST")):
+        assert [x for x, _ in circles(panels[place])] == [ends[dataset]] * 3
+        wanted = in_table1(dataset, "FedAvg", "FedProx", "CADIS")
+        assert sorted(y for _, y in circles(panels[place])) == pytest.approx(sorted(wanted))
+        assert not any(circles(axis) for axis in panels[place + 1 : place + 4])
+    (only,) = circles(FIGURES["fig2"].draw(artefacts.frame(lite, "fig2")).axes[0])
+    assert only == pytest.approx((ends["MNIST"], *in_table1("MNIST", "FedAvg")))
+    left, right = FIGURES["as_run"].draw(artefacts.frame(lite, "as_run")).axes
+    wanted = in_table1("MNIST", "FedAvg", "FedFA", "FedFA-as-run", "FedDyn", "FedDyn-as-run")
+    assert sorted(y for _, y in circles(left)) == pytest.approx(sorted(wanted))
+    assert circles(right) == []
+
+
+@pytest.mark.parametrize("name", ["fig2", "fig8", "as_run"])
+def test_the_legend_says_what_is_published(lite, name):
+    (legend,) = FIGURES[name].draw(artefacts.frame(lite, name)).legends
+    assert PUBLISHED in [text.get_text() for text in legend.get_texts()]
+    title = legend.get_title().get_text()
+    assert title.startswith("published: Table I's best accuracy")
+    assert "MNIST: 500" in title
+
+
+def test_nothing_is_published_of_the_true_clusters(lite):
+    frame = artefacts.frame(lite, "fig2").dropna(subset="reported")
+    assert frame["series"].tolist() == ["FedAvg"]
+
+
+def test_the_legend_knows_the_published_rounds():
+    runs = [run for run in expand("cadis", "paper") if run.group.endswith("_mc_fedavg")]
+    rounds = {run.group.removesuffix("_mc_fedavg"): run.spec.rounds for run in runs}
+    assert {"mnist": ROUNDS["MNIST"], "cifar10": ROUNDS["CIFAR-10"]}.items() <= rounds.items()
+
+
+@pytest.mark.parametrize("name", ["fig8", "fig9", "as_run"])
+def test_panels_have_the_same_rounds(lite, name):
+    figure = FIGURES[name].draw(artefacts.frame(lite, name))
+    assert len({axis.get_xlim() for axis in figure.axes}) == 1
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    several = any(line.get_linewidth() < 0.5 for axis in figure.axes for line in axis.lines)
+    assert (EVERY_SEED in labels) == several
+
+
+def test_fig7_has_one_colour_bar(lite):
+    frame = artefacts.frame(lite, "fig7")
+    figure = FIGURES["fig7"].draw(frame)
+    *panels, bar = figure.axes
+    assert len(panels) == frame["panel"].nunique()
+    scales = {(axis.images[0].norm.vmin, axis.images[0].norm.vmax) for axis in panels}
+    assert scales == {(1, frame["mean"].max())}
+    assert [text.get_text() for text in bar.get_yticklabels()][:3] == ["1", "3", "10"]
+
+
 def test_fig2_takes_each_seeds_own_best():
     cells = pd.DataFrame({"series": ["FedAvg"] * 2, "x": [1, 2], "mean": [0.5, 0.55], "n": 2})
     cells["values"] = [(0.2, 0.8), (0.6, 0.5)]
+    cells["reported"] = math.nan
     other = cells.assign(series=TRUE_CLUSTERS)
     figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]

@@ -5,18 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from fedcd_records import MadeUpRuns, World, public, write_all
 from frames import cell, check_any_subset
 from pydantic import ValidationError
+from readable import check_readable
 
 from fedrepro.fl import models
 from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.papers.fedcd import measurements as tables
 from fedrepro.papers.fedcd.figures import FIGURES, LOG_OF_18, LOG_OF_30
 from fedrepro.papers.fedcd.measurements import Log, changes_of, converged, late, model_bytes
-from fedrepro.report import artefacts, verdicts
+from fedrepro.report import artefacts, style, verdicts
 from fedrepro.report.expected import Series, load_expected
 from fedrepro.runs.plan import load_plan
 from fedrepro.runs.runset import RunSet
@@ -269,7 +272,15 @@ def test_curves_of_archetypes(paper):
         "FedAvg, rounds 0 to 49",
         "FedCD, rounds 0 to 49",
     ]
-    assert [len(axis.lines) for axis in figure.axes] == [10, 10]
+    assert [len(axis.lines) for axis in figure.axes] == [20, 20]
+    raw, smooth = figure.axes[0].lines[:2]
+    assert raw.get_linewidth() < 0.5 < smooth.get_linewidth()
+    shown = 100 * frame[frame["series"] == "FedAvg, archetype 0"]["mean"].to_numpy()
+    assert raw.get_ydata() == pytest.approx(shown)
+    assert smooth.get_ydata()[-1] == pytest.approx(shown[-5:].mean())
+    legend = figure.legends[0]
+    assert legend.get_title().get_text().startswith("thick: mean of a round and up to 4 before it")
+    assert legend.get_texts()[-1].get_text() == "thin: every round"
 
 
 def test_changes(paper):
@@ -393,13 +404,43 @@ def test_models_over_the_rounds(paper):
     assert cell(every, "device 3, model 1", 6)["mean"] == 1
 
 
-def test_models_of_a_device_share_its_row(monkeypatch):
+def test_a_model_has_a_panel_of_its_devices(monkeypatch):
     monkeypatch.setattr("fedrepro.papers.fedcd.figures.first_log", lambda _: cloned_twice())
-    image = FIGURES["active"].draw(FIGURES["active"].data(None)).axes[0].images[0].get_array()
-    assert image.shape == (24, 4)
-    assert image[:12, 1].tolist() == [0] * 6 + [1] * 6
-    assert image[12:, 1].tolist() == [1] * 12
-    assert image[12:, 3].tolist() == [1] * 6 + [3] * 6
+    figure = FIGURES["active"].draw(FIGURES["active"].data(None))
+    shown = {axis.get_title(): axis.images[0].get_array() for axis in figure.axes}
+    assert shown["model 0"].tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
+    assert shown["model 1"].tolist() == [[0, 1, 1, 1], [0, 1, 1, 1]]
+    assert shown["model 3"].tolist() == [[0, 0, 0, 0], [0, 0, 0, 1]]
+
+
+def test_panels_without_a_model_are_hidden(paper):
+    frame = artefacts.frame(paper, "active")
+    figure = FIGURES["active"].draw(frame[frame["model"] < 2])
+    assert [axis.get_visible() for axis in figure.axes] == [True, True, False, False]
+    assert figure.axes[0].get_xlabel() == "communication round"
+
+
+def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
+    monkeypatch.setattr("fedrepro.papers.fedcd.figures.first_log", lambda _: cloned_twice())
+    frame = FIGURES["preference"].data(None)
+    axis, bar = FIGURES["preference"].draw(frame).axes
+    numbers = [(text.get_position(), text.get_text()) for text in axis.texts]
+    of_0 = [((0, 0), "0"), ((1, 0), "1"), ((2, 0), "0"), ((3, 0), "2")]
+    assert numbers == [*of_0, ((0, 1), "0"), ((2, 1), "1")]
+    assert [text.get_text() for text in bar.get_xticklabels()] == ["0", "1", "2"]
+    long = pd.concat([frame.assign(x=frame["x"] + 4 * k) for k in range(60)])
+    axis = FIGURES["preference"].draw(long).axes[0]
+    assert {text.get_position()[1] for text in axis.texts} == {1}
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("scale", ["paper", "lite"])
+def test_figures_can_be_read(paper, scale, name):
+    runs = paper if scale == "paper" else MadeUpRuns(scale)
+    style.use()
+    figure = FIGURES[name].draw(artefacts.frame(runs, name))
+    check_readable(figure)
+    plt.close(figure)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from readable import small
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe, labels
@@ -202,6 +203,16 @@ def test_captions_are_apart_and_fit(paper: str) -> None:
     style.plt.close(figure)
 
 
+@pytest.mark.parametrize(("count", "which"), [(1, "the only one"), (MOST_PANELS, "all 24")])
+def test_the_title_says_that_all_are_drawn(count: int, which: str) -> None:
+    from fedrepro.report import style
+
+    record = records.PartitionRecord(counts=[[1, 2], [3, 4]], emd=[0.1, 0.2], sha256="0")
+    figure = partitions.draw([("caption", record)] * count, "a paper")
+    assert figure.get_suptitle() == f"a paper: {which}"
+    style.plt.close(figure)
+
+
 def test_a_panel_has_the_classes_of_its_own_partition() -> None:
     few = records.PartitionRecord(counts=[[1] * 10] * 3, emd=[0.0] * 3, sha256="0")
     many = records.PartitionRecord(counts=[[1] * 15] * 3, emd=[0.0] * 3, sha256="0")
@@ -224,6 +235,10 @@ def test_at_most_24_panels_evenly_spaced() -> None:
     record = records.PartitionRecord(counts=[[1, 2], [3, 4]], emd=[0.1, 0.2], sha256="0")
     style.use()
     figure = partitions.draw([("caption", record)] * 103, "all of them")
-    assert figure.get_suptitle() == "all of them: 24 of 103"
+    which, why, rest = figure.get_suptitle().split("\n")
+    assert which == "all of them: 24 of 103"
+    assert why.startswith("evenly spaced in the plan's order, first and last included, so that")
+    assert rest == "the CSV file beside this figure has all"
+    assert small(figure) == []
     figure.savefig(io.BytesIO(), format="png", dpi=20)
     style.plt.close(figure)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
+from readable import alike, small
 
 from fedrepro.report import style
 from fedrepro.report.plots import (
@@ -21,6 +22,7 @@ from fedrepro.report.plots import (
     ROUND,
     Canvas,
     Ink,
+    moving_average,
 )
 from fedrepro.report.stats import summarise
 
@@ -54,6 +56,27 @@ def keys(canvas: Canvas) -> list[str]:
     """Return what the legend of a figure says."""
     canvas.legend()
     return [text.get_text() for text in canvas.figure.legends[0].get_texts()]
+
+
+def test_moving_average() -> None:
+    assert moving_average([1, 3, 5, 7], 2) == [1, 2, 4, 6]
+    assert moving_average([2, 4], 10) == [2, 3]
+
+
+def test_colours_that_look_alike_are_found() -> None:
+    axis = Canvas().axis
+    for colour, line in (("red", "-"), ("orange", "--"), ("blue", "-")):
+        axis.plot([0, 1], [0, 1], **Ink(colour, line).options)
+    assert alike(axis) == []
+    axis.plot([0, 1], [1, 0], **Ink("orange").options)
+    assert alike(axis) == [(style.PALETTE["red"], style.PALETTE["orange"])]
+
+
+def test_small_letters_are_found() -> None:
+    canvas = Canvas()
+    canvas.axis.set_title("small", fontsize=6.5)
+    canvas.axis.set_xlabel("large")
+    assert small(canvas.figure) == ["small"]
 
 
 def test_inks_know_the_palette_and_other_colours() -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 24
 """How many partitions the overview figure shows at most."""
-_CAPTION_WIDTH = 23
+_COLUMNS = 4
+_CAPTION_WIDTH = 25
 """Characters that fit over a panel."""
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 """Between a parameter and its value while lines are broken."""
@@ -199,11 +200,11 @@ def draw(panels: Sequence[tuple[str, PartitionRecord]], title: str) -> matplotli
     from fedrepro.report.style import WIDTH
 
     shown = [panels[i] for i in _spread(len(panels), MOST_PANELS)]
-    columns = min(6, len(shown))
+    columns = min(_COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     lines = 1 + max(caption.count("\n") + 1 for caption, _ in shown)
     figure, axes = plt.subplots(
-        rows, columns, squeeze=False, figsize=(WIDTH, 1.2 + (1.15 + 0.1 * lines) * rows)
+        rows, columns, squeeze=False, figsize=(WIDTH, 1.4 + (1.1 + 0.12 * lines) * rows)
     )
     for axis in axes.flat[len(shown) :]:
         axis.set_axis_off()
@@ -216,14 +217,24 @@ def draw(panels: Sequence[tuple[str, PartitionRecord]], title: str) -> matplotli
         image = axis.imshow(
             share, aspect="auto", cmap="cividis", vmin=0, vmax=largest, interpolation="nearest"
         )
-        axis.set_title(f"{caption}\nmean EMD {float(np.mean(record.emd)):.2f}", fontsize=5.5)
+        axis.set_title(f"{caption}\nmean EMD {float(np.mean(record.emd)):.2f}", fontsize=7)
         clients, classes = share.shape
         axis.set_xticks(sorted({0, classes - 1}))
         axis.set_yticks(sorted({0, clients - 1}))
-        axis.tick_params(labelsize=6)
+        axis.tick_params(labelsize=7)
         axis.grid(visible=False)
     colours = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40, pad=0.02)
-    colours.set_label("share of a class (across) in a client's (down) examples", fontsize=7)
-    colours.ax.tick_params(labelsize=6)
-    figure.suptitle(f"{title}: {len(shown)} of {len(panels)}", fontsize=9)
+    colours.set_label("share of a class (across) in a client's (down) examples", fontsize=8)
+    colours.ax.tick_params(labelsize=7)
+    figure.suptitle(f"{title}: {_which(len(shown), len(panels))}", fontsize=9)
     return figure
+
+
+def _which(shown: int, count: int) -> str:
+    """Say how many of the partitions are drawn, and which and why if not all."""
+    if shown == count:
+        return "the only one" if count == 1 else f"all {count}"
+    return (
+        f"{shown} of {count}\nevenly spaced in the plan's order, first and last included, so that "
+        "panels stay readable;\nthe CSV file beside this figure has all"
+    )

@@ -7,7 +7,7 @@ A :class:`Canvas` draws frames of one row a point, with the columns of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,14 @@ class Ink:
 
 
 BLACK = Ink("black")
+
+
+def moving_average(values: Sequence[float], window: int) -> list[float]:
+    """Return the mean of each value and up to ``window - 1`` before it."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
 
 
 class Canvas:
@@ -122,7 +130,7 @@ class Canvas:
             thin = {"color": style["color"], "linewidth": 0.4, "alpha": 0.4}
             for seed in itertools.zip_longest(*points["values"], fillvalue=np.nan):
                 axis.plot(points["x"], factor * np.array(seed), **thin)
-            self.key(EVERY_SEED, Ink("grey"), linewidth=0.4)
+            self.key(EVERY_SEED, Ink("grey"), linewidth=0.8)
         if label:
             self.key(label, ink, **options)
 

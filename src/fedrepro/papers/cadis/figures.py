@@ -1,16 +1,17 @@
 """Nguyen et al. 2023: figures 2, 5, 7 to 11, and our own on what the code does and on a stand-in.
 
-The paper prints its curves as images only, so nothing published is drawn beside ours.
+The paper prints its curves as images only. Where they are curves of Table I's runs, its best
+accuracies stand at the end of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import MaxNLocator
 
@@ -29,8 +30,9 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
+from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink, moving_average
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
@@ -45,22 +47,14 @@ _INKS = {
     SINGLESET: Ink("grey", "--"),
     "FedAvg": Ink("blue"),
     "FedProx": Ink("sky", "--"),
-    "FedFA": Ink("orange"),
+    "FedFA": Ink("purple"),
     "FedDyn": Ink("green"),
     CADIS: Ink("red"),
     TRUE_CLUSTERS: Ink("red"),
-    "FedFA, as run": Ink("orange", ":"),
+    "FedFA, as run": Ink("purple", ":"),
     "FedDyn, as run": Ink("green", ":"),
 }
 """Every method in all figures."""
-
-
-def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Return the mean of each value and up to ``window - 1`` before it."""
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
 
 
 def _curves(found: pd.DataFrame, metric: str, window: int = 1) -> pd.DataFrame:
@@ -108,37 +102,86 @@ def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
     return summarise(curves, "value", ["series", "x", *more])
 
 
+def _beside_table1(
+    runs: RunSet, cells: pd.DataFrame, found: pd.DataFrame, ending: str = ""
+) -> pd.DataFrame:
+    """Return the cells with ``reported``, Table I's best accuracy, in the last row of a curve.
+
+    Args:
+        runs: the paper's runs at a scale.
+        cells: with ``series`` and ``x``.
+        found: the runs; a column ``series`` says to which curve they belong.
+        ending: that the series of the cells have more, those of accuracy curves.
+    """
+    printed = published(runs.paper, "table1")
+    reported = {
+        run["series"] + ending: printed.get(
+            cell_key(f"{run['dataset']} {run['clients']}", run["method"])
+        )
+        for run in found.to_dict("records")
+    }
+    last = cells["x"] == cells.groupby("series")["x"].transform("max")
+    values = pd.to_numeric(cells["series"].map(reported))
+    return cells.assign(reported=values.where(last))
+
+
+ROUNDS = {"MNIST": 500, "CIFAR-10": 1000}
+"""Communication rounds of the published runs, by data set."""
+
+
+def _about_published(*datasets: str) -> str:
+    """Return what the legend says of the published accuracies."""
+    rounds = ", ".join(f"{dataset}: {ROUNDS[dataset]}" for dataset in datasets)
+    return f"published: Table I's best accuracy of all rounds ({rounds}), drawn where ours end"
+
+
+_MANY = 150
+"""Points of a curve from which on its line is thin: it swings from point to point."""
+
+
 def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 100) -> None:
-    """Draw a curve a method."""
+    """Draw a curve a method, and what Table I prints of it at its end."""
     for method, points in cells.groupby("method", sort=False):
-        canvas.curve(axis, points, _INKS[str(method)], str(method), factor=factor)
+        ink = _INKS[str(method)]
+        width = 0.7 if len(points) > _MANY else 1.5
+        canvas.curve(axis, points, ink, factor=factor, linewidth=width)
+        canvas.key(str(method), ink)
+        canvas.published(axis, points, ink, column="reported", factor=factor)
 
 
-def _with_legend(canvas: Canvas, columns: int = 3) -> MplFigure:
-    canvas.legend(columns)
+def _same_rounds(canvas: Canvas, cells: pd.DataFrame) -> None:
+    """Let all panels begin at round 0 and end a little after the last round of any."""
+    for axis in canvas:
+        axis.set_xlim(0, 1.03 * float(cells["x"].max()))
+
+
+def _with_legend(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
+    canvas.legend(columns, title)
     figure: MplFigure = canvas.figure
     return figure
 
 
 def case_study(runs: RunSet) -> pd.DataFrame:
-    """Return figure 2: test accuracy (fraction) over the rounds."""
+    """Return figure 2: test accuracy (fraction) over the rounds; also ``reported`` (Table I's)."""
     found = results(runs, runs.plan.figures["fig2"].runs)
-    return _summary(_curves(found.assign(series=found["method"]), "accuracy"))
+    found = found.assign(series=found["method"])
+    return _beside_table1(runs, _summary(_curves(found, "accuracy")), found)
 
 
 def draw_case_study(cells: pd.DataFrame) -> MplFigure:
-    """Draw both curves, with a dotted line at the mean of the seeds' best accuracies."""
-    canvas = Canvas(height=3.4)
-    marked = "best accuracy, as in Table I"
+    """Draw both curves; a dotted line across is ours of what Table I prints of one of them."""
+    canvas = Canvas(height=3.6)
     for series, points in cells.groupby("series", sort=False):
         ink = _INKS[str(series)]
         canvas.curve(canvas.axis, points, ink, str(series))
-        canvas.key(marked, Ink("black", ":"))
         highest = float(np.array(list(points["values"])).max(axis=0).mean())
-        canvas.level(canvas.axis, highest, marked, Ink(ink.colour, ":"))
+        dotted = Ink(ink.colour, ":")
+        canvas.level(canvas.axis, highest, f"ours, best of all rounds: {series}", dotted)
+        canvas.published(canvas.axis, points, ink, column="reported")
     canvas.accuracy_over_rounds()
     canvas.axis.set_ylim(0, 100)
-    return _with_legend(canvas, 2)
+    _same_rounds(canvas, cells)
+    return _with_legend(canvas, 2, _about_published("MNIST"))
 
 
 SHOWN_CLASS = 8
@@ -204,7 +247,7 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
         axis.axhline(0, color="black", linewidth=0.6)
         axis.set_title(str(panel).replace(", ", "\n"), fontsize=8)
         axis.set_xticks(range(0, 10, 2))
-        axis.tick_params(labelsize=6)
+        axis.tick_params(labelsize=7)
     canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
     canvas.axis.set_ylabel("change of the row's weights\nin local training")
     canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
@@ -238,28 +281,27 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
-    """Draw a class x client map a partition; the colour is the number of examples.
-
-    Its scale is logarithmic where the numbers span more than two decades.
-    """
+    """Draw a class x client map a partition; all have one logarithmic scale of examples."""
     rows = cells["panel"].nunique()
     canvas = Canvas(rows, height=0.6 + 1.25 * rows)
+    most = float(cells["mean"].max())
+    scale = LogNorm(1, most)
     for axis, (panel, points) in zip(canvas, cells.groupby("panel", sort=False), strict=True):
         counts = points.pivot(index="label", columns="x", values="mean")
         shown = np.ma.masked_equal(counts.to_numpy(), 0)
-        least, most = shown.min(), shown.max()
-        scale = LogNorm(least, most) if most > 100 * least else Normalize(0, most)
         image = axis.imshow(
             shown, aspect="auto", cmap="viridis_r", interpolation="nearest", norm=scale
         )
         axis.set_ylabel(f"{panel}\nclass", fontsize=7)
         axis.set_yticks(range(0, len(counts), 3))
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axis.tick_params(labelsize=6)
+        axis.tick_params(labelsize=7)
         axis.grid(visible=False)
-        bar = canvas.figure.colorbar(image, ax=axis, pad=0.01, format="%g")
-        bar.set_label("examples", fontsize=7)
-        bar.ax.tick_params(labelsize=6)
+    ticks = [tick for tick in (1, 3, 10, 30, 100, 300, 1000, 3000) if tick <= most]
+    bar = canvas.figure.colorbar(image, ax=canvas.axes, aspect=60, pad=0.01, ticks=ticks)
+    bar.ax.set_yticklabels(map(str, ticks))
+    bar.ax.minorticks_off()
+    bar.set_label("examples of a class that a client has (white: none), logarithmic")
     canvas.axes[-1, 0].set_xlabel("client")
     return _with_legend(canvas)
 
@@ -274,18 +316,22 @@ _EIGHT = {
 
 
 def robustness(runs: RunSet) -> pd.DataFrame:
-    """Return figure 8: accuracies (fractions) by data set; also dataset, method and panel."""
+    """Return figure 8: accuracies (fractions) by data set.
+
+    Further columns: ``dataset``, ``method``, ``panel`` and ``reported`` (Table I's).
+    """
     found = results(runs, runs.plan.figures["fig8"].runs)
     named = found.assign(series=found["dataset"] + ", " + found["method"])
     metrics = {panel: (metric, window) for panel, (metric, window, *_) in _EIGHT.items()}
-    return _summary(_panels(named, metrics), "dataset", "method", "panel")
+    cells = _summary(_panels(named, metrics), "dataset", "method", "panel")
+    return _beside_table1(runs, cells, named, ", accuracy")
 
 
 def draw_robustness(cells: pd.DataFrame) -> MplFigure:
     """Draw a row a data set, a column a panel; its title says what a value is a mean of."""
     datasets = sorted(cells["dataset"].unique())
     canvas = Canvas(len(datasets), len(_EIGHT))
-    canvas.figure.set_size_inches(1.35 * WIDTH, 0.8 + 2.3 * len(datasets))
+    canvas.figure.set_size_inches(1.35 * WIDTH, 1 + 2.3 * len(datasets))
     for dataset, line in zip(datasets, canvas.axes, strict=True):
         for (panel, (_, window, title, over)), axis in zip(_EIGHT.items(), line, strict=True):
             shown = cells[(cells["dataset"] == dataset) & (cells["panel"] == panel)]
@@ -296,7 +342,8 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
             axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
         canvas.over_rounds(dataset, line)
-    return _with_legend(canvas, 4)
+    _same_rounds(canvas, cells)
+    return _with_legend(canvas, 5, _about_published(*datasets))
 
 
 _ERROR, _KNOWN = "error", "known"
@@ -340,7 +387,7 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
                 canvas.curve(axis, points, ink, series, factor=factor)
     met = cells[cells["series"] == _MET]
     dotted, grey = Ink("black", ":"), Ink("grey")
-    known.plot(met["x"], 100 * met["mean"], linewidth=0.8, **dotted.options)
+    known.plot(met["x"], 100 * met["mean"], linewidth=0.9, **dotted.options)
     canvas.key(f"{_MET} (computed)", dotted)
     seen = float(cells.loc[cells["series"] == _SEEN, "x"].iloc[0])
     if seen <= met["x"].max():
@@ -351,6 +398,7 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     known.set(title="share of pairs known (%)")
     for axis in canvas:
         axis.set_ylim(bottom=0)
+    _same_rounds(canvas, cells[cells["series"] != _SEEN])
     return _with_legend(canvas, 4)
 
 
@@ -385,28 +433,30 @@ def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     return _with_legend(canvas)
 
 
-SWINGS = 40
-"""Rounds of the norm that are shown."""
-
-
 def as_run(runs: RunSet) -> pd.DataFrame:
-    """Return our own figure: what the baselines do as written and as run; also method and panel."""
+    """Return our own figure: what the baselines do as written and as run.
+
+    Further columns: ``method``, ``panel`` and ``reported`` (Table I's).
+    """
     found = results(runs, runs.plan.figures["as_run"].runs)
+    named = found.assign(series=found["method"])
     metrics = {"accuracy": ("accuracy", 1), "norm": ("norm", 1)}
-    return _summary(_panels(found.assign(series=found["method"]), metrics), "method", "panel")
+    cells = _summary(_panels(named, metrics), "method", "panel")
+    return _beside_table1(runs, cells, named, ", accuracy")
 
 
 def draw_as_run(cells: pd.DataFrame) -> MplFigure:
-    """Draw the accuracies, and the norm of FedDyn's model over the first forty rounds."""
-    canvas = Canvas(1, 2, height=3.4)
+    """Draw the accuracies, and the norm of FedDyn's model."""
+    canvas = Canvas(1, 2, height=3.8)
     left, right = canvas
     _methods(canvas, left, cells[cells["panel"] == "accuracy"])
-    _methods(canvas, right, cells[(cells["panel"] == "norm") & (cells["x"] <= SWINGS)], factor=1)
+    _methods(canvas, right, cells[cells["panel"] == "norm"], factor=1)
     canvas.accuracy_over_rounds()
     left.set_ylim(0, 100)
-    right.set(ylabel="norm of the global model")
+    right.set(ylabel="norm of the global model (FedDyn)")
     right.set_ylim(bottom=0)
-    return _with_legend(canvas, 6)
+    _same_rounds(canvas, cells)
+    return _with_legend(canvas, 4, _about_published("MNIST"))
 
 
 _LOOKS = 8
@@ -434,7 +484,7 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     side = made.test_x.shape[-1]
     left.imshow(np.concatenate(sheet, axis=1).transpose(1, 2, 0), interpolation="nearest")
     left.set_xticks([])
-    left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=6)
+    left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=7)
     left.grid(visible=False)
     left.set_title("made-up images")
     notes = {SINGLESET: ": rounds of central training"}
@@ -462,10 +512,10 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     """Draw every round of the server on the left, every pair of local trainings on the right."""
     about = measured()
-    canvas = Canvas(1, 2, height=3.6, width_ratios=(2.2, 1))
+    canvas = Canvas(1, 2, height=4.0, width_ratios=(1.8, 1))
     left, right = canvas
     networks, methods = list(cells["network"].unique()), list(cells["x"].unique())
-    inks = [Ink(colour, "", "o") for colour in ("blue", "orange")]
+    inks = [Ink("blue", "", "o"), Ink("orange", "", "s")]
     for cell in cells.to_dict("records"):
         values, number = cell["values"], networks.index(cell["network"])
         dots = inks[number].options | {"markersize": 3.5, "alpha": 0.7}
@@ -476,17 +526,20 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
         else:
             right.plot([number] * len(values), values, **dots)
             right.plot([number - 0.2, number + 0.2], [cell["mean"]] * 2, color="black", zorder=3)
-        canvas.key(cell["network"], inks[number])
+        canvas.key(f"{cell['network']}: one measurement", inks[number])
     left.set_yticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods])
     left.invert_yaxis()
-    left.set(xlabel="server, CPU milliseconds a round", xscale="log")
-    left.set_title(f"{about['machine']}, {about['date']}; {about['note']}", fontsize=7)
+    left.set(xlabel="CPU time (ms), logarithmic", xscale="log")
+    left.xaxis.set_major_formatter("{x:g}")
+    left.set_title("server: one round, once the clients'\nmodels are there", fontsize=9)
     right.axhline(1, color=Ink("grey").options["color"], linewidth=0.8)
     right.set_xticks(range(len(networks)), [name.replace(", ", ",\n") for name in networks])
     right.set(xlim=(-0.5, len(networks) - 0.5), ylim=(0, None))
-    right.set_ylabel("local training of CADIS / FedAvg")
+    right.set_ylabel("CPU time, CADIS's / FedAvg's")
+    right.set_title("client: local training,\nCADIS over FedAvg", fontsize=9)
     canvas.key("median", BLACK)
-    return _with_legend(canvas)
+    where = f"ours, on {about['machine']}, {about['date']}; {about['note']}"
+    return _with_legend(canvas, title=f"nothing published is drawn: {where}")
 
 
 FIGURES: dict[str, Figure] = {

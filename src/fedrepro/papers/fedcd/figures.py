@@ -7,13 +7,16 @@ public logs. Rounds are counted from 0.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
-from matplotlib.colors import ListedColormap, to_hex
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as MplFigure
 from numpy.typing import NDArray
 
@@ -49,18 +52,23 @@ from fedrepro.papers.fedcd.measurements import (
     summarised,
 )
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, ROUND, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
 from fedrepro.runs.runset import RunSet
 
 LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"
 LOG_OF_18 = "public notebook, 18 devices"
 """Public logs in figures of our own runs as published, whose set-up is close to theirs."""
-_LOG_INK = Ink("dimgrey", "--")
+_LOG_INK = Ink("dimgrey", "-.")
 
 
 def _shades(scale: str, count: int, low: float = 0, high: float = 0.95) -> list[Ink]:
-    """Return inks along one of Matplotlib's colour scales."""
-    return [Ink(to_hex(colormaps[scale](place))) for place in np.linspace(low, high, count)]
+    """Return inks along one of Matplotlib's colour scales; neighbours differ in line style."""
+    places = np.linspace(low, high, count)
+    lines = itertools.cycle(("-", "--", ":"))
+    return [
+        Ink(to_hex(colormaps[scale](place)), line)
+        for place, line in zip(places, lines, strict=False)
+    ]
 
 
 def _drawn(points: pd.DataFrame) -> str:
@@ -88,11 +96,18 @@ def archetype_curves(
                 yield from curve(log, name, values, algorithm=method, **more)
 
 
+WINDOW = 5
+"""Rounds of the moving average in the curves of archetypes."""
+
+
 def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel an algorithm: shades of a colour a meta-archetype, or a scale."""
-    canvas = Canvas(1, cells["algorithm"].nunique(), height=4, sharey=True)
+    """Draw a panel an algorithm: moving averages over the curves, thin, of the archetypes.
+
+    Shades of a colour are a meta-archetype.
+    """
+    canvas = Canvas(1, cells["algorithm"].nunique(), height=4.2, sharey=True)
     members = cells.groupby("meta")["archetype"].unique()
-    inks = _shades("viridis", len(members[0]))
+    inks = _shades("viridis", len(members[0]), high=0.88)
     if len(members) > 1:
         inks = [
             ink
@@ -104,11 +119,17 @@ def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
     ):
         for a, ink in enumerate(inks):
             points = shown[shown["archetype"] == a]
-            canvas.curve(axis, points, ink, f"archetype {a}", linewidth=1.2)
+            every = replace(ink, line="-")
+            canvas.curve(axis, points, every, seeds=False, linewidth=0.4, alpha=0.5)
+            smooth = points.assign(mean=moving_average(points["mean"].tolist(), WINDOW))
+            canvas.curve(axis, smooth, ink, f"archetype {a}", seeds=False, linewidth=1.4)
         axis.set(title=f"{algorithm}, {_drawn(shown)}", ylim=(0, 100))
     canvas.accuracy_over_rounds()
-    metas = "blue: meta-archetype 0, orange: meta-archetype 1" if len(members) > 1 else ""
-    canvas.legend(len(inks) // 2, metas)
+    canvas.key("thin: every round", Ink("grey"), linewidth=0.6)
+    title = f"thick: mean of a round and up to {WINDOW - 1} before it"
+    if len(members) > 1:
+        title += "; blue: meta-archetype 0, orange: meta-archetype 1"
+    canvas.legend(4, title)
     return canvas.figure
 
 
@@ -174,7 +195,7 @@ def draw_label_shares(cells: pd.DataFrame) -> MplFigure:
     axis = canvas.axis
     for a, ink in enumerate(_shades("viridis", cells["archetype"].nunique())):
         name = f"archetype {a}"
-        dots = Ink(ink.colour, "", "o")
+        dots = replace(ink, line="", marker="o")
         canvas.curve(axis, of(cells, name), ink, name, factor=1)
         canvas.curve(axis, of(cells, _drawn_by(a)), dots, factor=1, **_HOLLOW)
     last = int(cells["x"].max())
@@ -201,7 +222,7 @@ def bits_curves(runs: RunSet) -> Iterator[Row]:
         yield from curve(log, name, values, algorithm=log.method, bits=bits)
 
 
-_BITS_COLOURS = {4: "red", 8: "orange", 16: "green", 32: "blue"}
+_BITS_COLOURS = {4: "orange", 8: "purple", 16: "green", 32: "blue"}
 _LINES = {FEDCD: ("-", 1.4), FEDAVG: ("--", 0.9)}
 
 
@@ -238,37 +259,62 @@ def preferences(runs: RunSet, *, by: Literal["archetype", "device"]) -> Iterator
 
 
 def draw_preferences(cells: pd.DataFrame, *, by: str) -> MplFigure:
-    """Draw a row a device or archetype, a column a round, a colour a model."""
-    grid = cells.pivot(index="line", columns="x", values="mean").to_numpy().round().astype(int)
-    return _mosaic(grid, len(grid), by, 2.4 + 0.08 * len(grid))
-
-
-def _mosaic(models: NDArray[np.int64], lines: int, label: str, height: float) -> MplFigure:
-    """Draw a colour a model, [rows, rounds]; the rows are shared out evenly among the lines."""
-    canvas = Canvas(height=height)
-    axis, shown = canvas.axis, np.unique(models)
-    colours = [colormaps["tab20"](model % 20) for model in shown]
-    axis.imshow(
-        np.searchsorted(shown, models),
-        cmap=ListedColormap(colours),
+    """Draw a row a device or archetype, a column a round; numbers and shades are the models."""
+    models = cells.pivot(index="line", columns="x", values="mean").to_numpy().round().astype(int)
+    lines, rounds = models.shape
+    canvas = Canvas(height=1.9 + 0.15 * lines)
+    axis, numbers = canvas.axis, np.unique(models)
+    shades = colormaps["cividis_r"].resampled(max(2, len(numbers)))
+    image = axis.imshow(
+        np.searchsorted(numbers, models),
+        cmap=shades,
         vmin=-0.5,
-        vmax=len(shown) - 0.5,
+        vmax=max(2, len(numbers)) - 0.5,
         aspect="auto",
         interpolation="nearest",
-        extent=(-0.5, models.shape[1] - 0.5, lines - 0.5, -0.5),
     )
-    for line in range(1, lines):
+    for line, row in enumerate(models):
+        for first, end in _stretches(row):
+            dark = np.mean(shades(int(np.searchsorted(numbers, row[first])))[:3]) < 0.5
+            _number_stretch(axis, line, (first, end), rounds, row[first], dark=bool(dark))
         look: dict[str, Any] = {"color": "white", "linewidth": 0.8}
         if 2 * line == lines:
-            look = {"color": "black", "linewidth": 1.2}
+            look = {"color": "red", "linewidth": 1.5}
         axis.axhline(line - 0.5, **look)
-    canvas.over_rounds(label)
+    canvas.over_rounds(by)
     axis.set_yticks(range(0, lines, max(1, lines // 10)))
     axis.grid(visible=False)
-    for model, colour in zip(shown, colours, strict=True):
-        canvas.patch(f"model {model}", color=colour)
-    canvas.legend(6)
+    bar = canvas.figure.colorbar(
+        image, ax=axis, location="bottom", ticks=range(len(numbers)), aspect=60, pad=0.02
+    )
+    bar.ax.set_xticklabels(map(str, numbers))
+    about = "model, in order of creation; its number stands where there is room"
+    bar.set_label(f"{about}\nred line: between the meta-archetypes")
     return canvas.figure
+
+
+def _stretches(models: Sequence[int] | NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the stretches of equal models in a row: first round, and the round behind the last."""
+    ends = np.flatnonzero(np.diff(models)) + 1
+    return [(int(a), int(b)) for a, b in itertools.pairwise([0, *ends, len(models)])]
+
+
+_DIGIT = 4.5
+"""Width of a digit of 7 points, in points."""
+_ROW = 6.4 * 72
+"""Width of a row, in points."""
+
+
+def _number_stretch(
+    axis: Axes, line: int, stretch: tuple[int, int], rounds: int, model: int, *, dark: bool
+) -> None:
+    """Separate a stretch from the next, and write its model into it where there is room."""
+    first, end = stretch
+    axis.vlines(end - 0.5, line - 0.5, line + 0.5, color="white", linewidth=0.6)
+    if _DIGIT * len(str(model)) <= _ROW * (end - first) / rounds:
+        look: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7}
+        look["color"] = "white" if dark else "black"
+        axis.text((first + end - 1) / 2, line, f"{model}", **look)
 
 
 @summarised
@@ -324,19 +370,29 @@ def active(runs: RunSet) -> Iterator[Row]:
                 yield entry(log, m, series=f"device {i}, model {m}", x=t, device=i, model=m)
 
 
-SLICES = 12
-"""Slices of a device's row, which its models share."""
-
-
 def draw_active(cells: pd.DataFrame) -> MplFigure:
-    """Draw a row a device, a column a round, shared out evenly among the device's models."""
+    """Draw a panel a model: a row a device, a column a round, dark while the device has it."""
     rounds, devices = int(cells["x"].max()) + 1, int(cells["device"].max()) + 1
-    grid = np.zeros((devices, SLICES, rounds), dtype=np.int64)
-    held = cells.sort_values("model").groupby(["device", "x"])["model"].agg(list)
-    for (device, t), models in zip(held.index, held, strict=True):
-        share = np.arange(SLICES) * len(models) // SLICES
-        grid[device, :, t] = np.array(models)[share]
-    return _mosaic(grid.reshape(devices * SLICES, rounds), devices, "device", 5.2)
+    models = sorted(cells["model"].unique())
+    rows = -(-len(models) // 4)
+    canvas = Canvas(rows, 4, height=1.2 + 1.2 * rows, sharex=True, sharey=True)
+    for axis, model in itertools.zip_longest(canvas, models):
+        if model is None:
+            axis.set_visible(False)
+            continue
+        held = cells[cells["model"] == model]
+        grid = np.zeros((devices, rounds))
+        grid[held["device"].astype(int), held["x"].astype(int)] = 1
+        axis.imshow(grid, cmap="Blues", vmax=1.2, aspect="auto", interpolation="nearest")
+        axis.axhline(devices / 2 - 0.5, color=BLACK.colour, linewidth=0.6)
+        axis.set_title(f"model {model:g}", fontsize=8, pad=3)
+        axis.tick_params(labelsize=7)
+        axis.grid(visible=False)
+    canvas.over_rounds("device")
+    canvas.patch("the device has the model", color=colormaps["Blues"](1 / 1.2))
+    canvas.key("between the meta-archetypes", BLACK, linewidth=0.6)
+    canvas.legend()
+    return canvas.figure
 
 
 # Our own: traffic

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -61,10 +61,21 @@ def _look(line: Line2D) -> tuple[object, ...]:
     return line.get_linestyle(), line.get_marker(), hollow
 
 
+def _colour(line: Line2D) -> object:
+    without_line = line.get_linestyle() in ("None", "none", "")
+    return line.get_markeredgecolor() if without_line else line.get_color()
+
+
+def _is_drawn(line: Line2D) -> bool:
+    """Return whether a line has anything to see; those that hold error bars have not."""
+    return not {line.get_linestyle(), line.get_marker()} <= {"None", "none", "", None}
+
+
 def alike(axis: Axes) -> list[tuple[object, object]]:
     """Return the colours of a panel that look alike, on lines of one style and marker."""
-    thick = [line for line in axis.lines if line.get_linewidth() > _THIN or line.get_marker()]
-    colours = sorted({(str(_look(line)), str(line.get_color())) for line in thick})
+    drawn = [line for line in axis.lines if line.get_alpha() != 0 and _is_drawn(line)]
+    thick = [line for line in drawn if line.get_linewidth() > _THIN or line.get_marker()]
+    colours = sorted({(str(_look(line)), to_hex(_colour(line))) for line in thick})
     return [
         (one[1], other[1])
         for one, other in itertools.combinations(colours, 2)

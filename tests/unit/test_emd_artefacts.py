@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell, check_any_subset
+from readable import check_readable
 
 from fedrepro.papers.emd.figures import FIGURES, plane
 from fedrepro.papers.emd.measurements import LAYERS, reported
-from fedrepro.report import artefacts
-from fedrepro.report.expected import load_expected
+from fedrepro.report import artefacts, style
+from fedrepro.report.expected import load_expected, published
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
 from fedrepro.runs.plan import load_plan
@@ -293,6 +294,23 @@ def test_figure_5a_holds_what_is_published(paper):
     assert frame["table2_sd"].iloc[0] == 0.0006431
 
 
+def test_packed_keyword_features_are_drawn_beside_the_published_ones(tmp_path):
+    frame = artefacts.frame(write_all(tmp_path, "lite"), "fig5a")
+    packed = cell(frame, "KWS, 20 x 11 features", 1.8)
+    assert packed["table2"] == 0.4475
+    assert math.isnan(packed["published"]), "it is no target of ours"
+
+
+@pytest.mark.parametrize(("name", "dataset"), [("fig1a", "MNIST"), ("fig8b", "CIFAR-10")])
+def test_curves_end_at_what_table_3_prints(smoke, name, dataset):
+    ends = artefacts.frame(smoke, name).dropna(subset="reported").set_index("series")
+    printed = published("emd", "table3")
+    assert len(ends) >= 3
+    for series, end in ends.iterrows():
+        assert end["x"] == 2
+        assert end["reported"] == printed[series, dataset]
+
+
 def test_figure_5b_is_relative_to_the_mean(paper):
     frame = artefacts.frame(paper, "fig5b")
     assert set(frame["emd"]) == {1.44}
@@ -413,3 +431,9 @@ def test_figure_5b_has_a_panel_for_each_data_sets_layers(paper):
     assert [text.get_text() for text in first.get_xticklabels()] == ["MNIST", "CIFAR-10", "KWS"]
     shown = [[text.get_text() for text in axis.get_xticklabels()] for axis in others]
     assert shown == [[name.replace("_", " ") for name in names] for names in LAYERS.values()]
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_figures_can_be_read(smoke, name):
+    style.use()
+    check_readable(FIGURES[name].draw(artefacts.frame(smoke, name)))

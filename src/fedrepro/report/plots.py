@@ -194,7 +194,7 @@ class Canvas:
         if shown.empty:
             return
         style = ink.options | {"linestyle": "", "marker": "o", "markerfacecolor": "none"} | options
-        axis.plot(shown["x"], factor * shown[column], zorder=5, **style)
+        axis.plot(shown["x"], factor * shown[column], **{"zorder": 5} | style)
         self.key(PUBLISHED, BLACK, **{k: v for k, v in style.items() if k != "color"})
 
     def level(self, axis: Axes, value: float, label: str, ink: Ink, *, factor: float = 100) -> None:

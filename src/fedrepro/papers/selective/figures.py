@@ -48,13 +48,11 @@ from fedrepro.runs.runset import RunSet
 
 X_LABEL = "N: percentage balanced"
 Y_LABEL = "accuracy (%)"
-UNTRAINED = "ours, no N between trained"
-
 FEW_POINTS = 12
 """Curves with fewer values of N than this have their means marked."""
 
 STEPS = {"federated": 2, "selective": 2, "local": 5}
-"""Steps of N in the published curves; ours are solid lines only where they are as fine."""
+"""Steps of N in the published curves; ours are joined only where they are as fine."""
 
 _PANELS = {
     "as_run": "as run (nodes share storage)",
@@ -68,7 +66,9 @@ _PUBLISHED: dict[str, Any] = {
     "markersize": 2.5,
     "markerfacecolor": "white",
     "markeredgewidth": 0.6,
+    "zorder": 1.5,
 }
+"""Below our lines, which are on most of the published points."""
 
 
 def _points(cells: pd.DataFrame, *others: str, **columns: Any) -> pd.DataFrame:
@@ -81,9 +81,9 @@ def _only(cells: pd.DataFrame, **values: object) -> pd.DataFrame:
     return cells[(cells[list(values)] == pd.Series(values)).all(axis=1)]
 
 
-def _finished(canvas: Canvas, columns: int = 3) -> MplFigure:
+def _finished(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
     """Return the figure, with its legend."""
-    canvas.legend(columns)
+    canvas.legend(columns, title)
     figure: MplFigure = canvas.figure
     return figure
 
@@ -100,16 +100,14 @@ def _ours(
 ) -> None:
     """Draw our mean as a line, thin where it is dashed, and every seed as a dot.
 
-    Neighbours that are more than a step apart are joined by thin dots only.
+    Neighbours that are more than a step apart are not joined.
     """
     style: dict[str, Any] = {"factor": factor, "seeds": False}
-    thin = style | {"linewidth": 0.8}
+    if ink.line == "--":
+        style["linewidth"] = 0.8
     apart = points["x"].diff() > step
     for _, stretch in points.groupby(apart.cumsum()):
-        canvas.curve(axis, stretch, ink, label, **(thin if ink.line == "--" else style))
-    if apart.any():
-        canvas.curve(axis, points, Ink(ink.colour, ":"), **thin)
-        canvas.key(UNTRAINED, Ink("black", ":"), linewidth=0.8)
+        canvas.curve(axis, stretch, ink, label, **style)
     canvas.dots(axis, points, ink, factor=factor)
     canvas.key(EVERY_SEED, Ink("black", "", "."))
 
@@ -181,7 +179,19 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
         canvas.axes[1, column].set_xlabel(X_LABEL)
     canvas.axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
     canvas.axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
-    return _finished(canvas, 4)
+    return _finished(canvas, 4, _trained_at(cells) if few else "")
+
+
+def _trained_at(cells: pd.DataFrame) -> str:
+    """Say at which N our curves of a figure have points."""
+    places = cells[cells["n"] > 0].groupby("series", sort=False)["x"]
+    by_places: dict[str, list[str]] = {}
+    for method in _METHODS:
+        names = {_shown(reading)[method] for reading in READINGS}
+        ns = sorted({f"{x:g}" for name, xs in places if name in names for x in xs}, key=float)
+        by_places.setdefault(", ".join(ns), []).append(method)
+    parts = [f"{' and '.join(methods)} {ns}" for ns, methods in by_places.items() if ns]
+    return f"our values of N: {'; '.join(parts)}"
 
 
 _ALIASING = {
@@ -196,7 +206,7 @@ _ALIASING = {
         "true averaging, moments kept, own initial weights",
     ),
     ("as_run", ""): (Ink("red"), "shared storage, moments kept (as run)"),
-    ("as_run", "moments reset"): (Ink("orange", "--", "D"), "shared storage, moments reset"),
+    ("as_run", "moments reset"): (Ink("brown", "--", "D"), "shared storage, moments reset"),
 }
 """By reading and variant; diamonds mark the few N of the variants."""
 

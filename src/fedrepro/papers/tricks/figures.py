@@ -46,16 +46,16 @@ from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
 
 _INKS = {
-    CENTRALISED: Ink("grey"),
+    CENTRALISED: BLACK,
     IID: Ink("sky"),
     BASELINE: Ink("blue"),
     "server_training": Ink("orange"),
     PROJECTED: Ink("green"),
-    PROJECTED_NOISE: Ink("brown", "--"),
+    PROJECTED_NOISE: Ink("green", "--"),
     "momentum_5": Ink("purple"),
     "momentum_9": Ink("purple", "--"),
     "sign_agreement": Ink("brown", "-."),
-    "best": Ink("red", "--"),
+    "best": Ink("red", ":"),
 }
 """The reported configurations."""
 
@@ -105,7 +105,7 @@ KEPT = {"updates": BASELINE, "updates_projected": PROJECTED}
 """Groups that keep their updates, and those that they otherwise equal."""
 AGENTS, AVERAGE, SGD = ("agent 1", "agent 2"), "average", "SGD on the union"
 _ARROWS = {
-    SGD: (Ink("grey"), 5.0),
+    SGD: (Ink("grey"), 4.0),
     AGENTS[0]: (Ink("orange"), 1.6),
     AGENTS[1]: (Ink("purple"), 1.6),
     AVERAGE: (Ink("blue"), 1.6),
@@ -203,29 +203,37 @@ _PANELS = {
 def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction) over the rounds, one series a reported configuration.
 
-    Further columns: ``group``, and ``reported``, what the paper prints, in a series' last row; at
-    the published scale only.
+    Further columns: ``group``, and ``reported``, what the paper prints, in a series' last row.
     """
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
     cells = summarise(curves, "value", ["series", "x", "group"])
     last = cells.groupby("group")["x"].transform("max") == cells["x"]
     printed = cells["group"].map({k: cell["mean"] for k, cell in reported(runs.paper).items()})
-    return cells.assign(reported=printed.where(last & (runs.scale == "paper")))
+    return cells.assign(reported=printed.where(last))
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the baselines; a published value stands at the end."""
-    canvas = Canvas(2, 3, height=5, sharex=True, sharey=True)
-    for group, points in cells.groupby("group", sort=False):
-        ink = _INKS[str(group)]
-        for axis, (table, title) in zip(canvas, _PANELS.items(), strict=True):
-            axis.set_title(title, fontsize=9)
+    canvas = _by_table(cells, CENTRALISED, IID, BASELINE)
+    for axis, table in zip(canvas, _PANELS, strict=True):
+        for group, points in cells.groupby("group", sort=False):
             if group in ROWS["table1"] | ROWS[table]:
-                canvas.curve(axis, points, ink, points["series"].iloc[0])
-                canvas.published(axis, points, ink, column="reported", marker="x")
+                ink = _INKS[str(group)]
+                canvas.published(axis, points, ink, column="reported", clip_on=False)
     canvas.accuracy_over_rounds()
-    canvas.legend()
+    canvas.legend(title="published: after 100 rounds, drawn where ours end")
     return canvas.figure
+
+
+def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
+    """Draw a panel a table: the curves of its groups, and the baselines."""
+    canvas = Canvas(2, 3, height=5, sharex=True, sharey=True)
+    for axis, (table, title) in zip(canvas, _PANELS.items(), strict=True):
+        axis.set_title(title, fontsize=9)
+        for group, points in cells.groupby("group", sort=False):
+            if group in (*baselines, *ROWS[table]):
+                canvas.curve(axis, points, _INKS[str(group)], points["series"].iloc[0])
+    return canvas
 
 
 def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
@@ -236,14 +244,16 @@ def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     return summarise(table, "value", ["series", "x", "group"])
 
 
-def draw_disagreement(cells: pd.DataFrame, *, label: str, bottom: float | None = None) -> MplFigure:
-    """Draw every configuration; those that are equal in every round and run are one black line.
+def draw_agreement(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a table, each with the two baselines."""
+    canvas = _by_table(cells, IID, BASELINE)
+    canvas.over_rounds("of the same sign (%)")
+    canvas.legend(title="share of the coordinates at which the agents' updates have the same sign")
+    return canvas.figure
 
-    Args:
-        cells: as of :func:`disagreement`.
-        label: of the vertical axis.
-        bottom: where that axis begins; by default below the data.
-    """
+
+def draw_conflicts(cells: pd.DataFrame) -> MplFigure:
+    """Draw every configuration; those that are equal in every round and run are one black line."""
     canvas = Canvas()
     for groups in coinciding(cells):
         points = cells[cells["group"] == groups[0]]
@@ -253,8 +263,8 @@ def draw_disagreement(cells: pd.DataFrame, *, label: str, bottom: float | None =
         else:
             text = textwrap.fill(f"{len(groups)} coincide: {', '.join(names)}", 60)
             canvas.curve(canvas.axis, points, BLACK, text, seeds=False)
-    canvas.over_rounds(label)
-    canvas.axis.set_ylim(bottom=bottom)
+    canvas.over_rounds("in conflict (% of test images)")
+    canvas.axis.set_ylim(bottom=0)
     canvas.legend()
     return canvas.figure
 
@@ -332,14 +342,8 @@ FIGURES: dict[str, Figure] = {
     "fig1": Figure(toy, draw_toy),
     "fig2": Figure(updates, draw_updates),
     "curves": Figure(accuracy_curves, draw_accuracy_curves),
-    "conflicts": Figure(
-        functools.partial(disagreement, quantity=CONFLICTS),
-        functools.partial(draw_disagreement, label="in conflict (% of test images)", bottom=0),
-    ),
-    "agreement": Figure(
-        functools.partial(disagreement, quantity=SAME_SIGN),
-        functools.partial(draw_disagreement, label="of the same sign (% of coordinates)"),
-    ),
+    "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS), draw_conflicts),
+    "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN), draw_agreement),
     "grid_search": Figure(selection, draw_selection),
     "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

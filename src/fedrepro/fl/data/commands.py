@@ -13,7 +13,7 @@ from tabulate import tabulate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.fl.data import cadis, packs, sources
-from fedrepro.fl.data.dataset import build
+from fedrepro.fl.data.dataset import build, require_content
 from fedrepro.fl.data.registry import DatasetInfo, cadis_index, describe, require_known
 from fedrepro.fl.data.registry import names as known_names
 
@@ -177,7 +177,8 @@ def import_pack(source: Path, root: Path | None = None) -> str:
                     f"{folder}."
                 )
             packs.has(folder, info.pack.files)
-            build(info, packs.read(info, folder), "pack", f"the pack {folder}")
+            where = f"the pack {folder}"
+            require_content(build(info, packs.read(info, folder), "pack", where), where)
             known.append(name)
     if cadis_index().file in files:
         _read_cadis(folder)
@@ -192,7 +193,9 @@ def import_pack(source: Path, root: Path | None = None) -> str:
     return f"{target}: imported {what} ({len(files)} files, {_megabytes(size)} MB)"
 
 
-def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
+def prepare(
+    name: str, out: Path, data_root: Path | None = None, *, content: str | None = None
+) -> str:
     """Make sure a data set is there, downloading it if need be, and write a manifest of it.
 
     The manifest is JSON: name, source, sha256, train, test (examples) and note. A download counts
@@ -203,6 +206,7 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
         name: one of `fedrepro.fl.data.names()`, or `CADIS_INDEX`.
         out: the manifest to write.
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
+        content: of other data, as there.
 
     Returns:
         One line that says where the data come from.
@@ -213,7 +217,7 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
     if name == CADIS_INDEX:
         return _prepare_cadis(out, data_root)
     _require_names([name])
-    data = sources.load(name, data_root)
+    data = sources.load(name, data_root, content=content)
     manifest = {
         "name": data.name,
         "source": "raw" if data.source == "download" else data.source,

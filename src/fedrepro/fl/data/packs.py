@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import mfcc
+from fedrepro.fl.data import fetch, mfcc
 from fedrepro.fl.data.dataset import Arrays, Dataset, Labels
 from fedrepro.fl.data.registry import DatasetInfo, PackFiles
 
@@ -259,7 +259,8 @@ def publish(
     made = not target.exists()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target) as partial:
+        fetch.sweep(target)
+        with tempfile.TemporaryDirectory(prefix=fetch.PARTIAL, dir=target) as partial:
             hashes = {}
             for file, write in new.items():
                 path = Path(partial, file)

@@ -66,7 +66,6 @@ class Official(Strict):
     """Where the official files come from, and where they lie.
 
     Attributes:
-        torchvision: the class that downloads them; None if this package does it itself.
         folder: below ``data/raw``, as torchvision lays it out.
         urls: addresses below which the archives are found, the primary one first.
         archives: the files on the server.
@@ -75,7 +74,6 @@ class Official(Strict):
         test: likewise, of the test split.
     """
 
-    torchvision: Literal["MNIST", "CIFAR10", "CIFAR100"] | None = None
     folder: str
     urls: tuple[str, ...] = Field(min_length=1)
     archives: tuple[Archive, ...]

@@ -225,7 +225,7 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
         took = Cost(float(provenance["seconds"]), provenance.get("device_type") == "cuda")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FedreproError(
             f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
             "the run again, or restore it with git"

@@ -33,6 +33,9 @@ from fedrepro.fl.data.sources import RAW, Location, pack_folders
 IntArray = NDArray[np.int64]
 Clients = tuple[IntArray, ...]
 
+MOST_BYTES = 1 << 26
+"""Most bytes of a pack's file of lists, packed or unpacked; the published ones have 1 MB."""
+
 
 def cadis_partition(name: str, data_root: Path | None = None) -> Clients:
     """Read one of the partitions behind CADIS Tables I and III, downloading it if need be.
@@ -129,7 +132,7 @@ def _joined(clients: Clients) -> tuple[IntArray, IntArray]:
 
 def _read_pack(name: str, folder: Path) -> Clients:
     known = cadis_index()
-    with packs.opened(folder, known.file) as arrays:
+    with packs.opened(folder, known.file, MOST_BYTES) as arrays:
         index, offsets = arrays[f"{name}_index"], arrays[f"{name}_offsets"]
         for what, values in (("index", index), ("offsets", offsets)):
             if not np.issubdtype(values.dtype, np.integer):

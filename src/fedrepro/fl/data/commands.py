@@ -145,7 +145,8 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         root: the pack to copy into; None for ``data/pack`` of the working directory.
 
     Raises:
-        FedreproError: the pack is incomplete or corrupt, or the copy failed.
+        FedreproError: the pack is incomplete, corrupt, of other data or larger than its data sets
+            can be, or the copy failed.
     """
     target = root or sources.PACK
     folder, only = (source, None) if source.is_dir() else (source.parent, source.name)
@@ -164,8 +165,13 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         )
     if folder.resolve() == target.resolve():
         raise FedreproError(f"{folder} is the pack to import into: nothing to do.")
-    files = [only] if only else sorted(listed)
+    limits = _limits()
+    files = [file for file in ([only] if only else sorted(listed)) if file in limits]
+    if not files:
+        raise FedreproError(f"{source} holds no data set known here: nothing to import.")
     for file in files:
+        if (folder / file).is_file():
+            packs.require_size(folder / file, limits[file])
         packs.checked(folder, file)
     known = []
     for name in known_names():
@@ -189,8 +195,20 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         {file: listed[file] for file in files},
     )
     size = sum((target / file).stat().st_size for file in files)
-    what = ", ".join(known) or "no data set known here"
-    return f"{target}: imported {what} ({len(files)} files, {_megabytes(size)} MB)"
+    left = "" if only or len(files) == len(listed) else f"; {len(listed) - len(files)} unknown left"
+    return (
+        f"{target}: imported {', '.join(known)} ({len(files)} files, {_megabytes(size)} MB){left}"
+    )
+
+
+def _limits() -> dict[str, int]:
+    """Return the files that a pack may have, and how many bytes each has at most."""
+    limits = {cadis_index().file: cadis.MOST_BYTES}
+    for name in known_names():
+        info = describe(name)
+        if info.pack is not None:
+            limits |= dict.fromkeys(info.pack.files, packs.most_bytes(info))
+    return limits
 
 
 def prepare(

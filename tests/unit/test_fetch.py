@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import os
@@ -273,6 +274,26 @@ def test_a_mirror_goes_on_where_the_first_address_ended(server: Server) -> None:
     size = len(CONTENT)
     fetch.fetch(urls, TARGET, size=size, sha256=SHA256, plain_hosts=["127.0.0.1"])
     assert server.asked == ["", "bytes=300000-"]
+
+
+def test_parts_may_wait_elsewhere(server: Server) -> None:
+    parts = Path("parts")
+    parts.mkdir()
+    target, size = Path("temporary") / TARGET.name, len(CONTENT)
+    for behave in (cut, whole):
+        server.behave = behave
+        with contextlib.suppress(fetch.DownloadError):
+            fetch.fetch(
+                [server.url],
+                target,
+                size=size,
+                sha256=SHA256,
+                parts=parts,
+                plain_hosts=["127.0.0.1"],
+            )
+        assert [path.name for path in parts.iterdir()] == ([LEFT.name] if behave == cut else [])
+    assert server.asked == ["", "bytes=300000-"]
+    assert target.read_bytes() == CONTENT
 
 
 def test_a_file_without_a_known_hash_is_never_pieced_together(server: Server) -> None:

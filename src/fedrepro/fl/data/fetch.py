@@ -2,8 +2,8 @@
 
 A server, or whoever answers in its place, is not trusted: it cannot send more bytes than are
 published, another content where the hash is known, or take for ever; and what it redirects to must
-be https as well. What has arrived stays in ``.partial-<name>`` beside the target, and the next
-attempt goes on from there, at any address; the hash of the whole decides.
+be https as well. Where the hash is known, what has arrived waits in ``.partial-<name>``, and the
+next attempt goes on from there, at any address; the hash of the whole decides.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def fetch(
     *,
     size: int,
     sha256: str = "",
+    parts: Path | None = None,
     seconds: float | None = None,
     plain_hosts: Collection[str] = (),
 ) -> None:
@@ -70,6 +71,7 @@ def fetch(
         target: where it goes; its folder is made. A file there is replaced.
         size: bytes that are published; of a file without ``sha256``, the most there may be.
         sha256: of the file, hexadecimal; "" where only its content can be checked, by the caller.
+        parts: folder where a part of the file waits for the next attempt; None: the target's.
         seconds: after which an address is given up; None: by the size.
         plain_hosts: hosts that may be asked without encryption; for tests.
 
@@ -77,13 +79,14 @@ def fetch(
         DownloadError: no address worked.
         OSError: the file cannot be written.
     """
+    left = (parts or target.parent) / f"{PARTIAL}{target.name}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep(target.parent)
+    sweep(left.parent)
     limit = LEAST_SECONDS + size / LEAST_RATE if seconds is None else seconds
     failures = []
     for url in urls:
         print(f"downloading {url} (up to {size / 1e6:.1f} MB)", file=sys.stderr)
-        part = _take_up(target)
+        part = _take_up(left)
         try:
             _receive(url, part, size, sha256, limit, plain_hosts)
             os.replace(part, target)
@@ -91,7 +94,7 @@ def fetch(
         except _Failed as failure:
             failures.append(f"  {url}: {failure}")
         finally:
-            _put_down(part, target, keep=bool(sha256))
+            _put_down(part, left, keep=bool(sha256))
     raise DownloadError(failures)
 
 
@@ -107,25 +110,24 @@ class _Failed(Exception):
     """What an address did wrong, for a person."""
 
 
-def _take_up(target: Path) -> Path:
-    """Return a temporary name of this process, with what was left of an earlier attempt, if any.
+def _take_up(left: Path) -> Path:
+    """Return a name of this process's own, with what was left of an earlier attempt, if any.
 
     A part that another process still writes to is not touched: that one is silent only so long.
     """
-    left = target.with_name(f"{PARTIAL}{target.name}")
-    own = target.with_name(f"{left.name}.{os.getpid()}")
-    for path in left.parent.glob(f"{glob.escape(left.name)}*"):
-        with contextlib.suppress(OSError):  # another process has taken it
+    own = left.with_name(f"{left.name}.{os.getpid()}")
+    for path in (*left.parent.glob(f"{glob.escape(left.name)}.[0-9]*"), left):
+        with contextlib.suppress(OSError):  # there is none, or another process has taken it
             if path == left or time.time() - path.stat().st_mtime > 2 * SILENCE_SECONDS:
                 path.replace(own)
     return own
 
 
-def _put_down(part: Path, target: Path, *, keep: bool) -> None:
+def _put_down(part: Path, left: Path, *, keep: bool) -> None:
     """Leave what has arrived to the next attempt, or delete it."""
     if part.exists():
         if keep and part.stat().st_size:
-            part.replace(target.with_name(f"{PARTIAL}{target.name}"))
+            part.replace(left)
         else:
             part.unlink()
 

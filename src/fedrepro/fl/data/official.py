@@ -20,7 +20,6 @@ import tempfile
 import warnings
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -143,53 +142,50 @@ def download(info: DatasetInfo, raw: Path) -> None:
     by_hand = folder if info.format == "mnist" else raw
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        archives = [archive_in(official, archive, raw) for archive in official.archives]
         with tempfile.TemporaryDirectory(prefix=fetch.PARTIAL, dir=raw) as partial:
             unpacked = Path(partial, official.folder)
             target = unpacked if info.format == "mnist" else Path(partial)
             target.mkdir(parents=True, exist_ok=True)
-            for archive in archives:
+            for each in official.archives:
+                archive = at_hand(official, each, raw) or Path(partial, each.file)
+                if not archive.exists():
+                    get(official, each, archive, raw)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # how torchvision untars
-                    extract_archive(str(archive.path), str(target))
+                    extract_archive(str(archive), str(target))
             _move_files(unpacked, folder)
-        for archive in archives:
-            if archive.fetched:
-                archive.path.unlink()
     except fetch.DownloadError as error:
         raise no_download(info, error.failures, by_hand) from None
     except _UNPACK_ERRORS as error:
         raise FedreproError(f"Cannot write to {raw}: {error}. Free some space there.") from None
 
 
-@dataclass(frozen=True)
-class Found:
-    """An official archive: where it is, and whether it was downloaded just now."""
+def at_hand(official: Official, archive: Archive, raw: Path) -> Path | None:
+    """Return the path of an official archive that lies below ``raw``; None if there is none."""
+    for path in (raw / archive.file, raw / official.folder / archive.file):
+        if path.is_file() and packs.file_sha256(path) == archive.sha256:
+            return path
+    return None
 
-    path: Path
-    fetched: bool
 
-
-def archive_in(official: Official, archive: Archive, raw: Path) -> Found:
-    """Return an official archive below ``raw``, after downloading it if need be.
+def get(official: Official, archive: Archive, target: Path, raw: Path) -> None:
+    """Download an official archive; a part of it waits in ``raw`` for the next attempt.
 
     Raises:
         DownloadError: no address gave it.
-        OSError: ``raw`` cannot be written.
+        OSError: it cannot be written.
     """
-    failures = []
-    for path in (raw / archive.file, raw / official.folder / archive.file):
-        if path.is_file():
-            found = packs.file_sha256(path)
-            if found == archive.sha256:
-                return Found(path, fetched=False)
-            failures.append(f"  {path}: there, but its sha256 is not {archive.sha256}")
     urls = [base + archive.file for base in official.urls]
     try:
-        fetch.fetch(urls, raw / archive.file, size=archive.bytes, sha256=archive.sha256)
+        fetch.fetch(urls, target, size=archive.bytes, sha256=archive.sha256, parts=raw)
     except fetch.DownloadError as error:
-        raise fetch.DownloadError([*error.failures, *failures]) from None
-    return Found(raw / archive.file, fetched=True)
+        there = [raw / archive.file, raw / official.folder / archive.file]
+        others = [
+            f"  {path}: there, but its sha256 is not {archive.sha256}"
+            for path in there
+            if path.is_file()
+        ]
+        raise fetch.DownloadError([*error.failures, *others]) from None
 
 
 def no_download(info: DatasetInfo, failures: list[str], folder: Path) -> FedreproError:

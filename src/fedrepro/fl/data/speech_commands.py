@@ -234,8 +234,13 @@ def _stored(info: DatasetInfo, raw: Path) -> tuple[Path, tuple[str, ...]]:
 def _fetch(info: DatasetInfo, raw: Path) -> Path:
     """Return the path of the official archive in ``raw``, after downloading it if need be."""
     assert info.official is not None
+    archive = info.official.archives[0]
     try:
-        return official.archive_in(info.official, info.official.archives[0], raw).path
+        path = official.at_hand(info.official, archive, raw)
+        if path is None:
+            path = raw / archive.file
+            official.get(info.official, archive, path, raw)
+        return path
     except fetch.DownloadError as error:
         raise official.no_download(info, error.failures, raw) from None
     except OSError as error:

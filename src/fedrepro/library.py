@@ -28,6 +28,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
 from fedrepro.fl.algorithms import ALGORITHMS, AlgorithmParams
 from fedrepro.fl.data import Dataset
+from fedrepro.fl.data.dataset import ANY, content_sha256
 from fedrepro.fl.partition import SCHEMES, Partition, Scheme, build_partition, lists
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import records
@@ -38,17 +39,23 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 
-def load(name: str, data_root: str | Path | None = None) -> Dataset:
+def load(
+    name: str, data_root: str | Path | None = None, *, allow_other_data: bool = False
+) -> Dataset:
     """Load a data set, downloading it if need be.
 
     Args:
         name: a data set of fedrepro or of an installed plugin, such as ``mnist`` or ``cifar10``.
         data_root: folder of packed data; None takes the usual sources.
+        allow_other_data: whether data of another content than the data set's are taken; runs on
+            them have their content hash in their identity.
 
     Raises:
-        FedreproError: there is no such data set (says the nearest), or it cannot be had.
+        FedreproError: there is no such data set (says the nearest), it cannot be had, or what is
+            here are other data.
     """
-    return datasets.load(name, None if data_root is None else Path(data_root))
+    folder = None if data_root is None else Path(data_root)
+    return datasets.load(name, folder, content=ANY if allow_other_data else None)
 
 
 @dataclass(frozen=True)
@@ -167,9 +174,19 @@ def train(
         parts = partition(parts, data)
     if parts.data.sha256 != data.sha256:
         raise FedreproError("the partition is of another data set than the one to train on")
+    if content_sha256(data) != data.sha256:
+        raise FedreproError(
+            f"the arrays of the data set {data.name} were changed after it was loaded: make a data "
+            "set of them with `Dataset.from_arrays`"
+        )
     chosen = algorithm if isinstance(algorithm, AlgorithmParams) else {"name": algorithm}
     content = {
-        "dataset": {"name": data.name, "transform": transform, "augment": augment},
+        "dataset": {
+            "name": data.name,
+            "transform": transform,
+            "augment": augment,
+            "content": data.sha256 if data.other else None,
+        },
         "partition": parts.scheme,
         "model": {"name": model, "width": width},
         "algorithm": chosen,

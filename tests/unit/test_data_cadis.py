@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from tiny_data import CADIS_LISTS, NOWHERE, read_registry, tiny_root, write_registry
+from tiny_data import CADIS_LISTS, NOWHERE, allow_plain, read_registry, tiny_root, write_registry
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -28,7 +28,7 @@ GOOD = json.dumps(LISTS)
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    allow_plain(monkeypatch)
     return tiny_root(tmp_path, monkeypatch)
 
 
@@ -252,11 +252,11 @@ def test_downloaded_lists_become_a_pack_with_the_same_lists(server: Server) -> N
     assert line(commands.verify()).endswith("OK       12 partitions, pack data/pack")
 
 
-def test_lists_at_hand_are_read_without_torch_and_pooch() -> None:
+def test_lists_at_hand_are_read_without_torch() -> None:
     put("mnist_mc")
     code = (
         "import sys; from fedrepro.fl import data; data.cadis_partition('mnist_mc'); "
-        "print([name for name in ('torch', 'pooch', 'requests') if name in sys.modules])"
+        "print([name for name in ('torch', 'torchvision', 'requests') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import http.server
+import io
 import os
 import pickle
 import tarfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -14,7 +19,9 @@ import numpy as np
 import pytest
 from tiny_data import (
     FOLDERS,
+    allow_plain,
     cifar_batch,
+    described,
     idx,
     images,
     md5,
@@ -188,7 +195,7 @@ def test_without_internet_the_error_says_what_to_put_where(
     def refuse(*_: Any, **__: Any) -> None:
         raise URLError("no route to host")
 
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", refuse)
     with pytest.raises(FedreproError) as caught:
         data.load(name)
     text = str(caught.value)
@@ -203,41 +210,85 @@ def test_without_internet_the_error_says_what_to_put_where(
     assert list(RAW.iterdir()) == []
 
 
-def test_a_download_falls_back_to_the_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchvision import datasets
+@pytest.fixture
+def server(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serve the folder ``served``; return its address."""
 
-    tried: list[str] = []
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
 
-    def download(self: Any) -> None:
-        tried.extend(self.mirrors)
-        if len(tried) == 1:
-            raise RuntimeError("File not found or corrupted.")
-        for file, content in official_files("mnist").items():
-            Path(self.raw_folder).mkdir(parents=True, exist_ok=True)
-            Path(self.raw_folder, file).write_bytes(content)
+    allow_plain(monkeypatch)
+    Path("served").mkdir()
+    handler = functools.partial(Quiet, directory=root / "served")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}/"
+        listening.shutdown()
+        thread.join()
 
-    monkeypatch.setattr(datasets.MNIST, "download", download)
+
+def expect(root: Path, name: str, urls: list[str], archive: bytes | None = None) -> None:
+    """Make the registry name these addresses and, of a data set with one archive, this archive."""
+    registry = read_registry(root)
+    entry = registry["datasets"][name]["official"]
+    entry["urls"] = urls
+    if archive is not None:
+        entry["archives"][0] |= described(archive)
+    write_registry(root, registry)
+
+
+def cifar_archive() -> bytes:
+    """Return the archive of the tiny CIFAR-10."""
+    folder = write_official("cifar10", Path("elsewhere"))
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        tar.add(folder, FOLDERS["cifar10"])
+    return stream.getvalue()
+
+
+def test_a_download_falls_back_to_the_mirror(root: Path, server: str) -> None:
+    for file, content in official_files("mnist").items():
+        Path("served", f"{file}.gz").write_bytes(gzip.compress(content, mtime=0))
+    expect(root, "mnist", [f"{server}nowhere/", server])
     first = data.load("mnist")
-    assert tried == list(data.describe("mnist").official.urls)  # type: ignore[union-attr]
     assert first.source == "download"
     second = data.load("mnist")
     assert second.source == "raw"
     assert second.sha256 == first.sha256
     assert sorted(path.name for path in RAW.iterdir()) == ["MNIST"]
+    assert sorted(path.name for path in Path(RAW, FOLDERS["mnist"]).iterdir()) == sorted(
+        official_files("mnist")
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_archive_put_there_by_hand_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchvision import datasets
+def test_an_archive_is_downloaded_and_unpacked(root: Path, server: str) -> None:
+    archive = cifar_archive()
+    expect(root, "cifar10", [server], archive)
+    Path("served/cifar-10-python.tar.gz").write_bytes(archive)
+    assert data.load("cifar10").source == "download"
+    assert [path.name for path in RAW.iterdir()] == [FOLDERS["cifar10"]]
 
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_another_archive_is_not_unpacked(root: Path, server: str) -> None:
+    archive = cifar_archive()
+    expect(root, "cifar10", [server], archive)
+    other = archive[:-1] + bytes([archive[-1] ^ 1])
+    Path("served/cifar-10-python.tar.gz").write_bytes(other)
+    with pytest.raises(FedreproError, match=r"(?s)Could not download.*its sha256 is .*, expected"):
+        data.load("cifar10")
+    assert list(RAW.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_archive_put_there_by_hand_is_used(root: Path) -> None:
     RAW.mkdir(parents=True)
-    folder = write_official("cifar10", Path("elsewhere"))
     archive = RAW / "cifar-10-python.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(folder, FOLDERS["cifar10"])
-    tiny = _tiny_cifar10(datasets)
-    tiny.tgz_md5 = md5(archive.read_bytes())
-    monkeypatch.setattr(datasets, "CIFAR10", tiny)
+    archive.write_bytes(cifar_archive())
+    expect(root, "cifar10", ["https://127.0.0.1:9/"], archive.read_bytes())
     assert data.load("cifar10").source == "download"
     assert (RAW / "cifar-10-batches-py/test_batch").is_file()
     assert archive.is_file()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_data import FOLDERS, images, read_registry, tiny_root, write_official, write_registry
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.data import commands, packs, sources
+from fedrepro.fl.data.dataset import ANY
 
 PACK = Path("packed")
 
@@ -78,12 +82,15 @@ def test_the_note_says_whether_the_content_is_official(root: Path) -> None:
     for content, expected in (
         ({"official": sha256}, ""),
         ({"official": "0" * 64, "copies": [{"sha256": sha256, "note": "rounded"}]}, "rounded"),
-        ({"official": "0" * 64}, f"unknown way: content hash {sha256[:12]}..., official 00000"),
+        (
+            {"official": "0" * 64},
+            f"Other data than those that are meant: content hash {sha256[:12]}",
+        ),
     ):
         registry["datasets"]["mnist"]["content"] = content
         write_registry(root, registry)
         sources._load.cache_clear()
-        note = data.load("mnist", PACK).note
+        note = data.load("mnist", PACK, content=ANY).note
         assert expected in note if expected else note == ""
 
 
@@ -192,6 +199,84 @@ def test_a_sheet_that_is_no_image_is_refused() -> None:
     write_pack(PACK, "cifar10_test.npz", changed)
     with pytest.raises(FedreproError, match=r"cifar10_test\.npz is not of the pack format"):
         data.load("cifar10", PACK)
+
+
+def webp(height: int, width: int = 32) -> Any:
+    stream = io.BytesIO()
+    Image.new("RGB", (width, height)).save(stream, "WEBP", lossless=True)
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("sheets", "expected"),
+    [
+        ([webp(16_000), webp(16_000)], "more images than the data set"),
+        ([webp(16_032)], "sheet000 is 32 x 16032 pixels large"),
+        ([webp(32, 16_000)], "sheet000 is 16000 x 32 pixels large"),
+        ([webp(32)] * 31, "31 sheets"),
+    ],
+)
+def test_sheets_that_unpack_to_more_than_there_is_are_refused(
+    sheets: list[Any], expected: str
+) -> None:
+    with np.load(PACK / "cifar10_test.npz") as arrays:
+        rest = {name: array for name, array in arrays.items() if not name.startswith("sheet")}
+    named = {f"sheet{number:03d}": sheet for number, sheet in enumerate(sheets)}
+    write_pack(PACK, "cifar10_test.npz", rest | named)
+    with pytest.raises(FedreproError, match=expected):
+        data.load("cifar10", PACK)
+
+
+def zip_bomb(path: Path) -> None:
+    """Write an array of zeros that is a thousand times smaller on disk."""
+    np.savez_compressed(path, x_train=np.zeros(50 << 20, np.uint8))
+
+
+def claims(path: Path) -> None:
+    """Write an array whose header says that it has 40 GB."""
+    header = io.BytesIO()
+    described = {"descr": "|u1", "fortran_order": False, "shape": (40 * 10**9,)}
+    np.lib.format.write_array_header_1_0(header, described)
+    with zipfile.ZipFile(path, "w") as parts:
+        for name in ("x_train", "y_train", "x_test", "y_test"):
+            parts.writestr(f"{name}.npy", header.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        (zip_bomb, "bytes when it is unpacked, and what it is to hold needs at most"),
+        (claims, "not of the pack format"),
+        (lambda path: path.write_bytes(bytes(3 << 20)), "3,145,728 bytes"),
+    ],
+)
+def test_files_larger_than_their_data_set_are_not_read(
+    write: Callable[[Path], Any], expected: str
+) -> None:
+    packs.publish(PACK, {"mnist.npz": write})
+    for read in (
+        lambda: data.load("mnist", PACK),
+        lambda: data.labels("mnist", PACK),
+        lambda: commands.import_pack(PACK),
+    ):
+        with pytest.raises(FedreproError, match=expected):
+            read()
+    assert not Path("data").exists()
+
+
+def test_checksums_that_are_too_large_are_not_read() -> None:
+    with (PACK / packs.SUMS).open("ab") as stream:
+        stream.truncate(1 << 30)
+    with pytest.raises(FedreproError, match="too large to be a file of checksums"):
+        data.load("mnist", PACK)
+
+
+def test_import_leaves_what_it_does_not_know() -> None:
+    packs.publish(PACK, {"other.npz": lambda path: path.write_bytes(b"x") and None})
+    assert commands.import_pack(PACK).endswith("; 1 unknown left")
+    assert "other.npz" not in packs.sums(Path("data/pack"))
+    with pytest.raises(FedreproError, match="holds no data set known here"):
+        commands.import_pack(PACK / "other.npz")
 
 
 def test_import_makes_later_loads_find_the_data() -> None:

@@ -139,6 +139,21 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     assert workflow.record_of(trained[0]) == f"results/own/runs/{trained[0]}.json"
 
 
+def test_a_plan_may_ask_for_other_data(folder: Path) -> None:
+    other = "1" * 64
+    assert Workflow(CONFIG | {"plans": "my"}).content_of("synthetic") == ""
+    defaults = PLAN["defaults"] | {"dataset": {"name": "synthetic", "content": other}}
+    (folder / "other").mkdir()
+    (folder / "other/of-mine.yaml").write_text(
+        yaml.safe_dump(PLAN | {"paper": "of-mine", "defaults": defaults})
+    )
+    workflow = Workflow(CONFIG | {"plans": "other"})
+    assert workflow.content_of("synthetic") == other
+    assert workflow.content_of("mnist") == ""
+    with pytest.raises(FedreproError, match="2 contents of the data set synthetic"):
+        Workflow(CONFIG | {"plans": f"my{os.pathsep}other"}).content_of("synthetic")
+
+
 @pytest.mark.parametrize(
     ("place", "text"),
     [("nowhere", "nowhere: no plan there"), ("empty", "empty: no plan there")],

@@ -289,12 +289,12 @@ def test_lists_are_of_their_own_data_set_and_need_no_seed():
 def test_lists_that_are_not_here_say_where_to_look(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDREPRO_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pooch.HTTPDownloader.__call__", refuse)
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", refuse)
     with pytest.raises(FedreproError, match=r"(?s)Without internet.*Looked for packs in: data/p"):
         index_file.index_file(LABELS, "mnist_mc", 1.0, rng())
 
 
-def refuse(*_):
+def refuse(*_, **__):
     raise OSError("no route to host")
 
 

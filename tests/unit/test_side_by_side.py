@@ -205,7 +205,11 @@ def test_a_process_of_a_gpu_gets_all_options():
         "--checkpoint-seconds": "7",
         "--data-root": "pack",
     }
-    words = ["--deterministic", *(word for option in given.items() for word in option)]
+    words = [
+        "--deterministic",
+        "--allow-other-data",
+        *(word for option in given.items() for word in option),
+    ]
     for chosen in (["--pending"], ["0123456789ab", "ba9876543210"]):
         arguments = parse(["train", *chosen, *words])
         assert all(

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from small_runs import make_spec
 from test_mfcc import noise, tone
-from tiny_data import read_registry, tiny_root, write_registry
+from tiny_data import allow_plain, read_registry, tiny_root, write_registry
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -105,7 +105,7 @@ def expect(root: Path, archive: Path, **changes: Any) -> None:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a repository that describes the small archive, which lies in ``served``."""
     tiny_root(tmp_path, monkeypatch)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    allow_plain(monkeypatch)
     expect(tmp_path, write_archive(Path("served") / NAME, small_archive()))
     return tmp_path
 
@@ -260,10 +260,7 @@ def test_numbers_of_the_real_data_are_marked_as_unverified(
     info = data.describe("kws_mfcc")
     assert info.counts == "unverified"
     assert data.describe("kws_mfcc20").counts == data.describe("mnist").counts == "exact"
-    assert info.urls == (
-        f"https://storage.googleapis.com/download.tensorflow.org/data/{NAME}",
-        f"http://download.tensorflow.org/data/{NAME}",
-    )
+    assert info.urls == (f"https://storage.googleapis.com/download.tensorflow.org/data/{NAME}",)
     assert (info.class_names, info.shape) == (WORDS, (1, mfcc.FRAMES, mfcc.COEFFICIENTS))
 
 

@@ -1,11 +1,15 @@
 """Records and checkpoints on their way between machines."""
 
+import contextlib
 import gzip
+import io
 import json
 import tarfile
+import zipfile
 
 import pytest
 import torch
+from made_up import content
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint
@@ -87,8 +91,6 @@ def test_a_checkpoint_of_a_recorded_run_is_not_needed(here, tmp_path):
 
 def repack(source, target, change):
     """Copy a tar file; ``change`` maps each (name, bytes) to what takes its place."""
-    import io
-
     with tarfile.open(source) as old, tarfile.open(target, "w") as new:
         for member in old:
             name, content = change(member.name, old.extractfile(member).read())
@@ -164,6 +166,126 @@ def test_a_link_in_the_file_is_refused(here, tmp_path):
         tar.addfile(info)
     with pytest.raises(FedreproError, match="neither a record nor a checkpoint"):
         transfer.read(wrong, session.CHECKPOINTS)
+
+
+RECORD = "results/runs/0123456789ab.json"
+CHECKPOINT = ".checkpoints/0123456789ab.pt"
+HUGE = 40 * 10**9
+
+
+def header(name, size, kind=tarfile.REGTYPE):
+    """A header of 512 bytes that may say anything of the size."""
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def sparse():
+    """A member of GNU's sparse kind: 40 GB of zeros from a few bytes."""
+    block = bytearray(header(CHECKPOINT, 512, tarfile.GNUTYPE_SPARSE))
+    block[386:398], block[398:410] = b"00000000000\0", b"00000001000\0"  # where the bytes are
+    block[483:495] = b"\x80" + HUGE.to_bytes(11, "big")
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + bytes(512)
+
+
+def pax(text):
+    """A member whose size is told by an extended header."""
+    line = f"{len(text) + 3} {text}\n".encode()
+    extended = header("x", len(line), tarfile.XHDTYPE) + line.ljust(512, b"\0")
+    return extended + header(CHECKPOINT, 0)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (header(CHECKPOINT, HUGE), "more than such a file can"),
+        (header(RECORD, 20 << 20), "more than a record can have"),
+        (sparse(), "neither a record nor a checkpoint"),
+        (pax("size=40000000000"), "more than such a file can"),
+        (pax("size=-40000000"), "neither a record nor a checkpoint"),
+        (header(CHECKPOINT, -1024), r"a header of -1,024 bytes"),
+        (header("x", 10**9, tarfile.XHDTYPE), "a header of 1,000,000,000 bytes"),
+        (header("x", 10**9, tarfile.GNUTYPE_LONGNAME), "a header of 1,000,000,000 bytes"),
+        (header(CHECKPOINT, 0) * 2, "twice"),
+        (header("x", 0, tarfile.XHDTYPE) * 3000 + header(CHECKPOINT, 0), "not a whole tar"),
+        (header(CHECKPOINT, 50 << 20), "not a whole tar"),
+        (bytes(1024) + b"x" * 20_000, "its end is missing"),
+    ],
+)
+def test_a_file_that_says_more_than_it_can_hold_is_refused(
+    here, tmp_path, content, message, packed
+):
+    wrong = tmp_path / "wrong.tar"
+    content += bytes(1024)
+    wrong.write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(FedreproError, match=message):
+        transfer.read(wrong, session.CHECKPOINTS)
+    assert not session.CHECKPOINTS.exists()
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "LEAST_LIMIT", 1 << 20)
+    size = 30 << 20
+    bomb = tmp_path / "bomb.tar.gz"
+    bomb.write_bytes(gzip.compress(header(CHECKPOINT, size) + bytes(size + 1024), 1))
+    assert bomb.stat().st_size < 1 << 20
+    with pytest.raises(FedreproError, match="more than such a file can"):
+        transfer.read(bomb, session.CHECKPOINTS)
+    bomb.write_bytes(gzip.compress(header(CHECKPOINT, 0) + bytes(size), 1))
+    with pytest.raises(FedreproError, match="its end is missing"):
+        transfer.read(bomb, session.CHECKPOINTS)
+
+
+def test_too_many_members_are_refused(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "MOST_MEMBERS", 1)
+    with pytest.raises(FedreproError, match="more than such a file can"):
+        transfer.read(here[0], session.CHECKPOINTS)
+
+
+def test_a_compressed_checkpoint_is_refused(here, tmp_path):
+    _, _, cut = here
+    bomb = tmp_path / f"{cut}.pt"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("archive/data/0", bytes(1 << 20))
+    with tarfile.open(tmp_path / "bomb.tar", "w") as tar:
+        tar.add(bomb, f".checkpoints/{cut}.pt")
+    with pytest.raises(FedreproError, match="is compressed, and no checkpoint is"):
+        transfer.read(tmp_path / "bomb.tar", session.CHECKPOINTS)
+
+
+def test_a_deeply_nested_record_is_refused(here, tmp_path):
+    content = b'{"a":' * 200_000
+    wrong = tmp_path / "wrong.tar"
+    with tarfile.open(wrong, "w") as tar:
+        info = tarfile.TarInfo(RECORD)
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    with pytest.raises(FedreproError, match="not a whole run record"):
+        transfer.read(wrong, session.CHECKPOINTS)
+
+
+def test_records_of_ones_own_go_where_they_were(here, tmp_path, write_record):
+    own = planned(5)
+    write_record(own, tmp_path / records.OWN_FOLDER)
+    tar = tmp_path / "own.tar"
+    with contextlib.chdir(tmp_path):
+        transfer.write(tar, [records.path_of(own.id, records.OWN_FOLDER)])
+    assert transfer.read(tar, session.CHECKPOINTS).records == [own.id]
+    assert records.is_recorded(own.id, records.OWN_FOLDER)
+    assert not records.FOLDER.exists()
+
+
+def test_a_record_of_other_data_is_refused(here, tmp_path, write_record):
+    run = planned(6)
+    provenance = content(run)["provenance"] | {"dataset_sha256": "1" * 64}
+    with contextlib.chdir(tmp_path):
+        file = write_record(run, records.FOLDER, provenance=provenance)
+        transfer.write(tmp_path / "other.tar", [file])
+    with pytest.raises(FedreproError, match="trained on other data than the data set synthetic"):
+        transfer.read(tmp_path / "other.tar", session.CHECKPOINTS)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 1.0])

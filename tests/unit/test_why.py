@@ -54,7 +54,7 @@ def test_one_cell_leads_to_its_runs() -> None:
         "emd mnist_sweep emd=0.36 seed=0",
         '"emd":0.36',
         "commit 0123abc, with uncommitted changes",
-        "synthetic, made up, sha256 0000",
+        "synthetic, made up, sha256 01ba",
         "made up, 1 thread(s), backend loop",
         "1 s, process started 2000-01-01",
         "partition.emd_shift 1",

@@ -7,6 +7,7 @@ in ``config/datasets``, which is also the working directory.
 from __future__ import annotations
 
 import copy
+import functools
 import gzip
 import hashlib
 import json
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
+from fedrepro.fl.data import fetch
 from fedrepro.fl.data import registry as known
 
 REGISTRY = {
@@ -51,7 +53,7 @@ def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for archive in entry["official"]["archives"]:
             plain = files.get(archive["file"].removesuffix(".gz"))
             if plain is not None:
-                archive["md5"] = md5(gzip.compress(plain, mtime=0))
+                archive |= described(gzip.compress(plain, mtime=0))
     cadis = registry["cadis_index"]
     cadis["clients"] = len(CADIS_LISTS)
     cadis["repositories"] = dict.fromkeys(cadis["repositories"], NOWHERE)
@@ -63,6 +65,19 @@ def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("FEDREPRO_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def described(content: bytes) -> dict[str, Any]:
+    """Return what the registry says of an archive of this content, but for its name."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    return {"bytes": len(content), "md5": md5(content), "sha256": sha256}
+
+
+def allow_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let downloads ask a server of the test, which has no certificate."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    allowed = functools.partial(fetch.fetch, plain_hosts=["127.0.0.1"])
+    monkeypatch.setattr(fetch, "fetch", allowed)
 
 
 def write_registry(root: Path, registry: dict[str, Any]) -> None:

@@ -113,3 +113,8 @@ def stem(wildcards, output):
 def data_root_option(wildcards):
     folder = PLAN.config.data_root_option
     return ["--data-root", folder] if folder else []
+
+
+def content_option(wildcards):
+    content = PLAN.content_of(wildcards.dataset)
+    return ["--content", content] if content else []

@@ -17,7 +17,8 @@ rule dataset:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        content=content_option,
         data_root=data_root_option,
     shell:
         "python3 -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
-        " {params.data_root:q} > {log:q} 2>&1"
+        " {params.content:q} {params.data_root:q} > {log:q} 2>&1"

@@ -69,11 +69,17 @@ def prepare(
     name: Annotated[str, typer.Argument(help="Data set.")],
     out: Annotated[Path, typer.Option(metavar="FILE.json", help="The manifest to write.")],
     data_root: DataRoot = None,
+    content: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHA256", help="Content hash of other data, where a plan's runs are on them."
+        ),
+    ] = None,
 ) -> None:
     """Make sure a data set is here, and write a manifest."""
     from fedrepro.fl.data import commands
 
-    print(commands.prepare(name, out, data_root))
+    print(commands.prepare(name, out, data_root, content=content))
 
 
 @app.command(cls=Command)

@@ -80,6 +80,13 @@ class DatasetSpec(Strict):
         "random contrast between 0.2 and 1.8",
     )
 
+    content: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="content hash of the data, where they are others than those that the data "
+        "set's description means; null: those",
+    )
+
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, int, int]:
         """Return channels, height and width of what the network sees.
 
@@ -278,6 +285,8 @@ def partition_id(spec: RunSpec) -> str:
     """
     plain = spec_dict(spec)
     key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}
+    if spec.dataset.content:
+        key["content"] = spec.dataset.content
     if spec.partition.seeded and spec.partition.seed is None:
         key["seed"] = spec.seed
     versions = {

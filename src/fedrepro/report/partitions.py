@@ -72,7 +72,7 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
         )
     runs = partitions[name]
     spec = runs[0].spec
-    train_labels, test_labels = labels(spec.dataset.name, data_root)
+    train_labels, test_labels = labels(spec.dataset.name, data_root, content=spec.dataset.content)
     classes = describe(spec.dataset.name).classes
     partition = build_partition(
         spec.partition, train_labels, test_labels, classes, spec.seed, data_root

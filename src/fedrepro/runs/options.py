@@ -140,6 +140,13 @@ class TrainArguments:
     data_root: Annotated[
         Path | None, Says("Folder of packed data; default: $FEDREPRO_DATA.", "DIR")
     ] = None
+    allow_other_data: Annotated[
+        bool,
+        Says(
+            "Also train on data of another content than those that a data set's description means: "
+            "as runs with ids and records of their own, which no table, figure or verdict takes."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ share its record.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -179,6 +180,12 @@ class PlannedRun:
             return self.folder
         committed = not is_own(self.paper) or path_of(self.id).exists()
         return FOLDER if committed else OWN_FOLDER
+
+    def on_content(self, sha256: str) -> PlannedRun:
+        """Return the run that does the same on other data of this content hash: one's own."""
+        dataset = self.spec.dataset.model_copy(update={"content": sha256})
+        spec = self.spec.model_copy(update={"dataset": dataset})
+        return dataclasses.replace(self, spec=spec, id=run_id(spec), folder=OWN_FOLDER)
 
     @property
     def recorded(self) -> bool:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.strict import Strict
+from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
 
 SCHEMA = 1
@@ -224,7 +225,7 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
         took = Cost(float(provenance["seconds"]), provenance.get("device_type") == "cuda")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FedreproError(
             f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
             "the run again, or restore it with git"
@@ -246,7 +247,8 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
     """Read and verify a record.
 
     Raises:
-        FedreproError: it is missing, damaged, edited or of another run.
+        FedreproError: it is missing, damaged, edited or of another run, or was trained on other
+            data than its spec means.
     """
     file = path_of(run_id, folder)
     verified = _verified(file)
@@ -255,9 +257,30 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
             f"{file}: run {run_id} has no record; `fedrepro train {run_id}` trains it"
         )
     try:
-        return RunRecord.model_validate_json(verified[0])
+        record = RunRecord.model_validate_json(verified[0])
     except ValidationError as error:
         raise FedreproError(f"{file}: not a valid run record: {error}") from error
+    _require_data(file, record)
+    return record
+
+
+def _require_data(file: Path, record: RunRecord) -> None:
+    """Refuse a record of a run on other data than those that its spec means."""
+    dataset, found = record.spec["dataset"], record.provenance.dataset_sha256
+    name = dataset["name"]
+    if "content" in dataset:
+        meant = found == dataset["content"]
+    elif registry.IN_MEMORY.match(name):
+        meant = name == f"own_{found[:12]}"
+    elif registry.exists(name):
+        meant = registry.describe(name).knows(found, record.provenance.dataset_source)
+    else:
+        meant = True  # of a plugin that is not here
+    if not meant:
+        raise FedreproError(
+            f"{file}: the run was trained on other data than the data set {name} means (content "
+            f"hash {found}); delete it to train the run again, or restore it with git"
+        )
 
 
 def recorded_ids(folder: Path = FOLDER) -> list[str]:

@@ -98,9 +98,7 @@ def train(
     use_one_thread()
     training = _Training(runs, options, deadline)
     try:
-        interrupted = training.run(
-            dataset or (lambda spec: load(spec.dataset.name, options.data_root))
-        )
+        interrupted = training.run(dataset or (lambda spec: load_for(spec, options.data_root)))
     finally:
         training.close()
     if training.failures:
@@ -108,6 +106,15 @@ def train(
     if options.time_budget is not None:
         training.say_what_is_left(options.time_budget, interrupted)
     return len(training.written)
+
+
+def load_for(spec: RunSpec, data_root: Path | None) -> Dataset:
+    """Load the data set of a run: that of its description, or the other content the spec names.
+
+    Raises:
+        FedreproError: as `fedrepro.fl.data.load`.
+    """
+    return load(spec.dataset.name, data_root, content=spec.dataset.content)
 
 
 def check_out(out: Path | None) -> None:

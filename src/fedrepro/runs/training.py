@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.runs import command, options, records
@@ -26,6 +27,8 @@ def train(arguments: TrainArguments) -> int:
     if arguments.paper is not None:
         arguments = dataclasses.replace(arguments, paper=command.known_paper(arguments.paper))
     planned = _planned(arguments)
+    if arguments.allow_other_data:
+        planned = _on_data_here(planned, arguments.data_root)
     with _terminated_like_interrupted():
         devices = _devices(arguments.device)
         if len(devices) > 1:
@@ -77,6 +80,30 @@ def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
             file=sys.stderr,
         )
     return [run for run in planned if run.spec.precision != "tf32"]
+
+
+def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list[PlannedRun]:
+    """Return the runs on the data that are here: runs of their own where these are other data."""
+    from fedrepro.fl.data import load
+    from fedrepro.fl.data.dataset import ANY
+
+    meant = [run for run in planned if not run.spec.dataset.content]
+    contents = {}
+    for name in dict.fromkeys(run.spec.dataset.name for run in meant):
+        data = load(name, data_root, content=ANY)
+        if data.other:
+            contents[name] = data.sha256
+            print(
+                f"{name}: other data, content {data.sha256}; the runs on them have ids of their "
+                f"own and records in {records.OWN_FOLDER}",
+                file=sys.stderr,
+            )
+    return [
+        run.on_content(contents[run.spec.dataset.name])
+        if run in meant and run.spec.dataset.name in contents
+        else run
+        for run in planned
+    ]
 
 
 @contextlib.contextmanager

@@ -1,24 +1,41 @@
-"""Carries new records and checkpoints between machines in one tar file."""
+"""Carries new records and checkpoints between machines in one tar file.
+
+A file that comes from elsewhere is not trusted: it may say of itself what it likes, but nothing of
+it is unpacked that is not named like a record or checkpoint, or that is larger than it can be.
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import shutil
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal, Self
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
 
-_RECORD = re.compile(r"results/runs/([0-9a-f]{12})\.json")
-_CHECKPOINT = re.compile(r"\.checkpoints/([0-9a-f]{12})\.pt")
+MOST_MEMBERS = 100_000
+"""More runs than all plans have together."""
+
+MOST_RECORD_BYTES = 8 << 20
+"""Largest record; the largest there are have 50 kB."""
+
+LEAST_LIMIT, MOST_RATIO = 64 << 20, 20
+"""All members together have at most so many bytes, and as many times those of the file more."""
+
+_RECORD = re.compile(r"results/(own/)?runs/[0-9a-f]{12}\.json")
+_CHECKPOINT = re.compile(r"\.checkpoints/[0-9a-f]{12}\.pt")
 _END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
+_MOST_HEADER_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -86,36 +103,48 @@ def read(source: Path, checkpoints: Path) -> Imported:
     Raises:
         FedreproError: it is not such a file, or something in it is damaged, edited or foreign.
     """
-    from fedrepro.fl.engine import checkpoint  # needs PyTorch
-
     with tempfile.TemporaryDirectory() as folder:
         try:
-            files = list(content(source, Path(folder)).values())
-            for file in files:
-                if file.suffix == ".json":
-                    records.read(file.stem, file.parent)
-                else:
-                    checkpoint.load(file, file.stem)
+            members = content(source, Path(folder))
+            for file in members.values():
+                _verify(file)
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported([], [], [])
-        for file in sorted(files, key=lambda file: file.suffix):  # records first
-            run = file.stem
-            target = checkpoints / f"{run}.pt"
+        for name, file in sorted(members.items(), key=lambda item: item[1].suffix):  # records first
+            run, target = file.stem, checkpoints / f"{file.stem}.pt"
             if file.suffix == ".pt":
-                if records.is_recorded(run) or target.exists():
+                if _is_recorded(run) or target.exists():
                     imported.known.append(run)
                 else:
                     write_bytes(target, file.read_bytes())
                     imported.checkpoints.append(run)
                 continue
-            if records.is_recorded(run):
+            if records.is_recorded(run, Path(name).parent):
                 imported.known.append(run)
             else:
-                write_bytes(records.path_of(run), file.read_bytes())
+                write_bytes(Path(name), file.read_bytes())
                 imported.records.append(run)
             target.unlink(missing_ok=True)
         return imported
+
+
+def _verify(file: Path) -> None:
+    """Refuse what is no record or checkpoint of a run, as its name says."""
+    from fedrepro.fl.engine import checkpoint  # needs PyTorch
+
+    if file.suffix == ".json":
+        records.read(file.stem, file.parent)
+        return
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as parts:
+            if sum(part.file_size for part in parts.infolist()) > file.stat().st_size:
+                raise FedreproError(f"{file.name} is compressed, and no checkpoint is")
+    checkpoint.load(file, file.stem)
+
+
+def _is_recorded(run: str) -> bool:
+    return any(records.is_recorded(run, at) for at in (records.FOLDER, records.OWN_FOLDER))
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:
@@ -125,28 +154,68 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
         Name of each member -> the copy.
 
     Raises:
-        FedreproError: it is not a whole file as :func:`write` makes it.
+        FedreproError: it is not a whole file as :func:`write` makes it, or it or a member is larger
+            than it can be.
     """  # noqa: DOC501 - caught below
-    found = {}
+    found: dict[str, Path] = {}
     try:
-        with tarfile.open(source) as tar:
+        limit = LEAST_LIMIT + MOST_RATIO * source.stat().st_size
+        with _opened(source) as stream, tarfile.open(fileobj=stream, tarinfo=_Member) as tar:
             for member in tar:
-                match = _RECORD.fullmatch(member.name) or _CHECKPOINT.fullmatch(member.name)
-                stream = tar.extractfile(member) if member.isfile() else None
-                if match is None or stream is None:
+                _require_expected(source, member, found)
+                limit -= member.size
+                if limit < 0 or len(found) >= MOST_MEMBERS:
                     raise FedreproError(
-                        f"{source}: holds '{member.name}', which is neither a record nor a "
-                        "checkpoint"
+                        f"{source}: says that it holds more than such a file can; make it again "
+                        "with `fedrepro train --out`"
                     )
-                file = folder / Path(member.name).name
-                file.write_bytes(stream.read())
+                file = folder / member.name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                content = tar.extractfile(member)
+                assert content is not None  # a plain file
+                with content, file.open("wb") as copy:
+                    shutil.copyfileobj(content, copy)
                 found[member.name] = file
-            if tar.fileobj is not None:
-                tar.fileobj.seek(tar.offset)
-                if not tar.fileobj.read(-1).startswith(_END):
-                    raise EOFError("its end is missing")
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+            stream.seek(tar.offset)
+            end = stream.read(tarfile.RECORDSIZE + 1)
+            if not end.startswith(_END) or len(end) > tarfile.RECORDSIZE:
+                raise EOFError("its end is missing")
+    except (OSError, EOFError, RecursionError, zlib.error, tarfile.TarError) as error:
         raise FedreproError(
             f"{source}: not a whole tar file of `fedrepro train --out` ({error})"
         ) from error
     return found
+
+
+def _opened(source: Path) -> IO[bytes] | gzip.GzipFile:
+    with source.open("rb") as stream:
+        compressed = stream.read(2) == b"\x1f\x8b"
+    return gzip.open(source) if compressed else source.open("rb")
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose extended headers, which are read into memory, are no larger than needed."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a header."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or (member.size > _MOST_HEADER_BYTES and not member.isreg()):
+            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
+        return member
+
+
+def _require_expected(source: Path, member: tarfile.TarInfo, found: dict[str, Path]) -> None:
+    """Refuse a member that :func:`write` would not have written."""
+    plain = member.isreg() and not member.issparse() and member.size >= 0
+    record = _RECORD.fullmatch(member.name)
+    if not plain or not (record or _CHECKPOINT.fullmatch(member.name)):
+        raise FedreproError(
+            f"{source}: holds '{member.name}', which is neither a record nor a checkpoint"
+        )
+    if member.name in found:
+        raise FedreproError(f"{source}: holds '{member.name}' twice")
+    if record and member.size > MOST_RECORD_BYTES:
+        raise FedreproError(
+            f"{source}: '{member.name}' has {member.size:,} bytes, more than a record can have"
+        )

@@ -117,6 +117,22 @@ class Workflow:
         chosen = self.config.data_root
         return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
 
+    def content_of(self, name: str) -> str:
+        """Return the content hash of the other data that the runs on a data set are on; else "".
+
+        Raises:
+            FedreproError: some runs are on the data set's own, or another, content.
+        """
+        planned = [run for paper in self.papers for run in expand(paper, self.scale)]
+        datasets = {run.spec.dataset for run in planned}
+        contents = {dataset.content or "" for dataset in datasets if dataset.name == name}
+        if len(contents) > 1:
+            raise FedreproError(
+                f"the plans ask for {len(contents)} contents of the data set {name} (dataset."
+                "content), and one call has one folder of data: make them in calls of their own"
+            )
+        return contents.pop() if contents else ""
+
     def tables(self, papers: Iterable[str]) -> list[str]:
         """Return the tables of the papers."""
         return [

@@ -26,12 +26,15 @@ from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import official, packs
+from fedrepro.fl.data import fetch, packs
 from fedrepro.fl.data.registry import cadis_index, describe, require_known
 from fedrepro.fl.data.sources import RAW, Location, pack_folders
 
 IntArray = NDArray[np.int64]
 Clients = tuple[IntArray, ...]
+
+MOST_BYTES = 1 << 26
+"""Most bytes of a pack's file of lists, packed or unpacked; the published ones have 1 MB."""
 
 
 def cadis_partition(name: str, data_root: Path | None = None) -> Clients:
@@ -129,7 +132,7 @@ def _joined(clients: Clients) -> tuple[IntArray, IntArray]:
 
 def _read_pack(name: str, folder: Path) -> Clients:
     known = cadis_index()
-    with packs.opened(folder, known.file) as arrays:
+    with packs.opened(folder, known.file, MOST_BYTES) as arrays:
         index, offsets = arrays[f"{name}_index"], arrays[f"{name}_offsets"]
         for what, values in (("index", index), ("offsets", offsets)):
             if not np.issubdtype(values.dtype, np.integer):
@@ -201,8 +204,6 @@ def _checked(name: str, clients: Clients, where: str, advice: str) -> Clients:
 
 def _download(name: str, folder: Path) -> Clients:
     """Fetch the file of a partition to below ``folder``; it is kept only if it is the right one."""
-    import pooch
-
     known = cadis_index()
     lists, url = known.partitions[name], known.url(name)
     target = folder / lists.path
@@ -212,19 +213,18 @@ def _download(name: str, folder: Path) -> Clients:
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
+        fetch.sweep(folder)
+        with tempfile.TemporaryDirectory(prefix=fetch.PARTIAL, dir=folder) as partial:
             path = Path(partial, "lists.json")
-            try:
-                pooch.HTTPDownloader(timeout=official.TIMEOUT_SECONDS)(url, path, None)
-            except OSError as error:
-                raise FedreproError(
-                    f"Could not download the CADIS client lists {name!r}:\n  {url}: "
-                    f"{str(error).strip() or type(error).__name__}\nWithout internet: put that "
-                    f"file into {target.parent}; {pack}"
-                ) from None
+            fetch.fetch([url], path, size=lists.bytes)
             clients = _read_json(name, path, url, f"It was not kept. Run again later; {pack}")
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, target)
             return clients
+    except fetch.DownloadError as error:
+        raise FedreproError(
+            f"Could not download the CADIS client lists {name!r}:\n{error}\nWithout internet: put "
+            f"that file into {target.parent}; {pack}"
+        ) from None
     except OSError as error:
         raise FedreproError(f"Cannot write to {folder}: {error}. Free some space there.") from None

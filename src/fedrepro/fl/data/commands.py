@@ -13,7 +13,7 @@ from tabulate import tabulate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.fl.data import cadis, packs, sources
-from fedrepro.fl.data.dataset import build
+from fedrepro.fl.data.dataset import build, require_content
 from fedrepro.fl.data.registry import DatasetInfo, cadis_index, describe, require_known
 from fedrepro.fl.data.registry import names as known_names
 
@@ -145,7 +145,8 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         root: the pack to copy into; None for ``data/pack`` of the working directory.
 
     Raises:
-        FedreproError: the pack is incomplete or corrupt, or the copy failed.
+        FedreproError: the pack is incomplete, corrupt, of other data or larger than its data sets
+            can be, or the copy failed.
     """
     target = root or sources.PACK
     folder, only = (source, None) if source.is_dir() else (source.parent, source.name)
@@ -164,8 +165,13 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         )
     if folder.resolve() == target.resolve():
         raise FedreproError(f"{folder} is the pack to import into: nothing to do.")
-    files = [only] if only else sorted(listed)
+    limits = _limits()
+    files = [file for file in ([only] if only else sorted(listed)) if file in limits]
+    if not files:
+        raise FedreproError(f"{source} holds no data set known here: nothing to import.")
     for file in files:
+        if (folder / file).is_file():
+            packs.require_size(folder / file, limits[file])
         packs.checked(folder, file)
     known = []
     for name in known_names():
@@ -177,7 +183,8 @@ def import_pack(source: Path, root: Path | None = None) -> str:
                     f"{folder}."
                 )
             packs.has(folder, info.pack.files)
-            build(info, packs.read(info, folder), "pack", f"the pack {folder}")
+            where = f"the pack {folder}"
+            require_content(build(info, packs.read(info, folder), "pack", where), where)
             known.append(name)
     if cadis_index().file in files:
         _read_cadis(folder)
@@ -188,11 +195,25 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         {file: listed[file] for file in files},
     )
     size = sum((target / file).stat().st_size for file in files)
-    what = ", ".join(known) or "no data set known here"
-    return f"{target}: imported {what} ({len(files)} files, {_megabytes(size)} MB)"
+    left = "" if only or len(files) == len(listed) else f"; {len(listed) - len(files)} unknown left"
+    return (
+        f"{target}: imported {', '.join(known)} ({len(files)} files, {_megabytes(size)} MB){left}"
+    )
 
 
-def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
+def _limits() -> dict[str, int]:
+    """Return the files that a pack may have, and how many bytes each has at most."""
+    limits = {cadis_index().file: cadis.MOST_BYTES}
+    for name in known_names():
+        info = describe(name)
+        if info.pack is not None:
+            limits |= dict.fromkeys(info.pack.files, packs.most_bytes(info))
+    return limits
+
+
+def prepare(
+    name: str, out: Path, data_root: Path | None = None, *, content: str | None = None
+) -> str:
     """Make sure a data set is there, downloading it if need be, and write a manifest of it.
 
     The manifest is JSON: name, source, sha256, train, test (examples) and note. A download counts
@@ -203,6 +224,7 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
         name: one of `fedrepro.fl.data.names()`, or `CADIS_INDEX`.
         out: the manifest to write.
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
+        content: of other data, as there.
 
     Returns:
         One line that says where the data come from.
@@ -213,7 +235,7 @@ def prepare(name: str, out: Path, data_root: Path | None = None) -> str:
     if name == CADIS_INDEX:
         return _prepare_cadis(out, data_root)
     _require_names([name])
-    data = sources.load(name, data_root)
+    data = sources.load(name, data_root, content=content)
     manifest = {
         "name": data.name,
         "source": "raw" if data.source == "download" else data.source,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data.registry import DatasetInfo, PerClass, remember
+from fedrepro.fl.data.registry import DatasetInfo, PerClass, describe, remember
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]
+
+
+ANY = "any"
+"""In place of a content hash: whatever data are there."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ class Dataset:
     source: str
     sha256: str
     note: str
+
+    @property
+    def other(self) -> bool:
+        """Whether the data are not those that their description means."""
+        return not describe(self.name).knows(self.sha256, self.source)
 
     @classmethod
     def from_arrays(
@@ -166,16 +176,25 @@ class Source:
     read: Callable[[], Arrays]
 
 
-def content_sha256(arrays: Arrays) -> str:
+def content_sha256(arrays: Arrays | Dataset) -> str:
     """Return the SHA-256, hexadecimal, of name, dtype, shape and values of the four arrays.
 
     The images are hashed in the order [n, height, width, channels], the order in which hashes of
     decoded image data are commonly published, so that a published hash of the pixels is enough to
     know the content hash of the official data.
     """
+    names = ("train_x", "train_y", "test_x", "test_y")
+    return _sha256({name: getattr(arrays, name) for name in names})
+
+
+def labels_sha256(train_y: Labels, test_y: Labels) -> str:
+    """Return the SHA-256, hexadecimal, of the labels alone, int64 [n] each, hashed likewise."""
+    return _sha256({"train_y": train_y, "test_y": test_y})
+
+
+def _sha256(arrays: Mapping[str, NDArray[Any]]) -> str:
     digest = hashlib.sha256()
-    for name in ("train_x", "train_y", "test_x", "test_y"):
-        array: NDArray[np.generic] = getattr(arrays, name)
+    for name, array in arrays.items():
         last = np.moveaxis(array, 1, -1) if array.ndim == 4 else array
         little = np.ascontiguousarray(last, dtype=last.dtype.newbyteorder("<"))
         values = hashlib.sha256(little.data).hexdigest()
@@ -195,7 +214,8 @@ def build(info: DatasetInfo, arrays: Arrays, source: str, where: str) -> Dataset
 
     Raises:
         FedreproError: dtype, shape, number of examples or examples per class are not as described;
-            if ``info.counts`` is "unverified", a class has no examples.
+            if ``info.counts`` is "unverified", a class has no examples. Or the examples are empty:
+            all values alike, or some not finite.
     """
     check_labels(info, arrays.train_y, arrays.test_y, where)
     for split, y, x in (
@@ -204,6 +224,11 @@ def build(info: DatasetInfo, arrays: Arrays, source: str, where: str) -> Dataset
     ):
         shape = (len(y), *info.shape)
         _require(info, where, f"{split} data", (x.dtype.name, x.shape), (info.dtype, shape))
+        lowest, highest = x.min(), x.max()
+        if not np.isfinite([lowest, highest]).all():
+            _refuse(info, where, f"{split} data with values that are not finite", "numbers")
+        if lowest == highest:
+            _refuse(info, where, f"{split} data that are {lowest} throughout", "examples")
     sha256 = content_sha256(arrays)
     notes = (_note(info, source, sha256), arrays.remark, _recount(info, arrays))
     return Dataset(
@@ -250,6 +275,56 @@ def check_labels(info: DatasetInfo, train_y: Labels, test_y: Labels, where: str)
             _refuse(info, where, f"{split} examples per class {per_class}", "some of each class")
 
 
+def require_content(data: Dataset, where: str, content: str | None = None) -> None:
+    """Refuse data that are not those that are meant.
+
+    Args:
+        data: the data set.
+        where: folder or other origin, for the error text.
+        content: hash of other data that are meant; `ANY` allows all; None: the description's.
+
+    Raises:
+        FedreproError: the data are others; or ``content`` is given and the data of the description
+            are here.
+    """
+    if content == ANY:
+        return
+    if content is None and data.other:
+        raise FedreproError(_other(data.name, where, f"content hash {data.sha256}"))
+    if content is not None and content != data.sha256:
+        raise FedreproError(
+            f"Data set {data.name!r} from {where}: content hash {data.sha256}, and dataset.content "
+            f"asks for {content}. Name the folder that holds those data, or ask for these."
+        )
+    if content is not None and not data.other:
+        raise FedreproError(
+            f"Data set {data.name!r}: dataset.content is that of the data its description means; "
+            "leave it out, or equal runs would have two ids."
+        )
+
+
+def require_labels(info: DatasetInfo, train_y: Labels, test_y: Labels, where: str) -> None:
+    """Refuse labels, int64 [n] each, that are not those of the data that are meant.
+
+    Raises:
+        FedreproError: they are others.
+    """
+    found = labels_sha256(train_y, test_y)
+    if info.content.labels not in (None, found):
+        raise FedreproError(_other(info.name, where, f"hash of the labels {found}"))
+
+
+def _other(name: str, where: str, found: str) -> str:
+    """Say that data are not those that the description means, and what to do."""
+    expected = " or ".join(describe(name).content.known)
+    return (
+        f"Data set {name!r} from {where}: {found}; the data that are meant have the content "
+        f"{expected}. These are other data, so numbers would not be comparable: replace them, or "
+        "remove them to use another source. `fedrepro train --allow-other-data` trains on them all "
+        "the same, under run ids of their own."
+    )
+
+
 def _note(info: DatasetInfo, source: str, sha256: str) -> str:
     """Say how this content differs from the official data; "" where it does not."""
     if sha256 == info.content.official:
@@ -257,17 +332,14 @@ def _note(info: DatasetInfo, source: str, sha256: str) -> str:
     for copy in info.content.copies:
         if sha256 == copy.sha256:
             return copy.note
-    if source in ("raw", "download", "plugin", "memory"):
-        return ""  # the official files' own checksums held, or there are none
-    if info.content.official is None:
+    if not info.knows(sha256, source):
+        return f"Other data than those that are meant: content hash {sha256[:12]}..."
+    if source == "pack":
         return (
             "Packed copy of unknown origin: no content hash of the official data is on record "
             "to compare it with."
         )
-    return (
-        "Differs from the official data in an unknown way: content hash "
-        f"{sha256[:12]}..., official {info.content.official[:12]}..."
-    )
+    return ""  # the official files' own checksums held, or there are none
 
 
 def _recount(info: DatasetInfo, arrays: Arrays) -> str:

@@ -3,7 +3,7 @@
 They lie below ``data/raw`` as torchvision lays them out: ``MNIST/raw/train-images-idx3-ubyte``
 (or the same with ``.gz``), ``cifar-10-batches-py/data_batch_1``, ``cifar-100-python/train``.
 
-Downloading is torchvision's work. Reading is not: both formats are simple, and reading them here
+Unpacking is torchvision's work. Reading is not: both formats are simple, and reading them here
 needs no torch and works on small files, too. A CIFAR batch is a pickle, which can run any code
 when it is loaded. So it is read only after its md5 was found to be the official one, and even then
 with an unpickler that knows nothing but NumPy arrays.
@@ -11,19 +11,15 @@ with an unpickler that knows nothing but NumPy arrays.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import hashlib
-import http.client
 import os
 import pickle
-import shutil
-import socket
 import tarfile
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,11 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import fetch, packs
 from fedrepro.fl.data.dataset import Arrays, Labels
-from fedrepro.fl.data.registry import DatasetInfo, Official, RawFile
-
-TIMEOUT_SECONDS = 30.0
-"""How long a server may stay silent before the next mirror is tried."""
+from fedrepro.fl.data.registry import Archive, DatasetInfo, Official, RawFile
 
 NDArrayU8 = NDArray[np.uint8]
 
@@ -132,41 +126,66 @@ def read_cifar_batch(path: Path) -> tuple[NDArrayU8, Labels]:
 
 
 def download(info: DatasetInfo, raw: Path) -> None:
-    """Download the official files to where `read` finds them, trying one address after another.
+    """Download the official files to where `read` finds them, and unpack them there.
 
-    torchvision downloads, checks and unpacks them in a temporary folder beside; only whole files
-    are then moved into place. An archive that was put into ``raw`` by hand is used instead.
+    This happens in a temporary folder beside; only whole files are then moved into place. An
+    archive that was put there by hand is used instead if it is the official one.
 
     Raises:
         FedreproError: no address worked, or ``raw`` cannot be written. The message says what to put
             where by hand.
     """  # noqa: DOC501 - made by a function
-    from torchvision import datasets
+    from torchvision.datasets.utils import extract_archive
 
     official = _official(info)
-    assert official.torchvision is not None  # as of its format
-    loader = getattr(datasets, official.torchvision)
-    failures = []
+    folder = raw / official.folder
+    by_hand = folder if info.format == "mnist" else raw
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        for base in official.urls:
-            # torchvision's class, told to fetch from this address; MNIST has one file per url
-            attributes = {"mirrors": [base], "url": base + official.archives[0].file}
-            source = type(official.torchvision, (loader,), attributes)
-            with tempfile.TemporaryDirectory(prefix=".partial-", dir=raw) as partial:
-                _use_archives_at_hand(official, raw, Path(partial))
-                try:
-                    with _timeout(TIMEOUT_SECONDS), warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # how torchvision unpickles and untars
-                        source(partial, download=True)
-                except _DOWNLOAD_ERRORS as error:
-                    failures.append(f"  {base}: {str(error).strip() or type(error).__name__}")
-                    continue
-                _move_files(Path(partial, official.folder), raw / official.folder)
-                return
-    except OSError as error:
+        with tempfile.TemporaryDirectory(prefix=fetch.PARTIAL, dir=raw) as partial:
+            unpacked = Path(partial, official.folder)
+            target = unpacked if info.format == "mnist" else Path(partial)
+            target.mkdir(parents=True, exist_ok=True)
+            for each in official.archives:
+                archive = at_hand(official, each, raw) or Path(partial, each.file)
+                if not archive.exists():
+                    get(official, each, archive, raw)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # how torchvision untars
+                    extract_archive(str(archive), str(target))
+            _move_files(unpacked, folder)
+    except fetch.DownloadError as error:
+        raise no_download(info, error.failures, by_hand) from None
+    except _UNPACK_ERRORS as error:
         raise FedreproError(f"Cannot write to {raw}: {error}. Free some space there.") from None
-    raise no_download(info, failures, raw / official.folder if info.format == "mnist" else raw)
+
+
+def at_hand(official: Official, archive: Archive, raw: Path) -> Path | None:
+    """Return the path of an official archive that lies below ``raw``; None if there is none."""
+    for path in (raw / archive.file, raw / official.folder / archive.file):
+        if path.is_file() and packs.file_sha256(path) == archive.sha256:
+            return path
+    return None
+
+
+def get(official: Official, archive: Archive, target: Path, raw: Path) -> None:
+    """Download an official archive; a part of it waits in ``raw`` for the next attempt.
+
+    Raises:
+        DownloadError: no address gave it.
+        OSError: it cannot be written.
+    """
+    urls = [base + archive.file for base in official.urls]
+    try:
+        fetch.fetch(urls, target, size=archive.bytes, sha256=archive.sha256, parts=raw)
+    except fetch.DownloadError as error:
+        there = [raw / archive.file, raw / official.folder / archive.file]
+        others = [
+            f"  {path}: there, but its sha256 is not {archive.sha256}"
+            for path in there
+            if path.is_file()
+        ]
+        raise fetch.DownloadError([*error.failures, *others]) from None
 
 
 def no_download(info: DatasetInfo, failures: list[str], folder: Path) -> FedreproError:
@@ -190,7 +209,7 @@ def no_download(info: DatasetInfo, failures: list[str], folder: Path) -> Fedrepr
 
 _AGAIN = "Delete it and run again to download it."
 
-_DOWNLOAD_ERRORS = (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError)
+_UNPACK_ERRORS = (OSError, RuntimeError, EOFError, zlib.error, tarfile.TarError)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -274,26 +293,7 @@ def _read_cifar(paths: list[Path]) -> tuple[NDArrayU8, Labels]:
     return np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])
 
 
-def _use_archives_at_hand(official: Official, raw: Path, partial: Path) -> None:
-    """Copy archives that lie in ``raw`` to where torchvision would download them to."""
-    for archive in official.archives:
-        at_hand = raw / archive.file
-        if at_hand.is_file():
-            shutil.copyfile(at_hand, partial / archive.file)
-
-
 def _move_files(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.iterdir()):
         os.replace(path, target / path.name)
-
-
-@contextlib.contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
-    """Limit how long sockets opened inside wait for an answer."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)

@@ -33,6 +33,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import math
 import os
 import re
 import tempfile
@@ -47,11 +48,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import mfcc
+from fedrepro.fl.data import fetch, mfcc
 from fedrepro.fl.data.dataset import Arrays, Dataset, Labels
 from fedrepro.fl.data.registry import DatasetInfo, PackFiles
 
 SUMS = "SHA256SUMS"
+MOST_BYTES = 1 << 30
+"""Most bytes, packed or unpacked, of a file whose content is not known beforehand."""
+
+MOST_SUMS_BYTES = 1 << 20
+"""Largest file of checksums."""
+
 SHEET_IMAGES = 500
 """Images per WebP sheet: 16,000 pixels high, below the format's limit of 16,383."""
 
@@ -85,9 +92,12 @@ def sums(folder: Path) -> dict[str, str]:
     """Read `SUMS` of a pack: file name -> sha256; empty if there is no such file.
 
     Raises:
-        FedreproError: it cannot be read, or a line of it is not ``<sha256>  <file name>``.
+        FedreproError: it cannot be read, is too large, or a line of it is not
+            ``<sha256>  <file name>``.
     """
     try:
+        if (folder / SUMS).stat().st_size > MOST_SUMS_BYTES:
+            raise FedreproError(f"{folder / SUMS} is too large to be a file of checksums")
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return {}
@@ -133,6 +143,32 @@ def checked(folder: Path, file: str) -> Path:
     return path
 
 
+def most_bytes(info: DatasetInfo) -> int:
+    """Return how many bytes a file of a data set has at most, packed or unpacked.
+
+    That is 8 bytes for every value, label and group of all its examples, and 1 MB for the rest.
+    """
+    return 8 * (info.train + info.test) * (math.prod(info.shape) + 2) + 2**20
+
+
+def require_size(path: Path, most: int) -> None:
+    """Refuse a file that is larger than it can be, or says that it is when it is unpacked.
+
+    Raises:
+        FedreproError: it is.
+        OSError: it cannot be read.
+    """
+    size = path.stat().st_size
+    if size <= most:
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    if size > most:
+        raise FedreproError(
+            f"{path} has {size:,} bytes when it is unpacked, and what it is to hold needs at most "
+            f"{most:,}: it is not read."
+        )
+
+
 def read(info: DatasetInfo, folder: Path) -> Arrays:
     """Read a data set from a pack.
 
@@ -141,7 +177,7 @@ def read(info: DatasetInfo, folder: Path) -> Arrays:
     """
     pack = _pack(info)
     if info.format == "mnist":
-        with opened(folder, pack.train[0]) as arrays:
+        with opened(folder, pack.train[0], most_bytes(info)) as arrays:
             return Arrays(
                 arrays["x_train"][:, None],
                 _labels(arrays["y_train"]),
@@ -149,15 +185,15 @@ def read(info: DatasetInfo, folder: Path) -> Arrays:
                 _labels(arrays["y_test"]),
             )
     if info.format == "keywords":
-        with opened(folder, pack.train[0]) as arrays:
+        with opened(folder, pack.train[0], most_bytes(info)) as arrays:
             x = (arrays["x"].astype(np.float32) / np.float32(arrays["scale"]))[:, None]
             y, test = _labels(arrays["y"]), keyword_test_mask(arrays["dup_of"])
             return Arrays(x[~test], y[~test], x[test], y[test])
     if info.format == "speech_commands":
-        with opened(folder, pack.train[0]) as arrays:
+        with opened(folder, pack.train[0], most_bytes(info)) as arrays:
             return _read_clip_features(info, arrays)
-    train = [_read_sheets(folder, file) for file in pack.train]
-    test_sheets = [_read_sheets(folder, file) for file in pack.test]
+    train = [_read_sheets(info, folder, file) for file in pack.train]
+    test_sheets = [_read_sheets(info, folder, file) for file in pack.test]
     return Arrays(
         np.concatenate([x for x, _ in train]),
         np.concatenate([y for _, y in train]),
@@ -174,17 +210,17 @@ def read_labels(info: DatasetInfo, folder: Path) -> tuple[Labels, Labels]:
     """
     pack = _pack(info)
     if info.format in ("mnist", "speech_commands"):
-        with opened(folder, pack.train[0]) as arrays:
+        with opened(folder, pack.train[0], most_bytes(info)) as arrays:
             return _labels(arrays["y_train"]), _labels(arrays["y_test"])
     if info.format == "keywords":
-        with opened(folder, pack.train[0]) as arrays:
+        with opened(folder, pack.train[0], most_bytes(info)) as arrays:
             y, test = _labels(arrays["y"]), keyword_test_mask(arrays["dup_of"])
             return y[~test], y[test]
     sides = []
     for files in (pack.train, pack.test):
         parts = []
         for file in files:
-            with opened(folder, file) as arrays:
+            with opened(folder, file, most_bytes(info)) as arrays:
                 parts.append(_labels(arrays["y"]))
         sides.append(np.concatenate(parts))
     return sides[0], sides[1]
@@ -259,7 +295,8 @@ def publish(
     made = not target.exists()
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=target) as partial:
+        fetch.sweep(target)
+        with tempfile.TemporaryDirectory(prefix=fetch.PARTIAL, dir=target) as partial:
             hashes = {}
             for file, write in new.items():
                 path = Path(partial, file)
@@ -292,18 +329,24 @@ def publish(
 
 
 @contextlib.contextmanager
-def opened(folder: Path, file: str) -> Iterator[Mapping[str, NDArray[Any]]]:
+def opened(folder: Path, file: str, most: int = MOST_BYTES) -> Iterator[Mapping[str, NDArray[Any]]]:
     """Open a file of a pack after checking its hash.
+
+    Args:
+        folder: the pack.
+        file: name of the file.
+        most: bytes that it has at most, packed or unpacked.
 
     Yields:
         Its arrays by name.
 
     Raises:
-        FedreproError: as :func:`checked`; or the file, or what is done with its arrays in the
-            context, shows that it has another format.
+        FedreproError: as :func:`checked` and :func:`require_size`; or the file, or what is done
+            with its arrays in the context, shows that it has another format.
     """
     path = checked(folder, file)
     try:
+        require_size(path, most)
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             yield arrays
     except _FORMAT_ERRORS as error:
@@ -320,6 +363,7 @@ _FORMAT_ERRORS = (
     TypeError,
     OSError,
     EOFError,
+    MemoryError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -362,15 +406,25 @@ def _read_clip_features(info: DatasetInfo, arrays: Mapping[str, NDArray[Any]]) -
     )
 
 
-def _read_sheets(folder: Path, file: str) -> tuple[NDArray[np.uint8], Labels]:
+def _read_sheets(info: DatasetInfo, folder: Path, file: str) -> tuple[NDArray[np.uint8], Labels]:
     """Decode a CIFAR file: uint8 [n, 3, 32, 32], int64 [n]."""
     from PIL import Image  # only CIFAR packs need it
 
-    with opened(folder, file) as arrays:
+    with opened(folder, file, most_bytes(info)) as arrays:
+        keys = sorted(key for key in arrays if key.startswith("sheet"))
+        if len(keys) > info.train + info.test:
+            raise ValueError(f"it has {len(keys)} sheets")
         sheets = []
-        for key in sorted(key for key in arrays if key.startswith("sheet")):
-            image = Image.open(io.BytesIO(arrays[key].tobytes()), formats=["WEBP"])
+        for key in keys:
+            try:
+                image = Image.open(io.BytesIO(arrays[key].tobytes()), formats=["WEBP"])
+            except Image.DecompressionBombError as error:
+                raise ValueError(f"{key}: {error}") from None
+            if image.width != 32 or image.height > 32 * SHEET_IMAGES:
+                raise ValueError(f"{key} is {image.width} x {image.height} pixels large")
             sheets.append(np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3))
+            if sum(map(len, sheets)) > info.train + info.test:
+                raise ValueError("it has more images than the data set")
         x = np.concatenate(sheets) * np.uint8(arrays["step"])
         return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), _labels(arrays["y"])
 

@@ -66,7 +66,6 @@ class Official(Strict):
     """Where the official files come from, and where they lie.
 
     Attributes:
-        torchvision: the class that downloads them; None if this package does it itself.
         folder: below ``data/raw``, as torchvision lays it out.
         urls: addresses below which the archives are found, the primary one first.
         archives: the files on the server.
@@ -75,7 +74,6 @@ class Official(Strict):
         test: likewise, of the test split.
     """
 
-    torchvision: Literal["MNIST", "CIFAR10", "CIFAR100"] | None = None
     folder: str
     urls: tuple[str, ...] = Field(min_length=1)
     archives: tuple[Archive, ...]
@@ -103,10 +101,23 @@ class KnownCopy(Strict):
 
 
 class Content(Strict):
-    """Content hashes (see `fedrepro.fl.data.Dataset`) of the official data and of known copies."""
+    """Content hashes (see `fedrepro.fl.data.Dataset`) of the official data and of known copies.
+
+    Attributes:
+        official: of the official data; None if nobody has stated it.
+        copies: of copies that differ from them in a known way.
+        labels: of the labels alone, which all of these have in common.
+    """
 
     official: Sha256 | None = None
     copies: tuple[KnownCopy, ...] = ()
+    labels: Sha256 | None = None
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The hashes of the data that are meant; empty if none is stated."""
+        official = () if self.official is None else (self.official,)
+        return (*official, *(copy.sha256 for copy in self.copies))
 
 
 class DatasetInfo(Strict):
@@ -130,7 +141,8 @@ class DatasetInfo(Strict):
         official: where the official files come from; None if there are none.
         pack: its files in a pack; None if it is never packed.
         content: hashes of the decoded arrays. A copy with the official one is the original; a
-            listed copy differs as its note says, which goes into every record made with it.
+            listed copy differs as its note says, which goes into every record made with it. Other
+            data are read only if they are allowed; see `fedrepro.fl.data.load`.
         statistics_axis: what ``mean`` and ``std`` have one entry per: "channel" (axis 1 of the
             data) or "row" (axis 2, the coefficients of features).
     """
@@ -207,6 +219,20 @@ class DatasetInfo(Strict):
     def statistics_shape(self) -> tuple[int, int, int, int]:
         """Shape that ``mean`` and ``std`` need to broadcast over [n, channels, height, width]."""
         return (1, -1, 1, 1) if self.statistics_axis == "channel" else (1, 1, -1, 1)
+
+    def knows(self, sha256: str, source: str) -> bool:
+        """Return whether data are those that the description means, or it states no hash of them.
+
+        Official files are known by their own checksums, without which they are not read.
+
+        Args:
+            sha256: content hash of the data.
+            source: where they come from, as in `fedrepro.fl.data.Dataset`.
+        """
+        files = self.official is not None and bool(self.official.train)
+        if files and source in ("raw", "download"):
+            return True
+        return not self.content.known or sha256 in self.content.known
 
     def _each(self, per_class: tuple[int, ...] | int) -> tuple[int, ...]:
         return (per_class,) * self.classes if isinstance(per_class, int) else per_class

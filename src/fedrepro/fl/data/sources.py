@@ -10,7 +10,14 @@ from types import ModuleType
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import official, packs, pill, speech_commands, synthetic, synthetic_pills
-from fedrepro.fl.data.dataset import Dataset, Labels, build, check_labels
+from fedrepro.fl.data.dataset import (
+    Dataset,
+    Labels,
+    build,
+    check_labels,
+    require_content,
+    require_labels,
+)
 from fedrepro.fl.data.registry import DatasetInfo, describe, in_memory, plugin, source
 
 PACK = Path("data/pack")
@@ -78,16 +85,17 @@ def locate(name: str, data_root: Path | None = None) -> Location:
     return Location("nowhere" if info.official is None else "download", RAW)
 
 
-def load(name: str, data_root: Path | None = None) -> Dataset:
+def load(name: str, data_root: Path | None = None, *, content: str | None = None) -> Dataset:
     """Load a data set, downloading it if need be; a second call returns the same object.
 
     Args:
         name: one of `fedrepro.fl.data.names()`.
         data_root: a pack folder; None for the one in ``FEDREPRO_DATA``, if that is set.
+        content: as in `fedrepro.fl.data.dataset.require_content`.
 
     Raises:
-        FedreproError: unknown name, missing or corrupt files, unexpected shapes or counts, or a
-            download that failed. The message names the file and what to do.
+        FedreproError: unknown name, missing or corrupt files, unexpected shapes, counts or content,
+            or a download that failed. The message names the file and what to do.
     """
     own = in_memory(name)
     if own is not None:
@@ -95,15 +103,19 @@ def load(name: str, data_root: Path | None = None) -> Dataset:
     location = locate(name, data_root)
     stamps = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in location.files)
     try:
-        return _load(name, location, Path.cwd(), paths.find_root(), stamps)
+        data = _load(name, location, Path.cwd(), paths.find_root(), stamps)
     except FedreproError as error:
         if location.kind not in ("download", "nowhere") or describe(name).pack is None:
             raise
         places = ", ".join(str(folder) for folder in pack_folders(data_root))
         raise FedreproError(f"{error}\nLooked for packs in: {places}.") from None
+    require_content(data, _where(location), content)
+    return data
 
 
-def labels(name: str, data_root: Path | None = None) -> tuple[Labels, Labels]:
+def labels(
+    name: str, data_root: Path | None = None, *, content: str | None = None
+) -> tuple[Labels, Labels]:
     """Return training and test labels, int64 [n] each, without decoding images if possible.
 
     Raises:
@@ -113,6 +125,9 @@ def labels(name: str, data_root: Path | None = None) -> tuple[Labels, Labels]:
     if own is not None:
         return own.train_y, own.test_y
     info, location = describe(name), locate(name, data_root)
+    if content is not None:
+        data = load(name, data_root, content=content)
+        return data.train_y, data.test_y
     if location.kind == "pack":
         train, test = packs.read_labels(info, location.folder)
     elif location.kind == "raw" and info.format == "mnist":
@@ -120,7 +135,8 @@ def labels(name: str, data_root: Path | None = None) -> tuple[Labels, Labels]:
     else:
         data = load(name, data_root)
         return data.train_y, data.test_y
-    check_labels(info, train, test, str(location.folder))
+    check_labels(info, train, test, _where(location))
+    require_labels(info, train, test, _where(location))
     return train, test
 
 
@@ -135,19 +151,24 @@ def _load(
     """Load from one place. The last three arguments only tell apart what is cached."""
     info = describe(name)
     if location.kind == "synthetic":
-        return build(info, GENERATORS[info.format](info), "synthetic", "the generator")
+        return build(info, GENERATORS[info.format](info), "synthetic", _where(location))
     if location.kind == "plugin":
         made = source(name)
         assert made is not None
         return build(info, made.read(), "plugin", " ".join(plugin(name) or ()))
     if location.kind == "pack":
-        arrays = packs.read(info, location.folder)
-        return build(info, arrays, "pack", f"the pack {location.folder}")
+        return build(info, packs.read(info, location.folder), "pack", _where(location))
     if location.kind == "download":
         _origin(info).download(info, location.folder)
     arrays = _origin(info).read(info, location.folder)
     kind = "download" if location.kind == "download" else "raw"
-    return build(info, arrays, kind, str(location.folder))
+    return build(info, arrays, kind, _where(location))
+
+
+def _where(location: Location) -> str:
+    """Say where data come from, for the text of an error."""
+    named = {"pack": f"the pack {location.folder}", "synthetic": "the generator"}
+    return named.get(location.kind, str(location.folder))
 
 
 def _origin(info: DatasetInfo) -> ModuleType:

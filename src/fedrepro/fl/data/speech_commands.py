@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import mfcc, official, packs
+from fedrepro.fl.data import fetch, mfcc, official, packs
 from fedrepro.fl.data.dataset import Arrays
 from fedrepro.fl.data.registry import DatasetInfo
 
@@ -233,26 +233,18 @@ def _stored(info: DatasetInfo, raw: Path) -> tuple[Path, tuple[str, ...]]:
 
 def _fetch(info: DatasetInfo, raw: Path) -> Path:
     """Return the path of the official archive in ``raw``, after downloading it if need be."""
-    import pooch
-
     assert info.official is not None
     archive = info.official.archives[0]
-    failures = []
-    for base in info.official.urls:
-        try:
-            pooch.retrieve(
-                base + archive.file,
-                f"sha256:{archive.sha256}",
-                fname=archive.file,
-                path=raw,
-                downloader=pooch.HTTPDownloader(timeout=official.TIMEOUT_SECONDS),
-            )
-            return raw / archive.file
-        except (OSError, ValueError) as error:  # ValueError: another sha256
-            failures.append(f"  {base}: {error}")
-    if (raw / archive.file).exists():
-        failures.append(f"  {raw / archive.file}: there, but its sha256 is not {archive.sha256}")
-    raise official.no_download(info, failures, raw)
+    try:
+        path = official.at_hand(info.official, archive, raw)
+        if path is None:
+            path = raw / archive.file
+            official.get(info.official, archive, path, raw)
+        return path
+    except fetch.DownloadError as error:
+        raise official.no_download(info, error.failures, raw) from None
+    except OSError as error:
+        raise FedreproError(f"Cannot write to {raw}: {error}. Free some space there.") from None
 
 
 def _steps(batch: list[mfcc.Clips]) -> NDArray[np.int32]:

@@ -164,7 +164,7 @@ class _Opener:
         self._load = load
         self._backend = backend
         self._place = place
-        self._unusable: dict[str, FedreproError] = {}
+        self._unusable: dict[tuple[str, str | None], FedreproError] = {}
 
     def next(self) -> RunSpec | None:
         """Return the next run; None, for good, once there is none."""
@@ -178,13 +178,13 @@ class _Opener:
         return ActiveRun(spec, self._dataset(spec), self._place, self._backend.device)
 
     def _dataset(self, spec: RunSpec) -> Dataset:
-        name = spec.dataset.name
-        if name in self._unusable:  # not looked for, or downloaded, once more for every run
-            raise self._unusable[name]
+        data = spec.dataset.name, spec.dataset.content
+        if data in self._unusable:  # not looked for, or downloaded, once more for every run
+            raise self._unusable[data]
         try:
             return self._load(spec)
         except FedreproError as error:
-            self._unusable[name] = error
+            self._unusable[data] = error
             raise
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
@@ -76,8 +78,9 @@ def read(source: Path, checkpoints: Path) -> Imported:
     """Take records and checkpoints out of a tar file, each verified first.
 
     A record that is here already stays; so does a checkpoint of a run that has one. A checkpoint of
-    a run that is recorded is not taken; one that is here is deleted if the file has the record. If
-    anything in the file is wrong, nothing is taken from it.
+    a run that is recorded is not taken; one that is here is deleted if the file has the record. A
+    record that is trained on from a checkpoint says which rounds came with it. If anything in the
+    file is wrong, nothing is taken from it.
 
     Args:
         source: as :func:`write` makes it.
@@ -86,8 +89,6 @@ def read(source: Path, checkpoints: Path) -> Imported:
     Raises:
         FedreproError: it is not such a file, or something in it is damaged, edited or foreign.
     """
-    from fedrepro.fl.engine import checkpoint  # needs PyTorch
-
     with tempfile.TemporaryDirectory() as folder:
         try:
             files = list(content(source, Path(folder)).values())
@@ -95,7 +96,7 @@ def read(source: Path, checkpoints: Path) -> Imported:
                 if file.suffix == ".json":
                     records.read(file.stem, file.parent)
                 else:
-                    checkpoint.load(file, file.stem)
+                    _mark_imported(file)
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported([], [], [])
@@ -116,6 +117,27 @@ def read(source: Path, checkpoints: Path) -> Imported:
                 imported.records.append(run)
             target.unlink(missing_ok=True)
         return imported
+
+
+def _mark_imported(file: Path) -> None:
+    """Verify a checkpoint and note in it that its rounds were trained elsewhere.
+
+    Raises:
+        FedreproError: it is damaged, or its content contradicts itself.
+    """  # noqa: DOC501 - made by a function
+    from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
+
+    found = saved.read(file, file.stem)
+    assert found is not None
+    try:
+        for part in found.parts:
+            records.Part.model_validate(
+                part.origin | {"rounds": part.rounds, "seconds": part.seconds}
+            )
+    except ValidationError as error:
+        raise checkpoint.unusable(file, "does not say what it was trained with") from error
+    marked = found.model_copy(update={"imported": found.parts})
+    checkpoint.save(file, file.stem, marked.model_dump())
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:

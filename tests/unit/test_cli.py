@@ -88,8 +88,8 @@ def test_usage_errors_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     listed = capsys.readouterr().out
-    names = "train status why prune records check table figure partition partitions docs schema"
-    assert all(f"\n  {name} " in listed for name in [*names.split(), "data"])
+    names = "train status why verify prune records check table figure partition docs schema"
+    assert all(f"\n  {name} " in listed for name in [*names.split(), "partitions", "data"])
 
 
 def test_help_waits_for_no_large_package() -> None:

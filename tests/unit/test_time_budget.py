@@ -9,11 +9,11 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
-import torch
 from small_runs import ends_after
 
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.active import Place, Progress
 from fedrepro.fl.engine.driver import Limits, Listener, drive
 from fedrepro.fl.engine.jobs import OutOfTime
@@ -179,8 +179,8 @@ def test_an_interrupt_from_the_keyboard_saves_the_runs_in_flight():
     run = planned(0)
     with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         session.train([run], TrainOptions(backend="loop"))
-    saved = torch.load(session.CHECKPOINTS / f"{run.id}.pt", weights_only=True)
-    assert saved["progress"]["progress"]["round"] == 1
+    saved = checkpoint.load(session.CHECKPOINTS / f"{run.id}.pt", run.id)
+    assert saved["progress"]["round"] == 1
     assert not (session.CHECKPOINTS / f"{run.id}.lock").exists()
 
 
@@ -251,8 +251,8 @@ def test_a_gpu_prefers_runs_that_can_end_in_time(gpu, estimates):
     estimates.update({long.id: 1e9, short.id: 1e9})  # estimates of CPUs count for nothing
     assert session.train([first, long, short], TrainOptions(time_budget=28.0)) == 2
     assert records.is_recorded(short.id)
-    saved = torch.load(session.CHECKPOINTS / f"{long.id}.pt", weights_only=True)
-    assert saved["progress"]["progress"]["round"] == 4  # with what was left: no time is lost
+    saved = checkpoint.load(session.CHECKPOINTS / f"{long.id}.pt", long.id)
+    assert saved["progress"]["round"] == 4  # with what was left: no time is lost
 
 
 def test_a_gpu_goes_on_with_the_run_that_is_nearest_to_its_end(gpu, capsys):

@@ -8,8 +8,8 @@ import tarfile
 import zipfile
 
 import pytest
-import torch
 from made_up import content
+from small_runs import ends_after
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint
@@ -34,15 +34,20 @@ def planned(seed, rounds=2):
     return PlannedRun("made_up", "group", {}, seed, spec, run_id(spec))
 
 
+def cut_off(run):
+    """Train the first round of a run and return its checkpoint."""
+    with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        session.train([run], session.TrainOptions(backend="loop"))
+    return session.CHECKPOINTS / f"{run.id}.pt"
+
+
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     """A machine where a run was trained and another was cut off; returns the tar and both ids."""
     monkeypatch.chdir(tmp_path)
     run, cut = planned(0), planned(1)
     session.train([run])
-    session.CHECKPOINTS.mkdir(exist_ok=True)
-    partial = session.CHECKPOINTS / f"{cut.id}.pt"
-    checkpoint.save(partial, cut.id, {"weights": torch.ones(3), "round": 1})
+    partial = cut_off(cut)
     tar = tmp_path / "new.tar.gz"
     transfer.write(tar, [records.path_of(run.id), partial])
     return tar, run.id, cut.id
@@ -63,7 +68,7 @@ def test_records_and_checkpoints_arrive_as_they_were(here, tmp_path):
     assert (imported.records, imported.checkpoints, imported.known) == ([run], [cut], [])
     sent = (tmp_path / records.path_of(run)).read_bytes()
     assert records.path_of(run).read_bytes() == sent
-    assert checkpoint.load(session.CHECKPOINTS / f"{cut}.pt", cut)["round"] == 1
+    assert checkpoint.load(session.CHECKPOINTS / f"{cut}.pt", cut)["progress"]["round"] == 1
     again = transfer.read(tar, session.CHECKPOINTS)
     assert again.known == [run, cut]
     assert again.text() == "0 records and 0 checkpoints imported, 2 were here already"
@@ -81,9 +86,11 @@ def test_what_is_here_stays(here):
 def test_a_checkpoint_of_a_recorded_run_is_not_needed(here, tmp_path):
     tar, run, _ = here
     transfer.read(tar, session.CHECKPOINTS)
-    late = session.CHECKPOINTS / f"{run}.pt"
-    checkpoint.save(late, run, {"round": 1})
+    record = records.path_of(run).read_bytes()
+    records.path_of(run).unlink()
+    late = cut_off(planned(0))
     transfer.write(tmp_path / "late.tar", [late])
+    records.path_of(run).write_bytes(record)
     late.unlink()
     assert transfer.read(tmp_path / "late.tar", session.CHECKPOINTS).known == [run]
     assert not late.exists()
@@ -130,7 +137,7 @@ def test_a_record_that_arrives_replaces_the_checkpoint_of_its_run(here):
     [
         (edited, r"checksum"),
         (renamed, r"0123456789ab"),
-        (cut_short, r"\.pt.*cannot be read"),
+        (cut_short, r"\.pt.*is damaged"),
         (lambda name, content: (f"../{name}", content), r"neither a record nor a checkpoint"),
         (lambda name, content: (f"/{name}", content), r"neither a record nor a checkpoint"),
         (lambda _, content: ("notes.txt", content), r"'notes\.txt'"),
@@ -146,6 +153,18 @@ def test_a_file_with_anything_wrong_is_refused_whole(here, tmp_path, change, mes
     assert not records.FOLDER.exists()
     assert not session.CHECKPOINTS.exists()
     assert not (tmp_path / "results/runs" / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("blocks", range(1, 21))
+def test_a_tar_file_of_any_length_has_an_end(tmp_path, blocks):
+    """Tar files end on a record of 20 blocks, up to 21 blocks after their last member."""
+    file = tmp_path / "whole.tar"
+    name = "results/runs/0123456789ab.json"
+    with tarfile.open(file, "w") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = blocks * tarfile.BLOCKSIZE
+        tar.addfile(info, io.BytesIO(b"1" * info.size))
+    assert list(transfer.content(file, tmp_path / "unpacked")) == [name]
 
 
 def test_not_a_tar_file(here, tmp_path):

@@ -133,7 +133,9 @@ def test_the_same_command_ends_what_a_killed_snakemake_began(
 
 def rounds_done(clone: Clone, checkpoint: Path) -> int:
     program = (
-        "import sys, torch\n"
-        "print(torch.load(sys.argv[1], weights_only=True)['progress']['progress']['round'])\n"
+        "import pathlib, sys\n"
+        "from fedrepro.fl.engine import checkpoint\n"
+        "file = pathlib.Path(sys.argv[1])\n"
+        "print(checkpoint.load(file, file.stem)['progress']['round'])\n"
     )
     return int(clone.run(sys.executable, "-c", program, str(checkpoint)).stdout)

@@ -1,4 +1,4 @@
-"""``fedrepro status``, ``why``, ``show``, ``compare``, ``prune``, ``records import``: runs."""
+"""``fedrepro status``, ``why``, ``show``, ``compare``, ``verify``, ``records import``, ...: runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, PaperName, PaperScale
+from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import selected
@@ -28,7 +28,9 @@ def _records() -> None:
 def import_records(source: Annotated[Path, typer.Argument(metavar="FILE.tar")]) -> None:
     """Verify a tar file's content and take it in.
 
-    It holds records and checkpoints that `fedrepro train --out` wrote on another machine.
+    It holds records and checkpoints that `fedrepro train --out` wrote on another machine. What is
+    verified protects against damage, not against a deliberate edit: `fedrepro verify` trains runs
+    again.
     """
     from fedrepro.runs import transfer
     from fedrepro.runs.session import CHECKPOINTS
@@ -127,6 +129,49 @@ def compare(
 
 def _written(files: list[Path]) -> None:
     print("\n".join(f"wrote {file}" for file in files))
+
+
+@app.command(cls=Command, epilog="Example: fedrepro verify --sample 5 --max-hours 0.5")
+def verify(
+    number: Annotated[
+        int, typer.Option("--sample", metavar="N", min=1, help="How many runs to draw.")
+    ] = 3,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the draw.")] = 0,
+    paper: Annotated[
+        str | None, typer.Option(metavar="P", help="Only runs of this paper; default: all papers.")
+    ] = None,
+    scale: PaperScale = "lite",
+    max_hours: Annotated[
+        float | None,
+        typer.Option(
+            metavar="H", min=0.0, help="Leave out drawn runs beyond so many hours, cheapest first."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help="How far an accuracy at the end, a fraction, may be off on another processor.",
+        ),
+    ] = 0.05,
+    data_root: DataRoot = None,
+) -> int:
+    """Train recorded runs again and compare.
+
+    A random sample of the runs that a CPU trained is trained in a temporary folder. On the
+    processor and the PyTorch of a record every number must be equal, elsewhere the accuracies at
+    the end up to the tolerance; if one is not, the exit status is 1.
+    """
+    from fedrepro.runs import verify
+
+    runs = verify.sample(selected(paper, scale), number, seed, max_hours)
+    print(verify.plan_text(runs), flush=True)
+    failed = 0
+    for found in verify.verify(runs, data_root, tolerance):
+        print(found.text(), flush=True)
+        failed += bool(found.beyond)
+    print(f"{len(runs) - failed} of {len(runs)} records verified")
+    return int(failed > 0)
 
 
 @app.command(cls=Command)

@@ -147,6 +147,8 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     }
     if from_.earlier:
         found["earlier"] = "; ".join(_part(part) for part in from_.earlier)
+    if from_.imported:
+        found["imported"] = "; ".join(_part(part) for part in from_.imported)
     backend = _REPLACED.get(from_.backend, from_.backend)
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
     options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine import saved
 from fedrepro.fl.engine.active import ActiveRun
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.progress import Pace
@@ -102,7 +102,7 @@ def share_done(run: PlannedRun, checkpoints: Path) -> float:
     file = checkpoint_of(run.id, checkpoints)
     try:
         return _rounds_saved(run.id, file, file.stat().st_mtime_ns) / _rounds(run)
-    except (OSError, FedreproError, KeyError):
+    except (OSError, FedreproError):
         return 0.0  # a run whose checkpoint is damaged fails by name once it is taken up
 
 
@@ -118,5 +118,5 @@ def _rounds(run: PlannedRun) -> int:
 @functools.cache
 def _rounds_saved(run_id: str, file: Path, _written_at: int) -> int:
     """Return how many rounds a checkpoint holds; read once, unless it is written anew."""
-    saved = checkpoint.load(file, run_id) or {}
-    return int(saved["progress"]["round"])
+    found = saved.read(file, run_id)
+    return found.progress.round if found else 0

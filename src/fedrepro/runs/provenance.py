@@ -15,7 +15,7 @@ import torch
 
 import fedrepro
 from fedrepro.base.paths import find_root
-from fedrepro.fl.engine.active import ActiveRun
+from fedrepro.fl.engine.active import ActiveRun, Part
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import component_versions, spec_dict
 from fedrepro.runs import records
@@ -57,10 +57,14 @@ def _provenance(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
         "dataset_note": run.dataset.note,
     }
     if earlier:
-        found["earlier"] = [
-            part.origin | {"rounds": part.rounds, "seconds": part.seconds} for part in earlier
-        ]
+        found["earlier"] = [_part(part) for part in earlier]
+    if run.imported:
+        found["imported"] = [_part(part) for part in run.imported]
     return found
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return part.origin | {"rounds": part.rounds, "seconds": part.seconds}
 
 
 def origin(backend: Backend, device: str) -> dict[str, Any]:

@@ -87,12 +87,15 @@ class Provenance(Origin):
         started: when the process that ended the run began, ISO 8601.
         seconds: time spent on the run by all processes.
         earlier: the parts before the last one, if the run was resumed with another origin.
+        imported: the first rounds, if they come from a checkpoint that was imported: what that says
+            of the machines that trained them, which nothing here can prove.
         dataset_source: as in :class:`fedrepro.fl.data.Dataset`, like the two below.
     """
 
     started: str
     seconds: float
     earlier: tuple[Part, ...] = ()
+    imported: tuple[Part, ...] = ()
     dataset_source: str
     dataset_sha256: str
     dataset_note: str = ""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import Choice
@@ -206,7 +208,12 @@ class _Training:
     def _record(self, run: ActiveRun) -> None:
         """Write the record of a run that ended."""
         self._see_what_is_compiled()
-        file = records.write(provenance.content(run, self._started), self._runs[run.id].records)
+        content = provenance.content(run, self._started)
+        try:
+            file = records.write(content, self._runs[run.id].records)
+        except ValidationError as error:  # what an edited checkpoint said of its origin, say
+            self._fail(run.id, RunFailure(f"run {run.id} failed: no valid record: {error}"))
+            return
         self._queue.finish(run.id)
         self.written.append(file)
         self._messages.recorded(run, file.name)

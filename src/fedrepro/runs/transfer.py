@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, Self
 
+from pydantic import ValidationError
+
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
@@ -93,8 +95,9 @@ def read(source: Path, checkpoints: Path) -> Imported:
     """Take records and checkpoints out of a tar file, each verified first.
 
     A record that is here already stays; so does a checkpoint of a run that has one. A checkpoint of
-    a run that is recorded is not taken; one that is here is deleted if the file has the record. If
-    anything in the file is wrong, nothing is taken from it.
+    a run that is recorded is not taken; one that is here is deleted if the file has the record. A
+    record that is trained on from a checkpoint says which rounds came with it. If anything in the
+    file is wrong, nothing is taken from it.
 
     Args:
         source: as :func:`write` makes it.
@@ -107,7 +110,10 @@ def read(source: Path, checkpoints: Path) -> Imported:
         try:
             members = content(source, Path(folder))
             for file in members.values():
-                _verify(file)
+                if file.suffix == ".json":
+                    records.read(file.stem, file.parent)
+                else:
+                    _mark_imported(file)
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported([], [], [])
@@ -129,22 +135,38 @@ def read(source: Path, checkpoints: Path) -> Imported:
         return imported
 
 
-def _verify(file: Path) -> None:
-    """Refuse what is no record or checkpoint of a run, as its name says."""
-    from fedrepro.fl.engine import checkpoint  # needs PyTorch
+def _is_recorded(run: str) -> bool:
+    return any(records.is_recorded(run, at) for at in (records.FOLDER, records.OWN_FOLDER))
 
-    if file.suffix == ".json":
-        records.read(file.stem, file.parent)
-        return
+
+def _refuse_compressed(file: Path) -> None:
+    """Refuse a checkpoint that unpacks to more than its size; ours do not."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as parts:
             if sum(part.file_size for part in parts.infolist()) > file.stat().st_size:
                 raise FedreproError(f"{file.name} is compressed, and no checkpoint is")
-    checkpoint.load(file, file.stem)
 
 
-def _is_recorded(run: str) -> bool:
-    return any(records.is_recorded(run, at) for at in (records.FOLDER, records.OWN_FOLDER))
+def _mark_imported(file: Path) -> None:
+    """Verify a checkpoint and note in it that its rounds were trained elsewhere.
+
+    Raises:
+        FedreproError: it is damaged, or its content contradicts itself.
+    """  # noqa: DOC501 - made by a function
+    from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
+
+    _refuse_compressed(file)
+    found = saved.read(file, file.stem)
+    assert found is not None
+    try:
+        for part in found.parts:
+            records.Part.model_validate(
+                part.origin | {"rounds": part.rounds, "seconds": part.seconds}
+            )
+    except ValidationError as error:
+        raise checkpoint.unusable(file, "does not say what it was trained with") from error
+    marked = found.model_copy(update={"imported": found.parts})
+    checkpoint.save(file, file.stem, marked.model_dump())
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:
@@ -177,8 +199,9 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
                     shutil.copyfileobj(content, copy)
                 found[member.name] = file
             stream.seek(tar.offset)
-            end = stream.read(tarfile.RECORDSIZE + 1)
-            if not end.startswith(_END) or len(end) > tarfile.RECORDSIZE:
+            longest = tarfile.RECORDSIZE + tarfile.BLOCKSIZE  # an end that begins a block too late
+            end = stream.read(longest + 1)
+            if not end.startswith(_END) or len(end) > longest:
                 raise EOFError("its end is missing")
     except (OSError, EOFError, RecursionError, zlib.error, tarfile.TarError) as error:
         raise FedreproError(

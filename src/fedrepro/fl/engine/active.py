@@ -13,13 +13,13 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
-from fedrepro.fl.spec import RunSpec, canonical_json, run_id
+from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class ActiveRun:
     Attributes:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
+        imported: rounds that were trained elsewhere, if the checkpoint was imported.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ActiveRun:
         self.progress = Progress()
         self.request: Request | None = None
         self.earlier: list[Part] = []
+        self.imported: list[Part] = []
         self._origin = place.origin
         self._file = place.checkpoints / f"{self.id}.pt"
         self._checkpoint_seconds = place.checkpoint_seconds
@@ -107,27 +109,32 @@ class ActiveRun:
         self._advance(None)
 
     def _restore(self) -> None:
-        saved = checkpoint.load(self._file, self.id)
-        if saved is None:
+        found = saved.read(self._file, self.id)
+        if found is None:
             return
+        fresh = self.state
         try:
-            self.state = type(self.state)(**on_device(saved["state"], self.fed.device))
-            progress = Progress(**saved["progress"])
-            progress.metrics = defaultdict(list, progress.metrics)
-            self.earlier = [Part(**part) for part in saved["parts"]]
-            data = saved["data"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise FedreproError(
-                f"{self._file}: this checkpoint does not fit this version of the code; delete it "
-                "to start the run anew"
+            self.state = type(fresh)(**on_device(found.state, self.fed.device))
+        except TypeError as error:
+            raise checkpoint.unusable(
+                self._file, "does not fit this version of the code"
             ) from error
+        if field := saved.misfit(self.state, fresh):
+            raise checkpoint.unusable(
+                self._file, f"does not fit the run: {field} is not as the algorithm has it"
+            )
+        data = found.data
         if data != self._data:
             raise FedreproError(
                 f"{self._file}: this checkpoint was made on other examples than those here "
                 f"(sha256 of data set and partition {_short(data)}, here {_short(self._data)}): "
                 "train on those, or delete it to start the run anew"
             )
-        self.progress = progress
+        progress = found.progress
+        metrics = defaultdict(list, progress.metrics)
+        self.progress = Progress(progress.round, progress.seconds, metrics, progress.final)
+        self.earlier = [Part(**vars(part)) for part in found.parts]
+        self.imported = [Part(**vars(part)) for part in found.imported]
 
     @property
     def _data(self) -> list[str]:
@@ -179,7 +186,15 @@ class ActiveRun:
             return
         progress = boundary.content["progress"] | {"seconds": self.progress.seconds}
         parts = [vars(part) for part in self._parts(boundary) if part.rounds]
-        content = boundary.content | {"progress": progress, "data": self._data, "parts": parts}
+        plain = spec_dict(self.spec)
+        content = boundary.content | {
+            "spec": plain,
+            "versions": component_versions(plain),
+            "progress": progress,
+            "data": self._data,
+            "parts": parts,
+            "imported": [vars(part) for part in self.imported],
+        }
         checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
 

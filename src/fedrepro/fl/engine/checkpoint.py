@@ -1,11 +1,15 @@
 """Checkpoints: the state of a run between two rounds, so that a killed run goes on where it was.
 
 A file ``.checkpoints/<run id>.pt`` is written to a temporary name and moved into place, so it is
-either whole or not there. It is read with ``weights_only=True``: nothing in it is executed.
+either whole or not there. It begins with a line that names its format and a line with the SHA-256
+of what follows, which is checked before any of that is used; what follows is read with
+``weights_only=True``: nothing in it is executed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,23 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 
-FORMAT = 2
+FORMAT = 3
+_FIRST = b"fedrepro checkpoint "
+_WITHOUT_HASH = b"PK"  # formats 1 and 2 are files of torch.save
 
 
 class NotSaved(FedreproError):
     """A checkpoint cannot be written, whatever the run: the disk is full, say."""
+
+
+def unusable(path: Path, problem: str) -> FedreproError:
+    """Return the error for a checkpoint that cannot be used.
+
+    Args:
+        path: its file.
+        problem: what is wrong, as the end of a sentence about it.
+    """
+    return FedreproError(f"{path}: this checkpoint {problem}; delete it to start the run anew")
 
 
 def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
@@ -35,7 +51,12 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({"format": FORMAT, "run_id": run_id, "progress": progress}, temporary)
+        with _Hashed(io.FileIO(temporary, "wb")) as file:
+            file.seek(len(_header("0" * 64)))
+            torch.save({"run_id": run_id, "progress": progress}, file)
+            header = _header(file.sha256.hexdigest())
+            file.seek(0)
+            file.write(header)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         temporary.unlink(missing_ok=True)
@@ -50,15 +71,50 @@ def load(path: Path, run_id: str) -> dict[str, Any] | None:
 
     Raises:
         FedreproError: the file is damaged or belongs to another run or format.
-    """
+    """  # noqa: DOC501 - made by a function
     if not path.exists():
         return None
     try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-        if content["format"] == FORMAT and content["run_id"] == run_id:
-            progress: dict[str, Any] = content["progress"]
-            return progress
-        problem = "belongs to another run or version"
+        with path.open("rb") as file:
+            header = file.read(len(_header("0" * 64)))
+            payload = file.read()
+    except OSError as error:
+        raise unusable(path, f"cannot be read ({error.strerror or error})") from error
+    if header != _header(hashlib.sha256(payload).hexdigest()):
+        raise unusable(path, _problem(header))
+    try:
+        content = torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
+        theirs, progress = content["run_id"], content["progress"]
     except Exception as error:  # torch.load raises many kinds, all meaning the same
-        problem = f"cannot be read ({type(error).__name__})"
-    raise FedreproError(f"{path}: this checkpoint {problem}; delete it to start the run anew")
+        raise unusable(path, f"cannot be read ({type(error).__name__})") from error
+    if theirs != run_id:
+        raise unusable(path, f"belongs to another run ({theirs})")
+    if not isinstance(progress, dict):
+        raise unusable(path, "holds no progress")
+    return progress
+
+
+class _Hashed(io.BufferedWriter):
+    """A file and the SHA-256 of what is written to it."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__(raw)
+        self.sha256 = hashlib.sha256()
+
+    def write(self, content: Any, /) -> int:
+        """Write bytes, and hash them."""
+        self.sha256.update(content)
+        return super().write(content)
+
+
+def _header(digest: str) -> bytes:
+    return b"%s%d\n%s\n" % (_FIRST, FORMAT, digest.encode())
+
+
+def _problem(header: bytes) -> str:
+    """Return what is wrong with a file whose header is not the one of its content."""
+    if header.startswith(_WITHOUT_HASH):
+        return "has no content hash (train on with the earlier version that wrote it)"
+    if header.startswith(_FIRST) and not header.startswith(b"%s%d\n" % (_FIRST, FORMAT)):
+        return "belongs to another version"
+    return "is damaged (its content does not have the SHA-256 it was written with)"

@@ -51,7 +51,7 @@ _INKS = {
     BASELINE: Ink("blue"),
     "server_training": Ink("orange"),
     PROJECTED: Ink("green"),
-    PROJECTED_NOISE: Ink("green", "--"),
+    PROJECTED_NOISE: Ink("orange", "--"),
     "momentum_5": Ink("purple"),
     "momentum_9": Ink("purple", "--"),
     "sign_agreement": Ink("brown", "-."),

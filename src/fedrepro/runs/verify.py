@@ -1,0 +1,160 @@
+"""Trains recorded runs again and compares them with their records: ``fedrepro verify``."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
+from fedrepro.runs.status import describe, duration
+
+TOLERANCE = 0.05
+"""How far an accuracy (fraction) of the last evaluation may be off on another kind of processor or
+another version of PyTorch, which round differently; on the same ones every number is equal."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A record and the run trained again.
+
+    Attributes:
+        same_machine: whether processor and version of PyTorch are those of the record.
+        differences: metric -> by how much it differs at most; infinite if it is no like number.
+        beyond: what differs by more than it may.
+    """
+
+    run: PlannedRun
+    same_machine: bool
+    differences: dict[str, float]
+    beyond: list[str]
+
+    def text(self) -> str:
+        """Return one line for a person."""
+        found = "differs" if self.beyond else "equal"
+        if self.differences and not self.beyond:
+            found = "within the tolerance"
+        by = ", ".join(f"{name} by {much:.3g}" for name, much in sorted(self.differences.items()))
+        where = "" if self.same_machine else " (other processor or PyTorch than the record's)"
+        return f"{self.run.id}  {describe(self.run)}: {found}{where}{': ' * bool(by)}{by}"
+
+
+def sample(
+    runs: Sequence[PlannedRun], number: int, seed: int, max_hours: float | None = None
+) -> list[PlannedRun]:
+    """Draw recorded runs, cheapest first by the time that their records tell.
+
+    Runs trained on a GPU are left out, and of those drawn the ones that no longer fit the time.
+
+    Args:
+        runs: distinct runs.
+        number: how many at most.
+        seed: of the draw.
+        max_hours: of training, on the machines of the records; None: no limit.
+
+    Raises:
+        FedreproError: no run is left.
+    """
+    costs = {run.id: cost for run in runs if (cost := records.cost(run.id, run.records))}
+    trained = [run for run in runs if run.id in costs and not costs[run.id].gpu]
+    drawn = random.Random(seed).sample(trained, min(number, len(trained)))
+    chosen, seconds = [], 0.0
+    for run in sorted(drawn, key=lambda run: costs[run.id].seconds):
+        seconds += costs[run.id].seconds
+        if max_hours is None or seconds <= 3600 * max_hours:
+            chosen.append(run)
+    if not chosen:
+        fits = f" that fits {max_hours:g} h" if drawn and max_hours is not None else ""
+        raise FedreproError(f"there is no run to verify: none recorded on a CPU{fits}")
+    return chosen
+
+
+def plan_text(runs: Sequence[PlannedRun]) -> str:
+    """Return how many runs are trained again and how long their records took."""
+    costs = [records.cost(run.id, run.records) for run in runs]
+    seconds = sum(cost.seconds for cost in costs if cost is not None)
+    return f"{len(runs)} runs are trained again: {duration(seconds)} by their records"
+
+
+def verify(
+    runs: Sequence[PlannedRun], data_root: Path | None = None, tolerance: float = TOLERANCE
+) -> Iterator[Comparison]:
+    """Train recorded runs again, in a temporary folder, and compare them one by one.
+
+    Args:
+        runs: recorded runs.
+        data_root: folder of packed data; None takes the usual sources.
+        tolerance: as :data:`TOLERANCE`.
+
+    Yields:
+        The comparison of each run, once it is trained.
+
+    Raises:
+        FedreproError: a run cannot be trained here.
+    """
+    from fedrepro.runs import session
+
+    for run in runs:
+        committed = records.read(run.id, run.records)
+        with tempfile.TemporaryDirectory() as folder:
+            again = dataclasses.replace(run, folder=Path(folder))
+            options = session.TrainOptions(
+                backend=committed.provenance.backend,
+                data_root=data_root,
+                checkpoints=Path(folder) / "checkpoints",
+            )
+            session.train([again], options)
+            yield compare(run, committed, records.read(run.id, again.records), tolerance)
+
+
+def compare(
+    run: PlannedRun, committed: RunRecord, again: RunRecord, tolerance: float = TOLERANCE
+) -> Comparison:
+    """Compare two records of a run.
+
+    Partition and data set must be equal. So must every metric, if processor and PyTorch are the
+    same; if not, the accuracies of the last evaluation may be off by the tolerance.
+    """
+    here, there = again.provenance, committed.provenance
+    same = (here.device, here.torch) == (there.device, there.torch)
+    found = _differences(committed.metrics, again.metrics)
+    final = _differences(committed.final, again.final)
+    found |= {f"final {name}": much for name, much in final.items()}
+    beyond = [
+        name
+        for name, much in found.items()
+        if same or (name.startswith("final accuracy") and much > tolerance)
+    ]
+    inputs = {
+        "partition": committed.partition == again.partition,
+        "data set": here.dataset_sha256 == there.dataset_sha256,
+        "names of metrics": committed.metrics.keys() == again.metrics.keys(),
+        "names of the last evaluation": committed.final.keys() == again.final.keys(),
+    }
+    for name in (name for name, equal in inputs.items() if not equal):
+        found[name] = float("inf")
+        beyond.append(name)
+    return Comparison(run, same, found, beyond)
+
+
+def _differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
+    """Return, of the names in both with unequal values, by how much they differ at most."""
+    names = sorted(one.keys() & other.keys())
+    return {name: _difference(one[name], other[name]) for name in names if one[name] != other[name]}
+
+
+def _difference(one: Any, other: Any) -> float:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other)
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return max((_difference(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return max(map(_difference, one, other), default=0.0)
+    return 0.0 if one == other else float("inf")

@@ -1,0 +1,86 @@
+"""Recorded runs trained again and compared."""
+
+import json
+
+import pytest
+from small_runs import planned
+
+from fedrepro import cli
+from fedrepro.base.errors import FedreproError
+from fedrepro.cli import runs as commands
+from fedrepro.runs import records, session, verify
+from fedrepro.runs.session import TrainOptions
+
+RUNS = [planned(seed=seed, rounds=2) for seed in range(3)]
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "selected", lambda paper, scale: RUNS)
+    session.train(RUNS, TrainOptions(backend="loop"))
+
+
+def rewrite(run, **changes):
+    """Change a record and give it a valid checksum."""
+    content = json.loads(records.path_of(run.id).read_text())
+    for name, values in changes.items():
+        content[name] |= values
+    records.write(content)
+
+
+def test_equal_runs_are_verified_and_nothing_is_left(recorded, tmp_path, capsys):
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert cli.main(["verify", "--sample", "2", "--seed", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said.count(": equal") == 2
+    assert "2 of 2 records verified" in said
+    after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert after == before
+
+
+def test_an_edited_record_is_found(recorded, capsys):
+    accuracy = records.read(RUNS[1].id).final["accuracy"]
+    rewrite(RUNS[1], final={"accuracy": accuracy + 0.001})
+    assert cli.main(["verify", "--sample", "3"]) == 1
+    said = capsys.readouterr().out
+    assert f"{RUNS[1].id}  made_up group seed=1: differs: final accuracy by 0.001" in said
+    assert said.count(": equal") == 2
+    assert "2 of 3 records verified" in said
+
+
+@pytest.mark.parametrize(("by", "found"), [(0.04, []), (0.06, ["final accuracy"])])
+def test_other_processors_have_a_tolerance(recorded, by, found):
+    run = RUNS[0]
+    accuracy = records.read(run.id).final["accuracy"]
+    rewrite(run, final={"accuracy": accuracy + by}, provenance={"device": "another"})
+    [comparison] = verify.verify([run])
+    assert not comparison.same_machine
+    assert comparison.beyond == found
+    assert comparison.differences == {"final accuracy": pytest.approx(by, abs=1e-5)}
+    assert "other processor" in comparison.text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "beyond"),
+    [
+        ({"partition": {"sha256": "0" * 64}}, "partition"),
+        ({"metrics": {"more": [1.0]}}, "names of metrics"),
+    ],
+)
+def test_inputs_must_be_equal_everywhere(recorded, changes, beyond):
+    rewrite(RUNS[0], provenance={"device": "another"}, **changes)
+    [comparison] = verify.verify([RUNS[0]])
+    assert comparison.beyond == [beyond]
+
+
+def test_the_sample_is_drawn_cheapest_first_within_the_hours(recorded):
+    for i, run in enumerate(RUNS):
+        rewrite(run, provenance={"seconds": 3600.0 * (3 - i)})
+    assert verify.sample(RUNS, 9, 0) == RUNS[::-1]
+    assert verify.sample(RUNS, 9, 0, max_hours=3) == [RUNS[2], RUNS[1]]
+    assert len({tuple(r.id for r in verify.sample(RUNS, 1, seed)) for seed in range(20)}) == 3
+    with pytest.raises(FedreproError, match=r"none recorded on a CPU that fits 0\.5 h"):
+        verify.sample(RUNS, 9, 0, max_hours=0.5)
+    rewrite(RUNS[0], provenance={"device_type": "cuda"})
+    assert verify.sample(RUNS, 9, 0) == [RUNS[2], RUNS[1]]

@@ -12,7 +12,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
 from fedrepro.cli.output import show
 from fedrepro.runs.command import known_paper
-from fedrepro.runs.plan import Scale, papers
+from fedrepro.runs.plan import COMMITTED, Scale, papers
 
 if TYPE_CHECKING:
     from fedrepro.report.verdicts import Check
@@ -77,6 +77,8 @@ def check(
             print(verdicts.to_json(everything), end="")
         else:
             show(score.text(everything, verbose=verbose))
+            if scale not in COMMITTED:
+                print(f"\nNothing is judged at scale {scale}: numbers are at paper, claims also at lite.")
     finally:  # whoever reads the output may have stopped reading
         if changed:
             advice = "look into it; `fedrepro check --release` makes the new ones current"

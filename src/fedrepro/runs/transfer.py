@@ -16,7 +16,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
 
-_RECORD = re.compile(r"results/runs/([0-9a-f]{12})\.json")
+_RECORD = re.compile(r"results/(?:own/)?runs/([0-9a-f]{12})\.json")
 _CHECKPOINT = re.compile(r"\.checkpoints/([0-9a-f]{12})\.pt")
 _END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
 
@@ -90,8 +90,8 @@ def read(source: Path, checkpoints: Path) -> Imported:
 
     with tempfile.TemporaryDirectory() as folder:
         try:
-            files = list(content(source, Path(folder)).values())
-            for file in files:
+            files = content(source, Path(folder))
+            for file in files.values():
                 if file.suffix == ".json":
                     records.read(file.stem, file.parent)
                 else:
@@ -99,23 +99,28 @@ def read(source: Path, checkpoints: Path) -> Imported:
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported([], [], [])
-        for file in sorted(files, key=lambda file: file.suffix):  # records first
+        for name, file in sorted(files.items(), key=lambda item: item[1].suffix):  # records first
             run = file.stem
             target = checkpoints / f"{run}.pt"
             if file.suffix == ".pt":
-                if records.is_recorded(run) or target.exists():
+                if _recorded(run, records.OWN_FOLDER) or target.exists():
                     imported.known.append(run)
                 else:
                     write_bytes(target, file.read_bytes())
                     imported.checkpoints.append(run)
                 continue
-            if records.is_recorded(run):
+            if _recorded(run, Path(name).parent):
                 imported.known.append(run)
             else:
-                write_bytes(records.path_of(run), file.read_bytes())
+                write_bytes(Path(name), file.read_bytes())
                 imported.records.append(run)
             target.unlink(missing_ok=True)
         return imported
+
+
+def _recorded(run: str, folder: Path) -> bool:
+    """Return whether a run has a record among the committed ones, or in another folder."""
+    return records.is_recorded(run) or records.is_recorded(run, folder)
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:

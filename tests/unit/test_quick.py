@@ -84,9 +84,7 @@ def test_records_are_not_among_the_committed_ones(
 
 
 @pytest.mark.parametrize("paper", papers())
-def test_its_artefacts_are_made(
-    runs: Callable[[str], RunSet], tmp_path: Path, paper: str
-) -> None:
+def test_its_artefacts_are_made(runs: Callable[[str], RunSet], tmp_path: Path, paper: str) -> None:
     plan = load_plan(paper)
     made = {
         artefacts.write_table: plan.made("tables", "quick"),

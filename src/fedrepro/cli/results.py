@@ -78,7 +78,10 @@ def check(
         else:
             show(score.text(everything, verbose=verbose))
             if scale not in COMMITTED:
-                print(f"\nNothing is judged at scale {scale}: numbers are at paper, claims at lite too")
+                print(
+                    f"\nNothing is judged at scale {scale}: "
+                    "numbers are at the published one, claims also at lite."
+                )
     finally:  # whoever reads the output may have stopped reading
         if changed:
             advice = "look into it; `fedrepro check --release` makes the new ones current"

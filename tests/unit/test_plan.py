@@ -121,6 +121,16 @@ def test_scales_override(plans: Plans) -> None:
     assert {run.seed for run in smoke} == {3}, "a scale's seeds go before a group's"
 
 
+def test_a_scale_may_have_a_part_of_the_plan(plans: Plans) -> None:
+    plans(lambda p: p["scales"].update(quick={"groups": ["again", "plain"], "artefacts": []}))
+    assert {run.group for run in expand("toy", "quick")} == {"plain", "again"}
+    plan = load_plan("toy")
+    assert plan.made("tables", "lite") == ["table1"]
+    assert plan.made("tables", "quick") == []
+    assert plan.not_made("table1", "lite") == ""
+    assert "table1 is not made at scale quick, which has none" in plan.not_made("table1", "quick")
+
+
 def test_a_scale_may_have_a_precision_by_network(plans: Plans) -> None:
     def change(plan: dict[str, Any]) -> None:
         plan["scales"]["paper"] = {"precision": {"liu2": "tf32"}}
@@ -192,7 +202,18 @@ def test_merge() -> None:
             lambda p: p["scales"]["paper"].update(precision={"liu3": "tf23"}),
             ["scales.paper.precision.liu3", "'tf32'"],
         ),
-        (lambda p: p["scales"].update(light={}), ["scales.light", "'paper', 'lite' or 'smoke'"]),
+        (
+            lambda p: p["scales"].update(light={}),
+            ["scales.light", "'paper', 'lite', 'quick' or 'smoke'"],
+        ),
+        (
+            lambda p: p["scales"]["lite"].update(groups=["plane"]),
+            ["toy.yaml: scales.lite.groups: no group of runs 'plane'", "did you mean 'plain'?"],
+        ),
+        (
+            lambda p: p["scales"]["lite"].update(artefacts=["tabel1"]),
+            ["scales.lite.artefacts: no table or figure 'tabel1'", "did you mean 'table1'?"],
+        ),
         (lambda p: p.pop("seeds"), ["seeds: Field required"]),
         (lambda p: p["scales"]["lite"].update(seeds=[]), ["scales.lite.seeds", "at least 1 item"]),
         (lambda p: p["runs"]["adam"].update(seeds=[]), ["runs.adam.seeds", "at least 1 item"]),
@@ -307,9 +328,10 @@ def test_real_plans(paper: str, scale: str) -> None:
     assert runs
     plan = load_plan(paper)
     assert plan.paper == paper
-    overrides = plan.scales[scale].runs  # type: ignore[index]
-    left_out = {name for name, override in overrides.items() if [] in override.grid.values()}
-    assert {run.group for run in runs} == set(plan.runs) - left_out
+    entry = plan.at(scale)  # type: ignore[arg-type]
+    left_out = {name for name, override in entry.runs.items() if [] in override.grid.values()}
+    groups = plan.runs if entry.groups is None else entry.groups
+    assert {run.group for run in runs} == set(groups) - left_out
     assert set(plan.scales) == set(SCALES)
     if scale == "smoke":
         made = {"synthetic", "synthetic_rgb", "synthetic_pills"}
@@ -322,5 +344,5 @@ def test_only_published_cifar_networks_leave_float32(paper: str) -> None:
     fast = {"cifar_tutorial", "resnet9", "fixup_resnet20", "fedcd_cnn"}
     for run in expand(paper, "paper"):
         assert (run.spec.precision == "tf32") == (run.spec.model.name in fast), run
-    others = [run for scale in ("lite", "smoke") for run in expand(paper, scale)]  # type: ignore[arg-type]
+    others = [run for scale in SCALES[1:] for run in expand(paper, scale)]  # type: ignore[arg-type]
     assert {run.spec.precision for run in others} == {"float32"}

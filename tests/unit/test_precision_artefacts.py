@@ -143,6 +143,7 @@ def test_a_study_is_planned_but_no_paper():
     assert {scale: bool(expand("precision", scale)) for scale in SCALES} == {
         "paper": True,
         "lite": False,
+        "quick": False,
         "smoke": False,
     }
     assert published("precision", "networks") == {}

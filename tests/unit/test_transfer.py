@@ -1,6 +1,7 @@
 """Records and checkpoints on their way between machines."""
 
 import contextlib
+import dataclasses
 import gzip
 import io
 import json
@@ -72,6 +73,20 @@ def test_records_and_checkpoints_arrive_as_they_were(here, tmp_path):
     again = transfer.read(tar, session.CHECKPOINTS)
     assert again.known == [run, cut]
     assert again.text() == "0 records and 0 checkpoints imported, 2 were here already"
+
+
+def test_records_that_are_not_committed_arrive_beside_them(tmp_path, monkeypatch):
+    run = dataclasses.replace(planned(0), scale="quick")
+    for name in ("there", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    session.train([run])
+    transfer.write(tmp_path / "new.tar", [records.path_of(run.id, records.OWN_FOLDER)])
+    monkeypatch.chdir(tmp_path / "here")
+    assert transfer.read(tmp_path / "new.tar", session.CHECKPOINTS).records == [run.id]
+    assert run.recorded
+    assert not records.FOLDER.exists()
+    assert transfer.read(tmp_path / "new.tar", session.CHECKPOINTS).known == [run.id]
 
 
 def test_what_is_here_stays(here):

@@ -193,7 +193,7 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
             assert Path(path).is_file(), path
     for name, files in zip([*plan.tables, *plan.figures], made_of, strict=False):
         wanted = {
-            str(records.path_of(run.id))
+            str(records.path_of(run.id, records.OWN_FOLDER))
             for run in expand(paper, "smoke")
             if run.group in plan.artefact(name).runs
         }

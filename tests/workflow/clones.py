@@ -79,7 +79,9 @@ class Clone:
             name = "train" if rule.startswith("train_") else rule
             plan.jobs[name] = plan.jobs.get(name, 0) + int(count)
         outputs = re.findall(r"^    output: (.*)$", text, re.MULTILINE)
-        plan.trained = sorted(set(re.findall(r"results/runs/([0-9a-f]{12})", " ".join(outputs))))
+        plan.trained = sorted(
+            set(re.findall(r"results/own/runs/([0-9a-f]{12})", " ".join(outputs)))
+        )
         return plan
 
     def fails(self, *arguments: str) -> str:
@@ -96,7 +98,7 @@ class Clone:
 
     @property
     def records(self) -> Path:
-        return self.root / "results/runs"
+        return self.root / "results/own/runs"
 
 
 def copy_repository(target: Path) -> Clone:

@@ -39,7 +39,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, Path, str]:
 @pytest.fixture
 def recorded(clone: Clone, smoke: tuple[Clone, Path, str]) -> Clone:
     """A fresh clone with the records of the smoke scale, and nothing else made."""
-    shutil.copytree(smoke[1] / "results/runs", clone.records)
+    shutil.copytree(smoke[1] / "results/own/runs", clone.records)
     return clone
 
 

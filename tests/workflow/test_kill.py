@@ -96,11 +96,11 @@ def test_the_same_command_ends_what_a_killed_snakemake_began(
     """
     first = longer(clone)[0]
     clone.edit("workflow/rules/train.smk", '" --device', '" --checkpoint-seconds 0 --device')
-    plan = clone.plan("-p", *SMOKE, f"results/runs/{first}.json").text
+    plan = clone.plan("-p", *SMOKE, f"results/own/runs/{first}.json").text
     batch = re.findall(r"fedrepro.cli train ([0-9a-f ]+)", plan)[0].split()
     (clone.root / "batch.smk").write_text(  # a recorded run is made by no rule, so it is no target
         f'include: "Snakefile"\n\n\nrule batch:\n    input:\n'
-        f'        expand("results/runs/{{run}}.json", run={batch}),\n    localrule: True\n'
+        f'        expand("results/own/runs/{{run}}.json", run={batch}),\n    localrule: True\n'
     )
     command = ("-s", "batch.smk", "--cores", "1", *SMOKE, "batch")
     process = subprocess.Popen(

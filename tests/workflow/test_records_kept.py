@@ -23,9 +23,9 @@ def test_a_record_of_another_process_is_not_made_again(clone: Clone, write_recor
     (clone.root / "meanwhile.smk").write_text(
         'include: "Snakefile"\n\n\n'
         "onstart:\n"
-        '    shell("mkdir -p results/runs && cp elsewhere/* results/runs")\n'
+        '    shell("mkdir -p results/own/runs && cp elsewhere/* results/own/runs")\n'
     )
-    records = [f"results/runs/{run.id}.json" for run in runs]
+    records = [f"results/own/runs/{run.id}.json" for run in runs]
     done = clone.snakemake("-s", "meanwhile.smk", "--cores", "1", *SMOKE, *records)
     assert done.returncode == 0, done.stderr
     assert all((clone.root / record).exists() for record in records)
@@ -60,7 +60,7 @@ def test_runs_that_end_are_kept_when_another_one_fails(clone: Clone) -> None:
     good, diverges = clone.run(sys.executable, "-c", program).stdout.split()
     said = clone.fails(
         *("--workflow-profile", "none", "--cores", "1", "--retries", "1"),
-        *(*SMOKE, f"results/runs/{good}.json"),
+        *(*SMOKE, f"results/own/runs/{good}.json"),
     )
     assert "Trying to restart job" in said
     assert [file.stem for file in clone.records.glob("*")] == [good]

@@ -25,7 +25,7 @@ Smoke = tuple[Clone, Path, str]
 def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
     _, folder, text = smoke
     results = folder / "results/smoke"
-    assert records.recorded_ids(folder / "results/runs") == smoke_ids()
+    assert records.recorded_ids(folder / "results/own/runs") == smoke_ids()
     of_made = smoke_ids(lambda run: run.paper in MADE)
     assert f"0 runs recorded, {len(of_made)} to train" in text
     for paper in MADE:
@@ -75,7 +75,7 @@ def test_index_lists(smoke: Smoke) -> None:
     path = f"results/smoke/partitions/emd/{partition_id(run.spec)}.npz"
     done = clone.snakemake("--cores", "1", "--directory", str(folder), *SMOKE, path)
     assert done.returncode == 0, done.stderr
-    counts = records.read(run.id, folder / "results/runs").partition.counts
+    counts = records.read(run.id, folder / "results/own/runs").partition.counts
     with np.load(folder / path, allow_pickle=False) as arrays:
         sizes = [len(arrays[f"client_{i:03}"]) for i in range(len(counts))]
     assert sizes == [sum(row) for row in counts]
@@ -86,7 +86,7 @@ def test_a_deleted_record_comes_back_the_same(recorded: Clone, smoke_ids: Any) -
     file = recorded.records / f"{run_id}.json"
     before = json.loads(file.read_text())
     file.unlink()
-    done = recorded.snakemake("--cores", "1", *SMOKE, f"results/runs/{run_id}.json")
+    done = recorded.snakemake("--cores", "1", *SMOKE, f"results/own/runs/{run_id}.json")
     assert done.returncode == 0, done.stderr
     after = json.loads(file.read_text())
     for part in ("spec", "versions", "metrics", "final", "partition"):

@@ -93,6 +93,10 @@ def notebook_input(wildcards):
     return PLAN.of_notebook(wildcards.scale, wildcards.paper)
 
 
+def runs_folder(wildcards):
+    return PLAN.runs_folder(wildcards.paper)
+
+
 def overview_input(wildcards):
     return PLAN.of_overview(wildcards.scale, wildcards.paper)
 

@@ -26,7 +26,7 @@ rule notebook:
     params:
         executed="logs/{scale}/notebooks/{paper}.ipynb",
         converted="logs/{scale}/notebooks/{paper}.html",
-        runs="results/runs",
+        runs=runs_folder,
     shell:
         "("
         "python3 -m papermill {input.template:q} {params.executed:q} -k python3"

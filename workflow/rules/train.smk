@@ -1,5 +1,5 @@
-# Training. Input: the data set. Output: results/runs/<run id>.json (results/own/runs for a plan of
-# your own) for each run of the batch that has no record yet.
+# Training. Input: the data set. Output: results/runs/<run id>.json (results/own/runs at the scales
+# quick and smoke, and for a plan of your own) for each run of the batch that has no record yet.
 #
 # One rule a batch, and none for recorded runs, so no recorded run can be trained again by accident:
 # delete its record for that. A batch is named by the whole plan, not by what is pending, so that

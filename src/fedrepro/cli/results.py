@@ -13,7 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
 from fedrepro.cli.output import show
 from fedrepro.runs.command import known_paper
-from fedrepro.runs.plan import Scale, papers
+from fedrepro.runs.plan import COMMITTED, Scale, papers
 
 if TYPE_CHECKING:
     from fedrepro.report.verdicts import Check
@@ -96,6 +96,11 @@ def check(
             show("\n".join([*map(verdicts.line, chosen), count]))
         else:
             show(score.text(everything, verbose=verbose))
+            if scale not in COMMITTED:
+                print(
+                    f"\nNothing is judged at scale {scale}: "
+                    "numbers are at the published one, claims also at lite."
+                )
     finally:  # whoever reads the output may have stopped reading
         if changed:
             advice = "look into it; `fedrepro check --release` makes the new ones current"

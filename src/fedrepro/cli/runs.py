@@ -1,4 +1,4 @@
-"""``fedrepro status``, ``why``, ``show``, ``compare``, ``verify``, ``records import``, ...: runs."""
+"""``fedrepro status``, ``why``, ``show``, ``compare``, ``verify``, ``records``, ``prune``: runs."""
 
 from __future__ import annotations
 

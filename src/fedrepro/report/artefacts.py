@@ -17,7 +17,7 @@ from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
 from fedrepro.runs.plan import at_published_scale, is_study, load_plan
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 _Made = TypeVar("_Made")
 
@@ -38,10 +38,13 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     Raises:
         FedreproError: no such artefact, or a record is missing; says what to do.
     """
+    artefact = runs.plan.artefact(name)
+    if why := runs.plan.not_made(name, runs.scale):
+        raise MissingRunsError(why)
     if partial:
         runs = runs.recorded()
     else:
-        runs.require(runs.plan.artefact(name).runs, name)
+        runs.require(artefact.runs, name)
     if name in runs.plan.tables:
         cells = _made_by(code.tables, runs, name, "tables")(runs)
     else:

@@ -25,8 +25,10 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl.spec import NetworkName, Precision, RunSpec, run_id
 from fedrepro.runs.records import FOLDER, OWN_FOLDER, is_recorded, path_of
 
-Scale = Literal["paper", "lite", "smoke"]
+Scale = Literal["paper", "lite", "quick", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+COMMITTED: tuple[Scale, ...] = ("paper", "lite")
+"""The scales whose records are committed, and which verdicts are passed on."""
 
 Scalar = bool | int | float | str
 
@@ -81,6 +83,14 @@ class ScaleEntry(Strict):
         description="network -> the precision of its runs, where they name none themselves",
     )
     runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
+    groups: list[str] | None = Field(
+        default=None, description="the groups that have runs at this scale; null: all"
+    )
+    artefacts: list[str] | None = Field(
+        default=None,
+        description="the tables and figures made at this scale, without notebook, verdicts and "
+        "report; null: all of them",
+    )
 
 
 class Artefact(Strict):
@@ -135,6 +145,28 @@ class PaperPlan(Strict):
             )
         return self.scales.get(scale, ScaleEntry())
 
+    def made(self, kind: Literal["tables", "figures"], scale: Scale) -> list[str]:
+        """Return the names of the tables or figures that are made at a scale.
+
+        Raises:
+            FedreproError: as :meth:`at`.
+        """
+        every = self.tables if kind == "tables" else self.figures
+        chosen = self.at(scale).artefacts
+        return [name for name in every if chosen is None or name in chosen]
+
+    def not_made(self, name: str, scale: Scale) -> str:
+        """Say why a table or figure is not made at a scale; empty if it is.
+
+        Raises:
+            FedreproError: as :meth:`at`.
+        """
+        made = [*self.made("tables", scale), *self.made("figures", scale)]
+        if name in made or self.at(scale).artefacts is None:
+            return ""
+        has = f"has {', '.join(made)} only" if made else "has none"
+        return f"{self.paper}: {name} is not made at scale {scale}, which {has}; choose scale lite"
+
     def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
         """Return the entry of a table or figure; with ``kind``, of that kind only.
 
@@ -163,6 +195,7 @@ class PlannedRun:
         spec: the run.
         id: its run id, 12 hexadecimal digits.
         folder: of its record, if a program chose one.
+        scale: of the plan.
     """
 
     paper: str
@@ -172,13 +205,18 @@ class PlannedRun:
     spec: RunSpec
     id: str
     folder: Path | None = None
+    scale: Scale = "paper"
 
     @property
     def records(self) -> Path:
-        """The folder of its record; for the user's own plans not that of the committed records."""
+        """The folder of its record: a paper's at the scales ``paper`` and ``lite`` are committed.
+
+        A run whose record is among the committed ones has it there, whoever plans it.
+        """
         if self.folder is not None:
             return self.folder
-        committed = not is_own(self.paper) or path_of(self.id).exists()
+        of_paper = self.scale in COMMITTED and not is_own(self.paper)
+        committed = of_paper or path_of(self.id).exists()
         return FOLDER if committed else OWN_FOLDER
 
     def on_content(self, sha256: str) -> PlannedRun:
@@ -335,15 +373,34 @@ def load_plan(paper: str) -> PaperPlan:
         _require_columns(f"{file}: runs.{name}.grid", members.grid)
         _require_columns(f"{file}: runs.{name}.labels", [*members.grid, *members.labels])
     for scale, entry in plan.scales.items():
+        _require_known(f"{file}: scales.{scale}", entry, plan)
         for group, override in entry.runs.items():
-            if group not in plan.runs:
-                raise FedreproError(
-                    f"{file}: scales.{scale}.runs: no group of runs '{group}' "
-                    f"{nearest(group, list(plan.runs))}"
-                )
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
     return plan
+
+
+def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
+    """Check that the plan has the groups and artefacts that a scale names.
+
+    Args:
+        where: file and key, for the error.
+        entry: the scale.
+        plan: the plan, as published.
+
+    Raises:
+        FedreproError: it lacks one; says the nearest.
+    """
+    groups, artefacts = list(plan.runs), [*plan.tables, *plan.figures]
+    named = [
+        ("runs", "group of runs", list(entry.runs), groups),
+        ("groups", "group of runs", entry.groups or [], groups),
+        ("artefacts", "table or figure", entry.artefacts or [], artefacts),
+    ]
+    for key, what, names, known in named:
+        for name in names:
+            if name not in known:
+                raise FedreproError(f"{where}.{key}: no {what} '{name}' {nearest(name, known)}")
 
 
 def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
@@ -432,6 +489,8 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
     defaults = merge(plan.defaults, entry.defaults)
     planned = []
     for name, group in plan.runs.items():
+        if entry.groups is not None and name not in entry.groups:
+            continue
         override = entry.runs.get(name, RunGroupOverride())
         base = merge(merge(defaults, group.set), override.set)
         grid = group.grid | override.grid
@@ -446,7 +505,9 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
-            planned.append(PlannedRun(paper, name, coordinates, seed, spec, run_id(spec)))
+            planned.append(
+                PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
+            )
     return tuple(planned)
 
 

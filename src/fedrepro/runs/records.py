@@ -26,7 +26,7 @@ SCHEMA = 1
 FOLDER = Path("results/runs")
 """Where records lie, relative to the working directory."""
 OWN_FOLDER = Path("results/own/runs")
-"""Where records of the user's own plans lie, which are not committed."""
+"""Where records lie that are not committed: of the user's own plans, and of small scales."""
 
 
 class PartitionRecord(Strict):

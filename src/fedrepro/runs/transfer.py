@@ -120,13 +120,13 @@ def read(source: Path, checkpoints: Path) -> Imported:
         for name, file in sorted(members.items(), key=lambda item: item[1].suffix):  # records first
             run, target = file.stem, checkpoints / f"{file.stem}.pt"
             if file.suffix == ".pt":
-                if _is_recorded(run) or target.exists():
+                if _recorded(run, records.OWN_FOLDER) or target.exists():
                     imported.known.append(run)
                 else:
                     write_bytes(target, file.read_bytes())
                     imported.checkpoints.append(run)
                 continue
-            if records.is_recorded(run, Path(name).parent):
+            if _recorded(run, Path(name).parent):
                 imported.known.append(run)
             else:
                 write_bytes(Path(name), file.read_bytes())
@@ -135,8 +135,9 @@ def read(source: Path, checkpoints: Path) -> Imported:
         return imported
 
 
-def _is_recorded(run: str) -> bool:
-    return any(records.is_recorded(run, at) for at in (records.FOLDER, records.OWN_FOLDER))
+def _recorded(run: str, folder: Path) -> bool:
+    """Return whether a run has a record among the committed ones, or in another folder."""
+    return records.is_recorded(run) or records.is_recorded(run, folder)
 
 
 def _refuse_compressed(file: Path) -> None:

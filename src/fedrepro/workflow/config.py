@@ -28,8 +28,8 @@ class WorkflowConfig(Strict):
         description="plans of your own in place of the papers: a YAML file or a folder of them",
     )
     scale: Scale = Field(
-        description="paper: as published; lite: reduced, with committed records; smoke: toy runs "
-        "on synthetic data"
+        description="paper: as published; lite: reduced, with committed records; quick: one "
+        "comparison a paper on real data, trained in minutes; smoke: toy runs on synthetic data"
     )
     train: Literal["auto", "never"] = Field(
         description="auto: train runs without a record that a target needs; never: stop with a list"

@@ -138,7 +138,7 @@ class Workflow:
         return [
             f"results/{self.scale}/tables/{paper}/{table}.{ending}"
             for paper in papers
-            for table in load_plan(paper).tables
+            for table in load_plan(paper).made("tables", self.scale)
             for ending in ("csv", "md")
         ]
 
@@ -147,7 +147,7 @@ class Workflow:
         return [
             f"results/{self.scale}/figures/{paper}/{figure}.{ending}"
             for paper in papers
-            for figure in load_plan(paper).figures
+            for figure in load_plan(paper).made("figures", self.scale)
             for ending in ("svg", "png", "csv")
         ]
 
@@ -156,14 +156,16 @@ class Workflow:
         return [
             f"results/{self.scale}/notebooks/{paper}.{ending}"
             for paper in papers
-            if not is_study(paper)
+            if self._is_judged(paper)
             for ending in ("html", "ipynb")
         ]
 
     def checks(self, papers: Iterable[str]) -> list[str]:
         """Return the verdicts of the papers."""
         return [
-            f"results/{self.scale}/checks/{paper}.json" for paper in papers if not is_study(paper)
+            f"results/{self.scale}/checks/{paper}.json"
+            for paper in papers
+            if self._is_judged(paper)
         ]
 
     def overviews(self, papers: Iterable[str]) -> list[str]:
@@ -184,8 +186,16 @@ class Workflow:
 
     @property
     def reported(self) -> list[str]:
-        """Slugs of the papers in the report: all but studies of our own, which have no verdicts."""
-        return [paper for paper in self.papers if not is_study(paper)]
+        """Slugs of the papers in the report: all that have verdicts at this scale."""
+        return [paper for paper in self.papers if self._is_judged(paper)]
+
+    def _is_judged(self, paper: str) -> bool:
+        """Whether a plan has verdicts, notebook and report, for which all of it must be there."""
+        return not is_study(paper) and load_plan(paper).at(self.scale).artefacts is None
+
+    def runs_folder(self, paper: str) -> str:
+        """Return the folder of a paper's records at this scale."""
+        return str(expand(paper, self.scale)[0].records)
 
     def report(self) -> list[str]:
         """Return the first page of the report, if it has anything to say."""
@@ -205,23 +215,25 @@ class Workflow:
         """Return what a table is made of."""
         self._require(scale, paper)
         groups = load_plan(paper).artefact(table, "table").runs
+        self._require_made(paper, table)
         return self._files(paper, groups, ["report.artefacts"], ["measurements"])
 
     def of_figure(self, scale: str, paper: str, figure: str) -> dict[str, Any]:
         """Return what a figure is made of."""
         self._require(scale, paper)
         groups = load_plan(paper).artefact(figure, "figure").runs
+        self._require_made(paper, figure)
         return self._files(paper, groups, ["report.artefacts", "report.style"], ["figures"])
 
     def of_check(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the verdicts on a paper are made of."""
-        self._require(scale, paper)
+        self._require_judged(scale, paper)
         parts = ["measurements", "figures", "claims"]
         return self._files(paper, load_plan(paper).runs, ["report.verdicts"], parts)
 
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what a paper's notebook is made of."""
-        self._require(scale, paper)
+        self._require_judged(scale, paper)
         parts = ["measurements", "figures", "claims"]
         made_with = ["report.verdicts", "report.notebooks", "report.style"]
         files = self._files(paper, load_plan(paper).runs, made_with, parts)
@@ -238,9 +250,9 @@ class Workflow:
         Raises:
             FedreproError: the scale is another one than this call's.
         """
+        for paper in self.papers:
+            self._require_judged(scale, paper)
         papers = self.reported
-        for paper in papers:
-            self._require(scale, paper)
         shown = (".csv", ".svg", ".html", ".json")
         made = [*self.tables(papers), *self.figures(papers), *self.notebooks(papers)]
         published = unique([run for paper in papers for run in expand(paper, "paper")]).values()
@@ -282,6 +294,18 @@ class Workflow:
             raise FedreproError(
                 f"results/{scale}/... is made at scale {scale}, and the scale here is "
                 f"{self.scale}; add `--config scale={scale}`"
+            )
+
+    def _require_made(self, paper: str, artefact: str) -> None:
+        if why := load_plan(paper).not_made(artefact, self.scale):
+            raise FedreproError(why)
+
+    def _require_judged(self, scale: str, paper: str) -> None:
+        self._require(scale, paper)
+        if load_plan(paper).at(self.scale).artefacts is not None:
+            raise FedreproError(
+                f"{paper} has no verdicts, notebook and report at scale {scale}, which has a part "
+                "of its runs; add `--config scale=lite`"
             )
 
     def _relative(self, file: Path) -> str:

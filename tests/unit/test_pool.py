@@ -358,7 +358,15 @@ if __name__ == "__main__":
 """
 
 
-def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "stopped by SIGTERM"),
+        (signal.SIGHUP, "stopped by SIGHUP"),
+    ],
+)
+def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, number, message):
     run = planned(rounds=100_000)
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
@@ -368,10 +376,10 @@ def test_ctrl_c_ends_all_processes_and_leaves_a_checkpoint(tmp_path):
         deadline = time.monotonic() + 300
         while not file.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        os.killpg(process.pid, number)  # as a terminal or a scheduler does
         _, error = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "interrupted; run again to go on from the checkpoints" in error
+    assert process.returncode == 128 + number
+    assert f"{message}; run again to go on from the checkpoints" in error
     assert "Traceback" not in error
     assert checkpoint.load(file, run.id)["progress"]["round"] > 0
     assert not list(file.parent.glob("*.lock"))

@@ -14,7 +14,7 @@ import pytest
 import small_runs
 
 from fedrepro import cli
-from fedrepro.runs import command, options, records, session, side_by_side, training
+from fedrepro.runs import command, options, records, session, side_by_side, stopping, training
 from fedrepro.runs.__main__ import parse
 from fedrepro.runs.budget import share_done
 
@@ -37,7 +37,7 @@ def test_a_command_that_a_signal_ended_counts_as_shells_count_it():
     assert side_by_side.run({"a": python(killed), "b": python("raise SystemExit(1)")}) == 128 + 9
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, *stopping.STOPPING])
 def test_signals_are_forwarded_and_the_end_is_waited_for(tmp_path, capfd, number):
     program = f"""
         import signal, sys, time, pathlib
@@ -147,7 +147,7 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
         return all(done)
 
     sender = sends(signal.SIGTERM, both_at_work)
-    assert cli.main([*TRAIN, "--checkpoint-seconds", "0.2"]) == 130
+    assert cli.main([*TRAIN, "--checkpoint-seconds", "0.2"]) == 143
     sender.join()
     with tarfile.open("all.tar") as tar:
         assert tar.getnames() == [f".checkpoints/{run.id}.pt" for run in planned]
@@ -233,19 +233,22 @@ def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
     assert seen[1].time_budget == 0.0
 
 
-def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("number", stopping.STOPPING)
+def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(
+    tmp_path, monkeypatch, capsys, number
+):
     monkeypatch.chdir(tmp_path)
     [run] = runs(1, 10**6)
     monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
-    before = signal.getsignal(signal.SIGTERM)
-    sender = sends(signal.SIGTERM, lambda: share_done(run, session.CHECKPOINTS) > 0)
+    before = signal.getsignal(number)
+    sender = sends(number, lambda: share_done(run, session.CHECKPOINTS) > 0)
     words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
-    assert cli.main([*words, "--out", "all.tar"]) == 130
+    assert cli.main([*words, "--out", "all.tar"]) == 128 + number
     sender.join()
-    assert "interrupted" in capsys.readouterr().err
+    assert f"stopped by {number.name}" in capsys.readouterr().err
     with tarfile.open("all.tar") as tar:
         assert tar.getnames() == [f".checkpoints/{run.id}.pt"]
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
 
 
 def test_runs_that_need_a_gpu_are_left_out_on_a_cpu(tmp_path, monkeypatch, capsys, write_record):

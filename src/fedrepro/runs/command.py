@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedrepro.runs.plan import (
     unique,
     use_plans,
 )
+from fedrepro.runs.stopping import signal_of
 
 
 def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
@@ -44,9 +46,11 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
         return unread
-    except KeyboardInterrupt:
-        print("fedrepro: interrupted; run again to go on from the checkpoints", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupt:
+        number = signal_of(interrupt)
+        how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
+        print(f"fedrepro: {how}; run again to go on from the checkpoints", file=sys.stderr)
+        return 128 + number
     return status or 0
 
 

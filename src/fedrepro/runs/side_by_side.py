@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import IO
 
+from fedrepro.runs import stopping
+
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def run(commands: Mapping[str, Sequence[str]]) -> int:
     """Run commands side by side until all have ended.
 
-    Each line that they print is passed on to the same stream, after the name of the command. SIGINT
-    and SIGTERM are forwarded; the commands have sessions of their own, or a terminal would send
-    them SIGINT a second time.
+    Each line that they print is passed on to the same stream, after the name of the command.
+    SIGINT, SIGTERM and SIGHUP are forwarded; the commands have sessions of their own, or a terminal
+    would send them SIGINT a second time.
 
     Args:
         commands: name -> program and arguments; at least one.
@@ -35,7 +37,12 @@ def run(commands: Mapping[str, Sequence[str]]) -> int:
     def catch(number: int, _: FrameType | None) -> None:
         caught.append(number)
 
-    handlers = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, *stopping.STOPPING)
+    handlers = {
+        number: signal.signal(number, catch)
+        for number in numbers
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         for name, command in commands.items():
             child = subprocess.Popen(

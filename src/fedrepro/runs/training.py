@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.runs import command, options, records
+from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
 from fedrepro.runs.plan import PlannedRun, expand, unique, use_plans
 
@@ -29,7 +27,7 @@ def train(arguments: TrainArguments) -> int:
     planned = _planned(arguments)
     if arguments.allow_other_data:
         planned = _on_data_here(planned, arguments.data_root)
-    with _terminated_like_interrupted():
+    with stopping.interrupting():
         devices = _devices(arguments.device)
         if len(devices) > 1:
             return _train_on_all(arguments, planned, devices)
@@ -104,20 +102,6 @@ def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list
         else run
         for run in planned
     ]
-
-
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM end the training as Ctrl-C does: with checkpoints, and with what --out asks."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _devices(device: str) -> list[str]:

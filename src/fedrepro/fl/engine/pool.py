@@ -227,7 +227,7 @@ class PoolBackend:
         """End the workers, even in the middle of a task."""
         for worker in self._pool:
             worker.pipe.close()
-            worker.process.terminate()
+            worker.process.kill()
         for worker in self._pool:
             worker.process.join()
         self._pool = []

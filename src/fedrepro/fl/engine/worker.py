@@ -78,7 +78,8 @@ def set_memory_use() -> None:
 
 def work(pipe: Connection) -> None:
     """Answer each task with its result and the seconds it took: a worker's main function."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the main process decides
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     set_memory_use()
     resources = Resources(torch.device("cpu"), channels_last=True)

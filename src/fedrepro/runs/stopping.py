@@ -1,0 +1,52 @@
+"""Signals that end a training end it as Ctrl-C does: with checkpoints, and with what --out asks."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+STOPPING = (signal.SIGTERM, signal.SIGHUP)
+"""Sent by schedulers, ``timeout`` and preempted machines, and by a terminal that is closed."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to stop by a signal other than that of Ctrl-C.
+
+    Attributes:
+        signal: which one.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = signal.Signals(number)
+
+
+def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
+    """Return the signal that an interrupt comes from."""
+    return interrupt.signal if isinstance(interrupt, Stopped) else signal.SIGINT
+
+
+@contextlib.contextmanager
+def interrupting() -> Iterator[None]:
+    """Let the first of these signals raise :class:`Stopped`, and ignore those that follow.
+
+    Schedulers send a signal to every process of a job and often more than once, while checkpoints
+    are being written. A signal that the process was started to ignore, as ``nohup`` does with
+    SIGHUP, stays ignored.
+    """
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+
+    def stop(number: int, _: object) -> None:
+        for heard in heeded:
+            signal.signal(heard, signal.SIG_IGN)
+        raise Stopped(number)
+
+    for number in heeded:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,75 @@
+"""Signals that end a training as Ctrl-C does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from fedrepro.runs import command
+from fedrepro.runs.stopping import STOPPING, Stopped, interrupting, signal_of
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_is_an_interrupt_that_knows_its_name(number: signal.Signals) -> None:
+    with pytest.raises(Stopped) as stopped, interrupting():
+        os.kill(os.getpid(), number)
+    assert signal_of(stopped.value) == number
+    assert signal_of(KeyboardInterrupt()) == signal.SIGINT
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_signals_that_follow_do_not_end_what_is_being_saved() -> None:
+    saved = []
+
+    def train() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        finally:
+            for number in STOPPING * 2:
+                os.kill(os.getpid(), number)
+            saved.append("checkpoint")
+
+    with pytest.raises(Stopped) as stopped, interrupting():
+        train()
+    assert saved
+    assert stopped.value.signal == signal.SIGHUP
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As ``nohup`` starts a program."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interrupting():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize(
+    ("interrupt", "status", "text"),
+    [
+        (KeyboardInterrupt(), 130, "fedrepro: interrupted; run again"),
+        (Stopped(signal.SIGTERM), 143, "fedrepro: stopped by SIGTERM; run again"),
+        (Stopped(signal.SIGHUP), 129, "fedrepro: stopped by SIGHUP; run again"),
+    ],
+)
+def test_a_command_ends_with_the_status_of_its_signal(
+    capsys: pytest.CaptureFixture[str], interrupt: KeyboardInterrupt, status: int, text: str
+) -> None:
+    def work() -> None:
+        raise interrupt
+
+    assert command.carry_out(work) == status
+    assert capsys.readouterr().err.startswith(text)

@@ -153,7 +153,7 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
         assert tar.getnames() == [f".checkpoints/{run.id}.pt" for run in planned]
     assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
     out, error = capfd.readouterr()
-    assert error.count("fedrepro: interrupted") == 2
+    assert error.count("fedrepro: stopped by SIGTERM") == 2
     assert out == "0 of 2 runs trained on 2 GPUs\n"
 
 

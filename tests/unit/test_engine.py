@@ -190,7 +190,9 @@ def test_participants_are_drawn_by_round_and_seed():
     assert len(set(drawn)) > 5
     assert drawn == [tuple(again.participants(t, 5)) for t in range(10)]
     assert drawn != [tuple(other.participants(t, 5)) for t in range(10)]
-    assert fed.participants(0, None) == list(range(20))
+    assert fed.participants(0, None) == fed.participants(0, 20) == list(range(20))
+    with pytest.raises(FedreproError, match=r"participants: 21, but the partition has 20 clients"):
+        fed.participants(0, 21)
 
 
 class Interrupt(Exception):

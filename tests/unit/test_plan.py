@@ -186,6 +186,12 @@ def test_merge() -> None:
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
         (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
         (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
+        (lambda p: p.update(seeds=[0, 1, 0]), ["toy.yaml", "seeds", "0 is there twice"]),
+        (lambda p: p["scales"]["lite"].update(seeds=[4, 4]), ["lite.seeds", "4 is there twice"]),
+        (
+            lambda p: p["runs"]["adam"]["grid"].update({"partition.clients": [1, 2, 1]}),
+            ["runs.adam.grid.partition.clients", "1 is there twice"],
+        ),
         (
             lambda p: p["tables"]["table1"].update(runs=["plainn"]),
             ["tables.table1.runs", "'plainn'", "did you mean 'plain'?", "adam, again"],
@@ -346,3 +352,8 @@ def test_only_published_cifar_networks_leave_float32(paper: str) -> None:
         assert (run.spec.precision == "tf32") == (run.spec.model.name in fast), run
     others = [run for scale in SCALES[1:] for run in expand(paper, scale)]  # type: ignore[arg-type]
     assert {run.spec.precision for run in others} == {"float32"}
+
+
+def test_a_paper_is_a_name_and_no_path() -> None:
+    with pytest.raises(FedreproError, match=r"unknown paper '\.\./papers/emd'"):
+        load_plan("../papers/emd")

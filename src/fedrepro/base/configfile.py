@@ -14,8 +14,41 @@ from fedrepro.base.errors import FedreproError
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: about ten times faster."""
+_MOST_NESTED = 100
+"""Levels; PyYAML's parser in C crashes at some ten thousand."""
+
+
+class _Loader(_SAFE):  # type: ignore[misc]
+    """Refuses a key that a mapping has twice, of which YAML would keep the last."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._seen: set[int] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Look at the keys as they are written, before those of `<<` are among them."""
+        if id(node) not in self._seen:  # aliases lead to one node from several places
+            self._seen.add(id(node))
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for position, key in enumerate(keys):
+                if any((key.tag, key.value) == (k.tag, k.value) for k in keys[:position]):
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key '{key.value}' is there twice", key.start_mark
+                    )
+        super().flatten_mapping(node)
+
+
+def _load(text: str) -> Any:
+    depth = 0
+    for event in yaml.parse(text, _SAFE):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_NESTED:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise yaml.YAMLError(f"nested more than {_MOST_NESTED} deep (line {line})")
+    return yaml.load(text, _Loader)
 
 
 def read_yaml(file: Path, model: type[Model]) -> Model:
@@ -26,7 +59,7 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
             file and the key.
     """
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
+        content = _load(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise FedreproError(
             f"{file}: cannot be read ({error.strerror}); restore it with git"

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import torch
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
 from fedrepro.fl.data import Dataset
@@ -92,10 +93,18 @@ class Federation:
 
         Args:
             t: round.
-            count: how many are drawn, without replacement; None, or as many as there are: all.
+            count: how many are drawn, without replacement; None: all.
+
+        Raises:
+            FedreproError: there are not so many.
         """
         total = len(self.clients)
-        if count is None or count >= total:
+        if count is None or count == total:
             return list(range(total))
+        if count > total:
+            raise FedreproError(
+                f"algorithm.participants: {count}, but the partition has {total} clients; leave it "
+                "out to train all of them"
+            )
         drawn = streams.choice(streams.key(self.spec.seed, "participants", t), total, count)
         return [int(client) for client in drawn]

@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
@@ -31,6 +31,18 @@ COMMITTED: tuple[Scale, ...] = ("paper", "lite")
 """The scales whose records are committed, and which verdicts are passed on."""
 
 Scalar = bool | int | float | str
+
+
+def _different(values: list[Any]) -> list[Any]:
+    """Refuse a value that is there twice: it would count twice in every mean."""
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ValueError(f"{value} is there twice; every run counts once")
+    return values
+
+
+Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_different)]
+Axis = Annotated[list[Scalar], AfterValidator(_different)]
 
 _COLUMNS = {"group", "title", "seed", "run", "round", "value"}
 """Columns of the frames of :class:`fedrepro.runs.runset.RunSet` besides grid and labels."""
@@ -54,20 +66,18 @@ class RunGroup(Strict):
         "compares groups; columns of all frames",
     )
     set: dict[str, Any] = Field(default_factory=dict, description="differences from the defaults")
-    grid: dict[str, list[Scalar] | Range] = Field(
+    grid: dict[str, Axis | Range] = Field(
         default={}, description="dotted path of a field -> its values; one run a combination"
     )
-    seeds: list[int] | None = Field(
-        default=None, min_length=1, description="null: the plan's seeds"
-    )
+    seeds: Seeds | None = Field(default=None, description="null: the plan's seeds")
 
 
 class RunGroupOverride(Strict):
     """What a scale changes in a group of runs."""
 
     set: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, list[Scalar] | Range] = Field(default_factory=dict)
-    seeds: list[int] | None = Field(default=None, min_length=1)
+    grid: dict[str, Axis | Range] = Field(default_factory=dict)
+    seeds: Seeds | None = None
 
 
 class ScaleEntry(Strict):
@@ -75,8 +85,8 @@ class ScaleEntry(Strict):
 
     note: str = Field(default="", description="one sentence for readers: what this scale changes")
     defaults: dict[str, Any] = Field(default_factory=dict)
-    seeds: list[int] | None = Field(
-        default=None, min_length=1, description="of all groups, whatever seeds they have themselves"
+    seeds: Seeds | None = Field(
+        default=None, description="of all groups, whatever seeds they have themselves"
     )
     precision: dict[NetworkName, Precision] = Field(
         default_factory=dict,
@@ -117,7 +127,7 @@ class PaperPlan(Strict):
     year: int | None = None
     url: str = ""
     defaults: dict[str, Any]
-    seeds: list[int] = Field(min_length=1)
+    seeds: Seeds
     presets: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="named differences from the defaults, for YAML anchors; used where a `set` "
@@ -351,7 +361,7 @@ def load_plan(paper: str) -> PaperPlan:
         FedreproError: there is no such paper, or the file is wrong (names the key).
     """
     file = _file(paper)
-    if not file.exists():
+    if Path(paper).name != paper or not file.exists():
         raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
     plan = read_yaml(file, PaperPlan)
     if not (plan.tables or plan.figures):

@@ -62,8 +62,8 @@ def test_show_says_what_a_run_is_where_it_is_used_and_how_it_went() -> None:
 def test_one_curve_of_a_run() -> None:
     (found,) = recorded.find([RUNS[0].id])
     assert "train_loss" not in recorded.show(found, "accuracy")
-    with pytest.raises(FedreproError, match="logs no 'acuracy'; it logs accuracy, train_loss"):
-        recorded.show(found, "acuracy")
+    with pytest.raises(FedreproError, match="logs no 'loss'; it logs accuracy, train_loss"):
+        recorded.show(found, "loss")
 
 
 def test_a_long_curve_fits_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Whether a figure can be read: sizes of letters, and colours as who sees no green sees them."""
+"""Whether a figure can be read: letters, colours as who sees no green sees them, legends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.text import Text
 from numpy.typing import NDArray
+
+from fedrepro.report.style import PALETTE
 
 LEAST_POINTS = 7
 LEAST_DISTANCE = 15
@@ -93,8 +96,33 @@ def small(figure: Figure) -> list[str]:
     ]
 
 
-def check_readable(figure: Figure) -> None:
-    """Check that no letters are too small and no two series look alike."""
+def unexplained(figure: Figure) -> list[str]:
+    """Return the colours, of panels that have several, which neither a legend nor a text has.
+
+    Grey and white are of helping lines and dots, which a legend's title may explain.
+    """
+    legends = [*figure.legends, *(axis.get_legend() for axis in figure.axes)]
+    handles = [handle for legend in legends if legend for handle in legend.legend_handles]
+    explained = {to_hex(PALETTE["grey"]), "#ffffff"}
+    explained |= {to_hex(_colour(handle)) for handle in handles if isinstance(handle, Line2D)}
+    explained |= {to_hex(part.get_facecolor()) for part in handles if isinstance(part, Patch)}
+    explained |= {to_hex(text.get_color()) for text in figure.findobj(Text) if text.get_text()}  # type: ignore[attr-defined]
+    found: list[str] = []
+    for axis in figure.axes:
+        drawn = [line for line in axis.lines if line.get_alpha() != 0 and _is_drawn(line)]
+        colours = {to_hex(_colour(line)) for line in drawn} - {"#ffffff"}
+        found += sorted(colours - explained) if len(colours) > 1 else []
+    return found
+
+
+def check_readable(figure: Figure, *, named_on_the_axis: bool = False) -> None:
+    """Check that no letters are too small, no two series look alike, and the legend is complete.
+
+    Args:
+        figure: what is drawn.
+        named_on_the_axis: series stand side by side, above their names.
+    """
     figure.canvas.draw()
     assert small(figure) == []
     assert [pair for axis in figure.axes for pair in alike(axis)] == []
+    assert named_on_the_axis or unexplained(figure) == []

@@ -167,9 +167,13 @@ def test_every_claim_is_decided_by_a_rule_and_none_is_left_over():
 
 
 def test_every_run_says_what_it_is():
-    curves = [tuple(group.labels.items()) for group in load_plan("selective").runs.values()]
+    groups = load_plan("selective").runs
+    curves = [tuple(group.labels.items()) for group in groups.values()]
     assert len(set(curves)) == len(curves)
     for labels in map(dict, curves):
+        if "of" in labels:
+            assert labels["of"] in groups
+            continue
         assert labels["network"] in NETWORKS
         assert ("reading" in labels) == (labels["method"] in ("federated", "selective"))
         assert labels.get("reading", "as_run") in READINGS

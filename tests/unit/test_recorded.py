@@ -59,6 +59,15 @@ def test_show_says_what_a_run_is_where_it_is_used_and_how_it_went() -> None:
     assert loss == "  train_loss  █▆▅▁  round 1: 3, 4: 1; from 1 to 3"
 
 
+def test_a_record_is_named_where_it_is(write_record: Any) -> None:
+    """Those of `quick`, `smoke` and of one's own plans are apart from the committed ones."""
+    metrics = {"evaluated_rounds": [1], "accuracy": [0.5]}
+    write_record(RUNS[2], records.OWN_FOLDER, metrics=metrics, final={"accuracy": 0.5})
+    text = recorded.show(recorded.find([RUNS[2].id])[0])
+    assert f"  record    results/own/runs/{RUNS[2].id}.json\n" in text
+    assert f"rm -f results/own/runs/{RUNS[2].id}.json " in text
+
+
 def test_one_curve_of_a_run() -> None:
     (found,) = recorded.find([RUNS[0].id])
     assert "train_loss" not in recorded.show(found, "accuracy")

@@ -81,7 +81,7 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
         workflow.data_of(workflow.batches[0])
     text = str(error.value)
     missing = workflow.batches[0].runs
-    assert text.startswith(f"{len(missing)} runs that a target needs have no record")
+    assert text.startswith(f"{len(missing)} runs of a job that a target needs have no record")
     for run in RUNS:
         listed = re.search(
             rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about \d+ (s|min)\n", text
@@ -97,7 +97,7 @@ def test_never_lists_no_more_than_can_be_read() -> None:
     with pytest.raises(FedreproError) as error:
         workflow.data_of(largest)
     text = str(error.value)
-    assert text.startswith(f"{len(largest.runs)} runs that a target needs have no record")
+    assert text.startswith(f"{len(largest.runs)} runs of a job that a target needs have no record")
     assert f"and {len(largest.runs) - 20} more\n" in text
     assert len(text.splitlines()) == 23
 

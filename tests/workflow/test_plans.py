@@ -161,7 +161,7 @@ def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> Non
     assert recorded.plan(*never, *without(gone)).jobs == {"table": 1}
     text = recorded.fails("-n", *never, "all")
     assert "InputFunctionException" in text
-    assert "runs that a target needs have no record" in text
+    assert "runs of a job that a target needs have no record" in text
     assert any(run_id in text for run_id in gone)
     assert "all 2 pending runs of scale smoke" in text
 

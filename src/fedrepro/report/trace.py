@@ -126,7 +126,7 @@ def _run(run: PlannedRun, record: RunRecord) -> str:
 
 def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     """Return what is known of a recorded run: spec, code, data, device, how to train it again."""
-    file = records.path_of(run.id)
+    file = records.path_of(run.id, run.records)
     from_ = record.provenance
     changed = ", with uncommitted changes" if from_.dirty else ""
     note = f"; {from_.dataset_note}" if from_.dataset_note else ""

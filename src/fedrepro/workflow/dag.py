@@ -356,7 +356,7 @@ def _refusal(batch: Batch, state: Status, scale: str) -> str:
     needed = duration(sum(seconds[run.id] for run in missing))
     return "\n".join(
         [
-            f"{len(missing)} runs that a target needs have no record, and training is switched off "
+            f"{len(missing)} runs of a job that a target needs have no record, and training is off "
             "(train: never):",
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "

@@ -31,12 +31,13 @@ class _Loader(_SAFE):  # type: ignore[misc]
         """Look at the keys as they are written, before those of `<<` are among them."""
         if id(node) not in self._seen:  # aliases lead to one node from several places
             self._seen.add(id(node))
-            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            for position, key in enumerate(keys):
-                if any((key.tag, key.value) == (k.tag, k.value) for k in keys[:position]):
+            keys = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in keys:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"key '{key.value}' is there twice", key.start_mark
                     )
+                keys.add((key.tag, key.value))
         super().flatten_mapping(node)
 
 

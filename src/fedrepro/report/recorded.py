@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan, plans
+from fedrepro.runs.command import selected
+from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan
 from fedrepro.runs.records import RunRecord
 
 if TYPE_CHECKING:
@@ -35,21 +36,15 @@ class Recorded:
         Raises:
             FedreproError: the run logs no such metric; names those that it logs.
         """
-        values, evaluated = self.record.metrics.get(metric), self._evaluated
-        if values is None or metric == "evaluated_rounds":
+        if metric not in self.metrics:
             known = ", ".join(self.metrics)
             raise FedreproError(f"run {self.run.id} logs no '{metric}'; it logs {known}")
-        rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
-        return dict(zip(map(int, rounds), values, strict=True))
+        return self.record.curve(metric)
 
     @property
     def metrics(self) -> list[str]:
         """Names of what it logs."""
         return [name for name in self.record.metrics if name != "evaluated_rounds"]
-
-    @property
-    def _evaluated(self) -> list[float]:
-        return self.record.metrics.get("evaluated_rounds", [])
 
 
 def find(names: Iterable[str]) -> list[Recorded]:
@@ -58,7 +53,7 @@ def find(names: Iterable[str]) -> list[Recorded]:
     Raises:
         FedreproError: no planned run has such an id, or several have; or it has no record.
     """
-    planned = {run.id: run for name in plans() for scale in SCALES for run in expand(name, scale)}
+    planned = {run.id: run for run in selected(None, None, studies=True)}
     return [_find(name, planned) for name in names]
 
 

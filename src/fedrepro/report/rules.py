@@ -206,6 +206,19 @@ def undecided(samples: Sequence[Sample]) -> str:
     return ""
 
 
+def together(parts: Sequence[Finding], ours: float | None, evidence: str = "") -> Finding:
+    """Return that several findings hold together; each part's evidence where no other is given."""
+    reasons = [part.undecided for part in parts]
+    return Finding(
+        holds=all(part.holds for part in parts),
+        evidence=evidence or "; ".join(part.evidence for part in parts),
+        runs=[run for part in parts for run in part.runs],
+        ours=ours,
+        margins=[margin for part in parts for margin in part.margins],
+        undecided=reasons[0] if all(reasons) else "",
+    )
+
+
 def _taking(rule: Rule, quantity: Quantity) -> Rule:
     """Say in a rule's signature which values its quantity takes, so that others are refused.
 

@@ -124,6 +124,16 @@ class RunRecord(Strict):
     provenance: Provenance
     checksum: str
 
+    def curve(self, metric: str) -> dict[int, float]:
+        """Return round -> value of a metric, whether it is logged every round or when evaluated.
+
+        Raises:
+            KeyError: the run logs no such metric.
+        """
+        values, evaluated = self.metrics[metric], self.metrics.get("evaluated_rounds", [])
+        rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
+        return dict(zip(map(int, rounds), values, strict=True))
+
     def typed_spec(self) -> RunSpec:
         """Return the spec as a model."""
         return RunSpec.model_validate(self.spec)

@@ -153,19 +153,14 @@ class RunSet:
         """
         rows = []
         for run in self.some(groups):
-            metrics = self.record(run).metrics
-            if metric not in metrics:
+            record = self.record(run)
+            if metric not in record.metrics:
                 raise FedreproError(
                     f"run {run.id} ({run.group}) records no metric '{metric}'; it has "
-                    f"{', '.join(sorted(metrics))}"
+                    f"{', '.join(sorted(record.metrics))}"
                 )
-            values, evaluated = metrics[metric], metrics["evaluated_rounds"]
-            rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
             base = self._row(run)
-            rows += [
-                base | {"round": int(t), "value": value}
-                for t, value in zip(rounds, values, strict=True)
-            ]
+            rows += [base | {"round": t, "value": v} for t, v in record.curve(metric).items()]
         return pd.DataFrame(rows)
 
     def _row(self, run: PlannedRun) -> dict[str, Any]:

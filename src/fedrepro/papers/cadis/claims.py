@@ -35,7 +35,7 @@ from fedrepro.papers.cadis.measurements import (
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, leads, less, listed, near, undecided
+from fedrepro.report.rules import Rule, Sample, leads, less, listed, near, together, undecided
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
@@ -155,12 +155,7 @@ def leads_at_each(
     gaps = {k: finding.ours or 0.0 for k, finding in each.items()}
     ahead = ", ".join(f"{k}: {in_points(gap)}" for k, gap in gaps.items())
     evidence = f"{title_of(runs, what)} ahead by {ahead}"
-    used = [run for finding in each.values() for run in finding.runs]
-    margins = [margin for finding in each.values() for margin in finding.margins]
-    holds = all(finding.holds for finding in each.values())
-    reasons = [finding.undecided for finding in each.values()]
-    reason = reasons[0] if all(reasons) else ""
-    return Finding(holds, evidence, used, min(gaps.values()), margins, reason)
+    return together([*each.values()], min(gaps.values()), evidence)
 
 
 def no_later(

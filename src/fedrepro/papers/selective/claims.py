@@ -33,6 +33,7 @@ from fedrepro.report.rules import (
     listed,
     near,
     paired,
+    together,
 )
 from fedrepro.runs.runset import RunSet
 
@@ -92,18 +93,6 @@ def _above(sample: Sample, percent: float) -> Margin:
     return Margin.of((value - percent / 100 for value in sample.values), strict=True)
 
 
-def _all(parts: Sequence[Finding], ours: float | None) -> Finding:
-    """Return that several assertions hold together."""
-    return Finding(
-        holds=all(part.holds for part in parts),
-        evidence="; ".join(part.evidence for part in parts),
-        runs=[run for part in parts for run in part.runs],
-        ours=ours,
-        margins=[margin for part in parts for margin in part.margins],
-        undecided=parts[0].undecided if all(part.undecided for part in parts) else "",
-    )
-
-
 def collapses(
     runs: RunSet, *, iid: Sequence[float], noniid: Sequence[float], **where: Any
 ) -> Finding:
@@ -112,7 +101,7 @@ def collapses(
         between(accuracy)(runs, test=test, low=low, high=high, **where)
         for test, (low, high) in {"iid": iid, "noniid": noniid}.items()
     ]
-    return _all(parts, parts[0].ours)
+    return together(parts, parts[0].ours)
 
 
 def rises_steeply(
@@ -172,7 +161,7 @@ def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) 
     """Decide whether a method is less than so many points below selective and below local."""
     behind = {"selective": selective, "local": local}
     parts = [ahead(runs, over=over, points=-points, **where) for over, points in behind.items()]
-    return _all(parts, min(part.ours or 0.0 for part in parts))
+    return together(parts, min(part.ours or 0.0 for part in parts))
 
 
 def falls(
@@ -198,7 +187,7 @@ def meet(
             least, most = by
             bounds = {"points": least, "at_most": most}
             parts.append(leads(accuracy)(runs, over=over, test=test, **bounds, **where))
-    return _all(parts, None)
+    return together(parts, None)
 
 
 def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which: Any) -> Finding:

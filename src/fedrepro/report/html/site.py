@@ -139,10 +139,9 @@ def _curves(record: RunRecord) -> list[dict[str, Any]]:
     """Return what a run's page draws: name, rounds and values of each metric."""
     curves = []
     for metric, name in CURVES.items():
-        if values := record.metrics.get(metric):
-            evaluated = record.metrics["evaluated_rounds"]
-            rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
-            curves.append({"name": name, "x": list(rounds), "y": values})
+        if record.metrics.get(metric):
+            curve = record.curve(metric)
+            curves.append({"name": name, "x": [*curve], "y": [*curve.values()]})
     return curves
 
 

@@ -26,6 +26,7 @@ class Messages:
         self._reported = time.monotonic()
         self._meter = Meter(self._reported)
         self._written = 0
+        self._warned: set[str] = set()
         for run in runs:
             self._meter.expect(run)
 
@@ -64,12 +65,24 @@ class Messages:
 
     def report(self, active: Sequence[ActiveRun]) -> None:
         """Say how far the runs in flight are, as often as the display allows."""
+        for run in active:
+            self._warn(run)
         now = time.monotonic()
         self._meter.watch(active)
         if now - self._reported >= self._display.every:
             self._reported = now
             line = self._meter.line(active, self._written, now)
             self._display.show(line, self._meter.share)
+
+    def _warn(self, run: ActiveRun) -> None:
+        """Warn, once, of clients of a run that train nothing."""
+        if run.idle and run.id not in self._warned:
+            self._warned.add(run.id)
+            self.say(
+                f"{run.id}: {run.idle} clients of a round hold less than a batch of "
+                f"{run.spec.batch} and take no step (last_batch: {run.spec.last_batch}); their "
+                "unchanged weights count in the mean, and the record says so (idle_clients)"
+            )
 
     def close(self) -> None:
         """Remove the line that says how far the runs are."""

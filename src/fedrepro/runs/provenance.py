@@ -56,6 +56,8 @@ def _provenance(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
         "dataset_sha256": run.dataset.sha256,
         "dataset_note": run.dataset.note,
     }
+    if run.idle:
+        found["idle_clients"] = run.idle
     if earlier:
         found["earlier"] = [_part(part) for part in earlier]
     if run.imported:

@@ -89,6 +89,8 @@ class Provenance(Origin):
         earlier: the parts before the last one, if the run was resumed with another origin.
         imported: the first rounds, if they come from a checkpoint that was imported: what that says
             of the machines that trained them, which nothing here can prove.
+        idle_clients: the most clients of a round that took no step, as they hold less than a
+            batch, among the rounds of the process that ended the run.
         dataset_source: as in :class:`fedrepro.fl.data.Dataset`, like the two below.
     """
 
@@ -96,6 +98,7 @@ class Provenance(Origin):
     seconds: float
     earlier: tuple[Part, ...] = ()
     imported: tuple[Part, ...] = ()
+    idle_clients: int = 0
     dataset_source: str
     dataset_sha256: str
     dataset_note: str = ""

@@ -15,6 +15,7 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
+from fedrepro.fl.engine.effect import FirstEffect, idle_lanes
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask
 from fedrepro.fl.federation import Federation
@@ -78,6 +79,7 @@ class ActiveRun:
     be resumed on another device than it began on.
 
     Attributes:
+        idle: the most lanes of one request, so far, that hold less than a batch and take no step.
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
@@ -90,6 +92,7 @@ class ActiveRun:
         self.id = run_id(spec)
         self.dataset = dataset
         self.fed = Federation(spec, dataset, place.data_root, device)
+        self.idle = 0
         self.algorithm = ALGORITHMS[spec.algorithm.name]
         self.rounds = self.algorithm.rounds(spec)
         self.state = self.algorithm.init(self.fed)
@@ -105,6 +108,8 @@ class ActiveRun:
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
         self._boundaries = [self._snapshot()]
+        first = FirstEffect(self._boundaries[0], self.fed.layout.size)
+        self._effect = None if self.resumed_at else first
         self._steps = self._run()
         self._advance(None)
 
@@ -166,6 +171,8 @@ class ActiveRun:
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
+        if self._effect is not None and self._effect.seen(self._boundaries[0]):
+            self._effect = None
         if self.progress.round >= self.rounds:
             return
         if time.monotonic() - self._last_save >= self._checkpoint_seconds:
@@ -233,6 +240,8 @@ class ActiveRun:
             self.request = self._steps.send(answer)
         except StopIteration:
             self.request = None
+        if isinstance(self.request, Train):
+            self.idle = max(self.idle, idle_lanes(self.spec, self.request))
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
         """Take the answer to the open request and go on to the next one, or to the end.

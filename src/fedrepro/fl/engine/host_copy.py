@@ -73,7 +73,7 @@ class HostCopier:
 
     def copy(self, content: dict[str, Any]) -> HostCopy:
         """Copy nested dicts and lists; share tensors on the CPU and start to copy the others."""
-        found = {id(one): one for one in _tensors(content) if one.device.type != "cpu"}
+        found = {id(one): one for one in tensors(content) if one.device.type != "cpu"}
         copied = {
             key: self._copied[key]
             for key, tensor in found.items()
@@ -138,13 +138,13 @@ def on_device(content: Any, device: torch.device) -> Any:
     return mapped(content, move)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in dicts and lists all the way down."""
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested dicts and lists, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors(item)

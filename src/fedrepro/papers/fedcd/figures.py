@@ -43,6 +43,7 @@ from fedrepro.papers.fedcd.measurements import (
     Log,
     Row,
     by_archetype,
+    by_choice,
     by_rising_bias,
     entry,
     first_log,
@@ -51,6 +52,7 @@ from fedrepro.papers.fedcd.measurements import (
     params,
     summarised,
 )
+from fedrepro.report import choices
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
 from fedrepro.runs.runset import RunSet
@@ -482,5 +484,6 @@ FIGURES: dict[str, Figure] = {
     "holders": Figure(holders, draw_holders),
     "active": Figure(active, draw_active),
     "traffic": Figure(traffic, draw_traffic),
+    "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
     **log_figures.FIGURES,
 }

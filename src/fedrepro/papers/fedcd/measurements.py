@@ -21,8 +21,10 @@ from fedrepro.fl.algorithms.fedcd import SCORE_UNIT, Params
 from fedrepro.fl.data import describe
 from fedrepro.fl.partition.archetypes import Hierarchical, Hypergeometric, archetype_of
 from fedrepro.fl.spec import RunSpec
+from fedrepro.report.choices import by_labels, moved
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 EXPERIMENTS = HYPERGEOMETRIC, HIERARCHICAL = "Hypergeometric", "Hierarchical"
@@ -189,7 +191,7 @@ def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
     record, group = runs.record(run), runs.plan.runs[run.group]
     final: dict[str, Any] = record.final
     devices = len(final["tested"])
-    accuracy = np.array(final["correct"]) / np.array(final["tested"])
+    accuracy = device_accuracies(record)
     metas, counts = _meta_archetypes(run.spec), np.array(record.partition.counts)
     archetype = np.array([archetype_of(i, devices, len(metas)) for i in range(devices)])
     point = [_POINTS[name].format(value) for name, value in run.coordinates.items()]
@@ -224,6 +226,12 @@ def changes_of(accuracy: Floats) -> Floats:
     """Return the mean change over the devices, [rounds]: NaN in round 0."""
     steps = np.abs(np.diff(accuracy, axis=0)).mean(axis=1)
     return np.concatenate([[np.nan], steps])
+
+
+def device_accuracies(record: RunRecord) -> Floats:
+    """Return the accuracy of every device after every round, fractions, [rounds, devices]."""
+    accuracy: Floats = np.array(record.final["correct"]) / np.array(record.final["tested"])
+    return accuracy
 
 
 def _bits(mask: int) -> list[int]:
@@ -496,10 +504,25 @@ def communication(runs: RunSet) -> Iterator[Row]:
                 yield from _entries(log, log.title, mean, unit=unit)
 
 
+def by_choice(runs: RunSet) -> pd.DataFrame:
+    """Return the accuracies at the end by what the paper leaves open (`fedrepro.report.choices`)."""
+
+    def measure(runs: RunSet, group: str) -> pd.DataFrame:
+        rows = []
+        for run in runs.some([group]):
+            accuracy = device_accuracies(runs.record(run))
+            mean = accuracy[late(len(accuracy))].mean()
+            rows.append({"seed": run.seed, "run": run.id, "accuracy": mean})
+        return pd.DataFrame(rows).assign(where="")
+
+    return by_labels(runs, "choices", measure)
+
+
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table1": table1,
     "accuracy": accuracy,
     "models": models,
     "lives": lives,
     "communication": communication,
+    "choices": lambda runs: moved(by_choice(runs)),
 }

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import data, results, runs, train
+from fedrepro.cli import data, records, results, runs, train
 
 # Frames and colours are for terminals: help and errors in a file are plain text.
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode="markdown" if sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _group in (train, runs, results, data):
+for _group in (train, runs, records, results, data):
     app.add_typer(_group.app)
 
 

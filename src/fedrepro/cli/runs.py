@@ -1,4 +1,4 @@
-"""``fedrepro status``, ``why``, ``show``, ``compare``, ``verify``, ``records``, ``prune``: runs."""
+"""``fedrepro status``, ``why``, ``show``, ``compare``, ``verify``, ``prune``: runs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,6 @@ from fedrepro.runs import records
 from fedrepro.runs.command import selected
 
 app = typer.Typer()
-taking = typer.Typer()
-app.add_typer(taking, name="records")
-
-
-@taking.callback()
-def _records() -> None:
-    """Take in records trained elsewhere."""
-
-
-@taking.command("import", cls=Command)
-def import_records(source: Annotated[Path, typer.Argument(metavar="FILE.tar")]) -> None:
-    """Verify a tar file's content and take it in.
-
-    It holds records and checkpoints that `fedrepro train --out` wrote on another machine. What is
-    verified protects against damage, not against a deliberate edit: `fedrepro verify` trains runs
-    again.
-    """
-    from fedrepro.runs import transfer
-    from fedrepro.runs.session import CHECKPOINTS
-
-    print(transfer.read(source, CHECKPOINTS).text())
 
 
 @app.command(cls=Command)

@@ -505,7 +505,7 @@ def communication(runs: RunSet) -> Iterator[Row]:
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:
-    """Return accuracies at the end by what the paper leaves open (:mod:`fedrepro.report.choices`)."""
+    """Return accuracies at the end by what the paper leaves open (`fedrepro.report.choices`)."""
 
     def measure(runs: RunSet, group: str) -> pd.DataFrame:
         rows = []

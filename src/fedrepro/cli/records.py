@@ -1,0 +1,112 @@
+"""``fedrepro records``: records that travel between machines, and who vouches for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.cli.command import Command
+from fedrepro.runs import records
+
+app = typer.Typer()
+actions = typer.Typer()
+app.add_typer(actions, name="records")
+
+SIGNERS = "File of the keys that count, a line a key: NAME KEY (ssh-keygen(1), ALLOWED SIGNERS)."
+
+
+@actions.callback()
+def _records() -> None:
+    """Take in records trained elsewhere, sign them, and check who signed them."""
+
+
+@actions.command("import", cls=Command)
+def import_records(
+    source: Annotated[Path, typer.Argument(metavar="FILE.tar")],
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Take it only if FILE.tar.sig is good. {SIGNERS}"),
+    ] = None,
+) -> None:
+    """Verify a tar file's content and take it in.
+
+    It holds records and checkpoints that `fedrepro train --out` wrote on another machine. What is
+    verified protects against damage, not against a deliberate edit: a signature says whose it is,
+    and `fedrepro verify` trains runs again.
+    """
+    from fedrepro.runs import signatures, transfer
+    from fedrepro.runs.session import CHECKPOINTS
+
+    if signers is not None:
+        print(f"{source}: signed by {signatures.signer(source, signers)}")
+    print(transfer.read(source, CHECKPOINTS).text())
+
+
+@actions.command(cls=Command)
+def sign(
+    key: Annotated[Path, typer.Option(metavar="FILE", help="Private SSH key.")],
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|FILE]...",
+            help="Ids of runs, or files of train --out; default: the committed records.",
+        ),
+    ] = None,
+) -> None:
+    """Sign records, or files of `train --out`, with an SSH key.
+
+    The signature of FILE is FILE.sig. Records are verified first.
+    """
+    from fedrepro.runs import signatures
+
+    for file in _files(what):
+        if file.suffix == ".json":
+            records.read(file.stem, file.parent)
+        print(signatures.sign(file, key))
+
+
+@actions.command("signatures", cls=Command)
+def check_signatures(
+    signers: Annotated[Path, typer.Option(metavar="FILE", help=SIGNERS)],
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|FILE]...",
+            help="Ids of runs, or files of train --out; default: the committed records.",
+        ),
+    ] = None,
+) -> int:
+    """Check who signed records, or files of `train --out`.
+
+    Exits with 1 if one of them is not signed, or not as it is, by a key that counts.
+    """
+    from fedrepro.runs import signatures
+
+    files, by = _files(what), Counter[str]()
+    for file in files:
+        try:
+            by[signatures.signer(file, signers)] += 1
+        except FedreproError as error:
+            print(error)
+    names = ", ".join(f"{count} by {name}" for name, count in by.most_common())
+    print(f"{by.total()} of {len(files)} records signed{': ' * bool(names)}{names}")
+    return int(by.total() < len(files))
+
+
+def _files(what: list[str] | None) -> list[Path]:
+    """Return the files that ids of runs and names of files mean; without any, all records."""
+    if not what:
+        return [records.path_of(run) for run in records.recorded_ids()]
+    return [_file(name) for name in what]
+
+
+def _file(name: str) -> Path:
+    places = [records.path_of(name, folder) for folder in (records.FOLDER, records.OWN_FOLDER)]
+    found = next((file for file in (*places, Path(name)) if file.is_file()), None)
+    if found is None:
+        raise FedreproError(f"{name}: neither the id of a recorded run nor a file")
+    return found

@@ -42,6 +42,7 @@ ITEM = Check(
     seeds=2,
     spread=None,
     p=None,
+    needed=None,
     explanation="",
     cause="",
     runs=["0" * 12],
@@ -89,7 +90,7 @@ def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
     lines = score.text([item, CLAIM], verbose=True).splitlines()
     published = "published 0.9799 (tolerance ± 0.006)"
     assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, {published}"
-    assert lines[1] == "deviates          emd ZA1 (2 points apart; Conjecture: fewer rounds)"
+    assert lines[1] == "deviates          emd ZA1 (2 points apart. Conjecture: fewer rounds)"
 
 
 def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:

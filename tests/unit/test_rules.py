@@ -26,6 +26,7 @@ from fedrepro.report.rules import (
     steadier,
     steady,
 )
+from fedrepro.report.stats import MOST_SEEDS, seeds_needed
 from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
 
@@ -296,3 +297,31 @@ def test_the_final_metric_of_a_group(runs: RunSet) -> None:
         accuracy(runs, "nid")
     with pytest.raises(FedreproError, match=r"scales\.lite: ResNet-9 \(cadis\) has no run"):
         accuracy(RunSet("precision", "lite"), "resnet9")
+
+
+@pytest.mark.parametrize(
+    ("distance", "sd", "seeds"),
+    [(1.0, 1.0, 10), (2.0, 1.0, 5), (0.5, 1.0, 34), (10.0, 1.0, 3), (0.001, 1.0, MOST_SEEDS)],
+)
+def test_seeds_needed_are_those_of_tables_of_power(distance: float, sd: float, seeds: int) -> None:
+    assert seeds_needed(distance, sd) == seeds
+
+
+def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
+    firm, wide = Margin.of([0.9, 1.0, 1.1]), Margin.of([0.2, 1.0, 1.8])
+    wider, unmet = Margin.of([-0.5, 1.0, 2.5]), Margin.of([-1.6, -1.0, 0.5])
+    unknown = Margin(0.1, -0.1, 0.3, 0.2, 3)
+    assert firm.firm
+    assert wide.needed is not None
+    assert wider.needed is not None
+    assert wider.needed > wide.needed
+
+    def needed(*margins: Margin, undecided: str = "") -> int | None:
+        met = all(margin.met for margin in margins)
+        return Finding(met, "", [], margins=margins, undecided=undecided).needed
+
+    assert needed(firm) is None
+    assert needed(firm, wide, wider) == wider.needed  # all have to be firm
+    assert needed(wider, unmet) == unmet.needed  # one that is not met is enough
+    assert needed(wide, unknown) is None
+    assert needed(wide, undecided="near chance") is None

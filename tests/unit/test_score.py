@@ -35,6 +35,7 @@ NUMBER = Check(
     seeds=1,
     spread=None,
     p=None,
+    needed=None,
     explanation="",
     cause="",
     runs=[],

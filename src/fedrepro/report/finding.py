@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.stats import bounds, one_sided_p
+from fedrepro.report.stats import bounds, one_sided_p, seeds_needed
 from fedrepro.runs.runset import RunSet
 
 SLACK = 1e-9
@@ -28,6 +28,7 @@ class Margin:
         p: one-sided p value of its sign; NaN where the seeds do not say.
         seeds: how many it rests on.
         strict: whether 0 is too little.
+        sd: of the margins of single seeds; NaN where it is no mean of such.
     """
 
     value: float
@@ -36,6 +37,7 @@ class Margin:
     p: float
     seeds: int
     strict: bool = False
+    sd: float = math.nan
 
     @classmethod
     def of(cls, values: Iterable[float], *, strict: bool = False) -> Margin:
@@ -49,7 +51,8 @@ class Margin:
         """
         each = [float(value) for value in values]
         low, high = bounds(each)
-        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict)
+        sd = float(np.std(each, ddof=1)) if len(each) > 1 else math.nan
+        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd)
 
     @property
     def met(self) -> bool:
@@ -63,6 +66,11 @@ class Margin:
         if any(map(math.isnan, all_it_may_be)):
             return False
         return len({self._meets(value) for value in all_it_may_be}) == 1
+
+    @property
+    def needed(self) -> int | None:
+        """How many seeds would make it firm, were mean and spread as found; None: not known."""
+        return None if math.isnan(self.sd) else seeds_needed(abs(self.value), self.sd)
 
     def _meets(self, value: float) -> bool:
         return value > SLACK if self.strict else value >= -SLACK
@@ -117,6 +125,16 @@ class Finding:
             return max(margin.p for margin in self.margins)
         unmet = min((margin.p for margin in self.margins if not margin.met), default=math.nan)
         return min(1.0, len(self.margins) * unmet)
+
+    @property
+    def needed(self) -> int | None:
+        """How many seeds would make it firm, were means and spreads as found; None: not known."""
+        open_ones = [m for m in self.margins if m.met == self.holds and not m.firm]
+        needed = [margin.needed for margin in open_ones]
+        known = [number for number in needed if number is not None]
+        if self.undecided or not known or (self.holds and len(known) < len(needed)):
+            return None
+        return max(known) if self.holds else min(known)
 
     @property
     def seeds(self) -> int:

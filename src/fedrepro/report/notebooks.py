@@ -10,7 +10,7 @@ from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown, write_figure
-from fedrepro.report.verdicts import DECIDED, Check, difference, explained, shown
+from fedrepro.report.verdicts import DECIDED, Check, difference, remarks, shown
 from fedrepro.runs.runset import RunSet
 
 COLOURS = {
@@ -57,7 +57,7 @@ def show_claims(checks: list[Check]) -> HTML:
             "claim": item.id,
             "statement": item.statement,
             "verdict": item.verdict,
-            "evidence": ". ".join(filter(None, (item.evidence, explained(item)))),
+            "evidence": remarks(item),
             "runs": _links(item.runs),
         }
         for item in _decided(checks, "claim")

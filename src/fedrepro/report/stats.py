@@ -110,6 +110,33 @@ def one_sided_p(values: Sequence[float]) -> float:
     return float(stdtr(n - 1, -mean / sd * math.sqrt(n)))
 
 
+MOST_SEEDS = 1000
+"""More than anybody trains."""
+
+
+def seeds_needed(distance: float, sd: float, confidence: float = 0.95, power: float = 0.8) -> int:
+    """Return how many values it takes for the interval of their mean to exclude a threshold.
+
+    That is the fewest, three at least, with ``(t_(n-1, confidence) + t_(n-1, power)) sd / sqrt(n)``
+    below the distance, the usual approximation to the power of Student's t test.
+
+    Args:
+        distance: of the mean from the threshold.
+        sd: standard deviation of the values.
+        confidence: of the interval.
+        power: in what share of repetitions the interval is to exclude it.
+
+    Returns:
+        The number; :data:`MOST_SEEDS` if it is that or more.
+    """
+    from scipy.special import stdtrit
+
+    n = np.arange(3, MOST_SEEDS)
+    reach = stdtrit(n - 1, 0.5 + confidence / 2) + stdtrit(n - 1, power)
+    enough = reach * sd / np.sqrt(n) < distance
+    return int(n[enough][0]) if enough.any() else MOST_SEEDS
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p values adjusted for their number (Holm 1979), in the order given."""
     order = np.argsort(p_values, kind="stable")

@@ -22,8 +22,8 @@ from fedrepro.report.verdicts import (
     Verdict,
     check,
     difference,
-    explained,
     how_sure,
+    remarks,
     shown,
 )
 from fedrepro.runs.plan import Scale, papers
@@ -231,7 +231,7 @@ def _claims(paper: str, scale: Scale) -> str:
             "verdict": item.verdict,
             "seeds": item.seeds or "",
             "p": "" if item.p is None else f"{item.p:.2g}",
-            "evidence": ". ".join(filter(None, (item.evidence, explained(item)))),
+            "evidence": remarks(item),
         }
         for item in checks_of(paper, scale)
         if item.kind == "claim"

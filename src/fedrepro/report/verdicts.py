@@ -35,7 +35,7 @@ from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.expected import Claim, Number, cell_key, load_expected
 from fedrepro.report.finding import SLACK, Finding
 from fedrepro.report.informative import uninformative
-from fedrepro.report.stats import bounds, sd_bounds
+from fedrepro.report.stats import MOST_SEEDS, bounds, sd_bounds, seeds_needed
 from fedrepro.runs import records
 from fedrepro.runs.plan import Scale, at_published_scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -86,6 +86,8 @@ class Check:
             those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
         p: of a claim about means, one-sided, not adjusted; None: none.
+        needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
+            spreads are as found; None: not known.
         explanation: of a deviation.
         cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
         runs: ids.
@@ -114,6 +116,7 @@ class Check:
     seeds: int
     spread: float | None
     p: float | None
+    needed: int | None
     explanation: str
     cause: Literal["", "measured", "conjecture"]
     runs: list[str]
@@ -186,6 +189,7 @@ def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> 
         "seeds": 0,
         "spread": None,
         "p": None,
+        "needed": None,
         "explanation": "",
         "cause": "",
         "runs": [],
@@ -230,6 +234,8 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
     }
     if at_published_scale(runs.paper, ids):
         content["verdict"] = judge(number, ours, low, high)
+    if content["verdict"] == "inconclusive" and number.value == "mean":
+        content["needed"] = seeds_needed(_to_next_verdict(number, ours), float(cell["sd"]))
     if content["verdict"] in ("close", "deviates", "inconclusive"):
         content |= _explained(number)
     return records.rounded(content)  # type: ignore[no-any-return]
@@ -303,6 +309,13 @@ def _verdict(number: Number, ours: float) -> Verdict:
     return "close" if difference <= 2 * number.tolerance + SLACK else "deviates"
 
 
+def _to_next_verdict(number: Number, ours: float) -> float:
+    """Return how far our mean is from the nearest value with another verdict."""
+    apart, tolerance = abs(ours - number.published), number.tolerance
+    edges = [abs(apart - tolerance), abs(apart - 2 * tolerance)]
+    return min([*edges, abs(ours)] if number.gain else edges)
+
+
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
     """Return the number's cell; None where a record or the plan leaves it out."""
     assert made.cells is not None
@@ -342,6 +355,7 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
         "ours": finding.ours,
         "seeds": finding.seeds or _seeds(runs, finding.runs),
         "p": None if math.isnan(finding.p) else finding.p,
+        "needed": finding.needed if _verdict_of(finding) == "inconclusive" else None,
         "runs": sorted(set(finding.runs)),
     }
     if finding.undecided:
@@ -435,8 +449,7 @@ def line(item: Check) -> str:
                 text += f" (tolerance ± {shown(item.tolerance, difference(item.unit))})"
     if item.verdict in DECIDED and not item.informative:
         text += ", not informative"
-    detail = "; ".join(filter(None, (item.evidence, explained(item))))
-    return f"{text} ({detail})" if detail else text
+    return f"{text} ({detail})" if (detail := remarks(item)) else text
 
 
 def how_sure(item: Check) -> str:
@@ -455,6 +468,19 @@ def how_sure(item: Check) -> str:
 def difference(unit: str) -> str:
     """Return the unit of a difference of values: points for fractions."""
     return "points" if unit == "fraction" else unit
+
+
+def remarks(item: Check) -> str:
+    """Return what is said of a verdict: evidence, seeds that would decide, explanation."""
+    return ". ".join(filter(None, (item.evidence, outlook(item), explained(item))))
+
+
+def outlook(item: Check) -> str:
+    """Say how many seeds would decide what is inconclusive."""
+    if item.needed is None:
+        return ""
+    about = f"{MOST_SEEDS} or more" if item.needed == MOST_SEEDS else f"about {item.needed}"
+    return f"To decide it takes {about} seeds, if means and spreads are as found"
 
 
 def explained(item: Check) -> str:

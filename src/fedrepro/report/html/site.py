@@ -19,7 +19,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report.html.content import Paper, read_paper
 from fedrepro.report.trace import facts
-from fedrepro.report.verdicts import DECIDED, how_sure, shown
+from fedrepro.report.verdicts import DECIDED, how_sure, outlook, shown
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, is_study
 from fedrepro.runs.records import RunRecord
@@ -93,7 +93,7 @@ class _Pages:
             lstrip_blocks=True,
         )
         self._templates.globals.update(
-            scale=scale, notebooks=notebooks, shown=shown, how_sure=how_sure
+            scale=scale, notebooks=notebooks, shown=shown, how_sure=how_sure, outlook=outlook
         )
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")

@@ -15,9 +15,9 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
-from fedrepro.report import record_blocks, verdict_blocks
+from fedrepro.report import record_blocks, reproducibility, verdict_blocks
 
-BLOCKS = record_blocks.BLOCKS | verdict_blocks.BLOCKS
+BLOCKS = record_blocks.BLOCKS | verdict_blocks.BLOCKS | reproducibility.BLOCKS
 
 _BEGIN, _END = r"<!-- begin: (\S[^>]*?) -->", "<!-- end -->"
 _MARKER = re.compile(f"{_BEGIN}|{_END}")

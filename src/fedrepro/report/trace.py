@@ -142,7 +142,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
         f"sha256 {from_.dataset_sha256}{note}",
         "partition": f"{len(record.partition.counts)} clients, sha256 {record.partition.sha256}",
         "device": f"{from_.device}, {from_.threads} thread(s), backend {from_.backend}; "
-        f"{from_.host}",
+        f"{'; '.join(filter(None, (from_.arithmetic, from_.host)))}",
         "trained": f"{from_.seconds:g} s, process started {from_.started}",
     }
     if from_.earlier:

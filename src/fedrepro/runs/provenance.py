@@ -6,6 +6,7 @@ import datetime
 import functools
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,7 @@ def origin(backend: Backend, device: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if gpu else processor(),
         "device_type": "cuda" if gpu else "cpu",
         "threads": torch.get_num_threads(),
+        "arithmetic": "" if gpu else arithmetic(),
         "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
 
@@ -111,6 +113,28 @@ def processor() -> str:
         return platform.processor() or "CPU"
     numbers = [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
     return ", ".join([facts["model name"], *numbers])
+
+
+_LIBRARIES = re.compile(r"(?:Math Kernel Library Version|MKL-DNN v|OpenBLAS)\s*[\d.]+")
+_HOLDING = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "OPENBLAS_CORETYPE",
+)
+
+
+def arithmetic() -> str:
+    """Return which code of PyTorch and its libraries computes on this processor.
+
+    That is the instruction set that PyTorch takes, the matrix libraries it was built with, and the
+    environment variables that hold any of them to another one.
+    """
+    libraries = _LIBRARIES.findall(torch.__config__.show())
+    held = [f"{name}={os.environ[name]}" for name in _HOLDING if name in os.environ]
+    return ", ".join([torch.backends.cpu.get_cpu_capability(), *libraries, *held])
 
 
 def _lines(file: Path) -> list[str]:

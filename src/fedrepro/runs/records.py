@@ -55,6 +55,7 @@ class Origin(Strict):
         deterministic: whether a GPU used only kernels that give the same bits each time.
         device: name of the processor or the GPU.
         threads: compute threads of PyTorch.
+        arithmetic: on a processor, the code that PyTorch and its libraries take; empty: unknown.
         host: operating system, architecture and number of cores.
     """
 
@@ -70,6 +71,7 @@ class Origin(Strict):
     device: str
     device_type: Literal["cpu", "cuda"] = "cpu"
     threads: int
+    arithmetic: str = ""
     host: str
 
 

@@ -17,8 +17,9 @@ from fedrepro.runs.records import RunRecord
 from fedrepro.runs.status import describe, duration
 
 TOLERANCE = 0.05
-"""How far an accuracy (fraction) of the last evaluation may be off on another kind of processor or
-another version of PyTorch, which round differently; on the same ones every number is equal."""
+"""How far an accuracy (fraction) of the last evaluation may be off where other code computed: on
+another kind of processor, or with another version of PyTorch (docs/reproducibility.md: how far it
+was). Where the same code computed, every number is equal."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Comparison:
     """A record and the run trained again.
 
     Attributes:
-        same_machine: whether processor and version of PyTorch are those of the record.
+        same_machine: whether processor, PyTorch and the code it takes are those of the record.
         differences: metric -> by how much it differs at most; infinite if it is no like number.
         beyond: what differs by more than it may.
     """
@@ -119,11 +120,13 @@ def compare(
 ) -> Comparison:
     """Compare two records of a run.
 
-    Partition and data set must be equal. So must every metric, if processor and PyTorch are the
-    same; if not, the accuracies of the last evaluation may be off by the tolerance.
+    Partition and data set must be equal. So must every metric, if the same code computed; if not,
+    the accuracies of the last evaluation may be off by the tolerance.
     """
     here, there = again.provenance, committed.provenance
     same = (here.device, here.torch) == (there.device, there.torch)
+    if there.arithmetic:  # older records do not say
+        same = same and here.arithmetic == there.arithmetic
     found = _differences(committed.metrics, again.metrics)
     final = _differences(committed.final, again.final)
     found |= {f"final {name}": much for name, much in final.items()}

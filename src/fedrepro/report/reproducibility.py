@@ -1,0 +1,86 @@
+"""Blocks of the documentation on how far a run moves when it is trained again otherwise.
+
+They show what ``benchmarks/reproducibility.py`` measured, beside the spread of the recorded seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.base.paths import root
+from fedrepro.runs.plan import papers
+from fedrepro.runs.runset import RunSet
+
+
+def _measured() -> dict[str, Any]:
+    """Return what ``benchmarks/reproducibility.py`` wrote."""
+    content: dict[str, Any] = json.loads((root() / "benchmarks/reproducibility.json").read_text())
+    return content
+
+
+def _moves() -> str:
+    """One row a network: how far its test accuracy moves with each change, and with the seed."""
+    spreads = _seed_spreads()
+    rows = []
+    for network, found in _measured()["networks"].items():
+        changes = {name: _apart(change) for name, change in found["changes"].items()}
+        spread = spreads.get(network)
+        sd = "" if spread is None else f"{100 * spread:.2f}"
+        rows.append({"network": f"`{network}`"} | changes | {"sd of seeds": sd})
+    return str(pd.DataFrame(rows).fillna("").to_markdown(index=False))
+
+
+def _apart(change: dict[str, Any]) -> str:
+    return "equal" if change["equal"] else f"{change['most_points']:g}"
+
+
+def _seed_spreads() -> dict[str, float]:
+    """Return network -> median standard deviation of lite accuracies over three seeds or more."""
+    found: dict[str, list[float]] = {}
+    for paper in papers():
+        runs = RunSet(paper, "lite").recorded()
+        for group in runs.plan.runs:
+            values: dict[str, list[float]] = {}
+            for run in runs.members([group]):
+                accuracy = runs.record(run).final.get("accuracy")
+                if isinstance(accuracy, float):
+                    values.setdefault(str(run.coordinates), []).append(accuracy)
+                    network = run.spec.model.name
+            many = [float(np.std(of, ddof=1)) for of in values.values() if len(of) > 2]
+            if many:
+                found.setdefault(network, []).extend(many)
+    return {network: float(np.median(sds)) for network, sds in found.items()}
+
+
+def _growth(change: str) -> str:
+    """One row a network: how far weights are apart after some rounds, and what AVX2 costs."""
+    content = _measured()
+    rows = [
+        {"network": f"`{network}`"}
+        | {
+            f"round {t}": f"{apart:.1e}"
+            for t, apart in zip(content["rounds"], found["changes"][change]["weights"], strict=True)
+        }
+        | {"CPU time held to AVX2": found.get("avx2_time", "")}
+        for network, found in content["networks"].items()
+    ]
+    return str(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def _measured_on() -> str:
+    """Return the processor and the libraries that it was measured on."""
+    on = _measured()["on"]
+    other = f"; another PyTorch: {on['other']}" if "other" in on else ""
+    return f"Measured on {on['processor']}; {on['libraries']}{other}."
+
+
+BLOCKS: dict[str, Callable[..., str]] = {
+    "moves": _moves,
+    "growth": _growth,
+    "measured_on": _measured_on,
+}

@@ -33,9 +33,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(here)
         for run in expand(PAPER, "smoke"):
             records.write(made_up(run))
+        imported = made_up(expand(PAPER, "smoke")[0])
+        imported["provenance"]["imported"] = [_imported_part(imported["provenance"])]
+        records.write(imported)
         _write_results(here / "results", PAPER)
         site.write([PAPER], "smoke", here / "results", here / "report")
     return here
+
+
+def _imported_part(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a run of another machine: the first three rounds."""
+    of_last = {key: provenance[key] for key in records.Origin.model_fields if key in provenance}
+    return of_last | {"device": "a machine elsewhere", "rounds": 3, "seconds": 2.0}
 
 
 def _write_results(results: Path, paper: str) -> None:
@@ -150,6 +159,17 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
     assert f"seed {run.seed}" in page
     title = next(iter(load_plan(PAPER).tables.values())).title
     assert f"{title}</a>" in page
+
+
+def test_what_was_imported_is_marked(folder: Path) -> None:
+    imported, other = (run.id for run in expand(PAPER, "smoke")[:2])
+    page = (folder / f"report/runs/{imported}.html").read_text()
+    assert ">imported</span> 3 of its rounds come from" in page
+    assert "3 rounds in 2 s, a machine elsewhere" in page
+    assert "imported" not in (folder / f"report/runs/{other}.html").read_text()
+    page = (folder / f"report/papers/{PAPER}.html").read_text()
+    assert f"<code>{imported}</code></a> <small>imported</small>" in page
+    assert f"<code>{other}</code></a> <small>imported</small>" not in page
 
 
 def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,25 +253,15 @@ def _read_cells(
     frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
     for _, row in frame.iterrows():
         keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
-        unit = row.get("unit", "fraction") if kind == "table" else ""
+        unit = row.get("unit", "fraction")
         values = _split(row.get("values"))
         runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
         row = row.copy()
         row["values"] = [float(value) for value in values]
-        text = cell_text(row) if kind == "table" else _as_stored(row)
+        text = cell_text(row) if "n" in row else ""
         checks = tuple(by_cell.get((name, *keys), ()))
         seeds = tuple(shown(float(value), unit) for value in values)
         yield Cell(*keys, text, seeds, runs, checks)
-
-
-def _as_stored(row: pd.Series) -> str:
-    """Return a number of a figure, which has no unit: ``0.9876 ± 0.001 (n=3) [0.99]``."""
-    if not {"mean", "sd", "n"} <= set(row.index) or np.isnan(row["mean"]):
-        return ""
-    text = f"{row['mean']:.4g}"
-    if row["n"] > 1:
-        text += f" ± {row['sd']:.2g} (n={row['n']})"
-    return text if np.isnan(row["published"]) else f"{text} [{row['published']:.4g}]"
 
 
 def _number(value: object) -> object:

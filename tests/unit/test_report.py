@@ -224,6 +224,27 @@ def test_headlines_are_at_the_published_scale_where_they_are_tried() -> None:
     assert headline("not run", "not decidable") == ("lite", "not decidable")
 
 
+def test_a_claim_shows_its_verdicts_of_both_scales() -> None:
+    some = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    lite = dataclasses.replace(some, scale="lite", verdict="inconclusive")
+    untried = dataclasses.replace(some, scale="paper", verdict="not run")
+    tried = dataclasses.replace(some, scale="paper", verdict="deviates")
+    plan, expected = load_plan(PAPER), load_expected(PAPER)
+    for published, shown in ((untried, [lite]), (tried, [tried, lite]), (lite, [lite])):
+        paper = content.Paper(plan, expected, (lite,), (published,), ())
+        assert paper.at_scales(lite) == shown
+
+
+def test_printed_values_that_were_tried_as_published_are_listed() -> None:
+    numbers = [item for item in check(PAPER, "smoke") if item.kind == "number"]
+    tried = dataclasses.replace(numbers[0], scale="paper", verdict="close", origin="printed")
+    other = dataclasses.replace(tried, origin="repository")
+    plan, expected = load_plan(PAPER), load_expected(PAPER)
+    paper = content.Paper(plan, expected, tuple(numbers), (tried, other, *numbers[1:]), ())
+    assert paper.tried_as_published == [tried]
+    assert content.Paper(plan, expected, (tried,), (tried,), ()).tried_as_published == []
+
+
 def test_bars_count_each_target_once() -> None:
     judged = [item for item in check(PAPER, "smoke") if item.kind == "number"]
     printed = [item for item in judged if item.origin == "printed"]

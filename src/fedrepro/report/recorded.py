@@ -150,12 +150,12 @@ def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
 
 
 def _differences(found: Sequence[Recorded]) -> list[dict[str, str]]:
-    """Return the keys of each run's spec whose values are not the same in all; empty: no such key.
+    """Return the keys of each run's spec whose values are not the same in all.
 
-    Keys that a spec leaves at their default are among them.
+    They are keys that some spec sets; where another leaves one at its default, that is its value.
     """
     specs = [_flat(one.record.typed_spec().model_dump(mode="json")) for one in found]
-    keys = dict.fromkeys(key for spec in specs for key in spec)
+    keys = dict.fromkeys(key for one in found for key in _flat(one.record.spec))
     texts = [{key: _plain(spec.get(key, "")) for key in keys} for spec in specs]
     differing = [key for key in keys if len({text[key] for text in texts}) > 1]
     return [{key: text[key] for key in differing} for text in texts]
@@ -166,7 +166,7 @@ def _labels(found: Sequence[Recorded]) -> list[str]:
     labels = []
     for differing in _differences(found):
         given = ", ".join(f"{key} {value}" for key, value in differing.items() if value)
-        labels.append(textwrap.fill(given, _LABEL_WIDTH))
+        labels.append(textwrap.fill(given, _LABEL_WIDTH, max_lines=2))
     return [
         label if label and labels.count(label) == 1 else f"{label} ({one.run.id})".strip()
         for label, one in zip(labels, found, strict=True)

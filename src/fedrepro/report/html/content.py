@@ -139,6 +139,22 @@ class Paper:
         claims = [item for item in self.checks if item.kind == "claim"]
         return sorted(claims, key=lambda item: rank.get(item.verdict, len(order)))
 
+    def at_scales(self, claim: Check) -> list[Check]:
+        """Return the verdicts on a claim: as published if tried there, then the report's."""
+        published = [item for item in self.published if item.id == claim.id]
+        return [x for x in published if x != claim and x.verdict in DECIDED] + [claim]
+
+    @property
+    def tried_as_published(self) -> list[Check]:
+        """Verdicts on printed values at the published scale, where it is not the report's."""
+        return [
+            item
+            for item in self.published
+            if self.published != self.checks
+            and (item.kind, item.origin) == ("number", "printed")
+            and item.verdict in DECIDED
+        ]
+
     @property
     def headlines(self) -> list[Check]:
         """Verdicts on the claims that the paper is known for; at the published scale if tried."""

@@ -230,7 +230,8 @@ def test_a_claim_shows_its_verdicts_of_both_scales() -> None:
     untried = dataclasses.replace(some, scale="paper", verdict="not run")
     tried = dataclasses.replace(some, scale="paper", verdict="deviates")
     plan, expected = load_plan(PAPER), load_expected(PAPER)
-    for published, shown in ((untried, [lite]), (tried, [tried, lite]), (lite, [lite])):
+    same = dataclasses.replace(lite, scale="paper")
+    for published, shown in ((untried, [lite]), (tried, [tried, lite]), (same, [same])):
         paper = content.Paper(plan, expected, (lite,), (published,), ())
         assert paper.at_scales(lite) == shown
 

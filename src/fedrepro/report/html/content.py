@@ -142,7 +142,9 @@ class Paper:
     def at_scales(self, claim: Check) -> list[Check]:
         """Return the verdicts on a claim: as published if tried there, then the report's."""
         published = [item for item in self.published if item.id == claim.id]
-        return [x for x in published if x != claim and x.verdict in DECIDED] + [claim]
+        tried = [item for item in published if item.verdict in DECIDED]
+        same = any((x.runs, x.verdict) == (claim.runs, claim.verdict) for x in tried)
+        return tried if same else [*tried, claim]
 
     @property
     def tried_as_published(self) -> list[Check]:

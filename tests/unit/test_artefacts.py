@@ -23,6 +23,7 @@ from matplotlib.textpath import TextPath
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.report import artefacts, code, style
+from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.report.trace import why
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
@@ -97,6 +98,27 @@ def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str
     mean = "" if name in FURTHER_KEYS[paper] else "mean,"
     assert (tmp_path / f"{name}.csv").read_text().startswith(f"series,x,{mean}")
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"), [(paper, name) for paper in WRITERS for name in load_plan(paper).figures]
+)
+def test_every_number_of_a_figure_has_a_unit(smoke: Smoke, paper: str, name: str) -> None:
+    cells = artefacts.frame(smoke(paper), name)
+    assert set(cells["unit"]) <= set(UNITS)
+    described = {column for names in COLUMNS for column in names.split(", ")}
+    described |= {"x", "sd", "low", "high", "published", "published_sd"}
+    numbers = {column for column in cells if pd.api.types.is_numeric_dtype(cells[column])}
+    numbers -= {column for column in numbers if cells[column].dtype == bool}
+    assert numbers - described == set()
+    if "mean" not in cells:
+        return
+    within = {"fraction": (0, 1), "points": (-1, 1)}
+    whole = {"count", "index"}
+    for unit, means in cells.dropna(subset="mean").groupby("unit")["mean"]:
+        low, high = within.get(str(unit), (-np.inf, np.inf))
+        assert means.between(low, high).all(), unit
+        assert unit not in whole or (means >= 0).all()
 
 
 @EVERY_PAPER

@@ -37,7 +37,7 @@ def test_a_run_is_found_by_how_its_id_begins() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("zz", "'zz' is no planned run; `fedrepro status --list`"),
+        ("zz", "no planned run has an id that begins with 'zz'; `fedrepro status --list`"),
         ("", "begins the ids of"),
         (RUNS[2].id, f"run {RUNS[2].id} has no record; `fedrepro train {RUNS[2].id}`"),
     ],
@@ -47,12 +47,28 @@ def test_what_is_no_recorded_run_is_named(name: str, text: str) -> None:
         recorded.find([name])
 
 
+def test_the_nearest_ids_are_offered(capsys: pytest.CaptureFixture[str]) -> None:
+    slip = RUNS[0].id[:5] + "z" + RUNS[0].id[6:]
+    for command in (["show", slip], ["compare", slip, slip], ["train", slip]):
+        assert main(command) == 1
+        assert f"did you mean {RUNS[0].id}" in capsys.readouterr().err
+    start = slip[:8]
+    assert main(["show", start]) == 1
+    assert RUNS[0].id in capsys.readouterr().err
+    assert main(["train", "zz"]) == 1
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_show_says_what_a_run_is_where_it_is_used_and_how_it_went() -> None:
     text = recorded.show(recorded.find([RUNS[0].id])[0])
     assert text.startswith(f"run {RUNS[0].id}\n")
     assert "\n  emd table2: " in text
     assert "\n  emd fig5a: " in text
     assert "table3" not in text
+    lines = text.splitlines()
+    spec = [line.split() for line in lines[lines.index("spec") + 1 : lines.index("part of")]]
+    assert ["dataset.name", RUNS[0].spec.dataset.name] in spec
+    assert ["seed", str(RUNS[0].seed)] in spec
     assert f"fedrepro train {RUNS[0].id}" in text
     accuracy, loss = text.splitlines()[-2:]
     assert accuracy == "  accuracy    ▁▃█  round 1: 0.1, 20: 0.9; from 0.1 to 0.9"
@@ -98,6 +114,25 @@ def test_compare_shows_what_differs_and_nothing_else() -> None:
     assert not differing & {"rounds", "batch", "model.name"}
     assert list(table["last round"]) == [20, 20]
     assert table["highest accuracy"][0] == pytest.approx(0.9)
+
+
+def test_curves_are_labelled_by_what_differs() -> None:
+    runs = recorded.find([run.id for run in RUNS[:2]])
+    labels = recorded._labels(runs)
+    assert len(set(labels)) == 2
+    assert not any(run.run.id in label for run, label in zip(runs, labels, strict=True))
+    table = recorded.compare(runs)
+    differing = [name for name in table.columns if "." in name or name == "seed"]
+    assert all(f"{name} " in label for name in differing for label in labels)
+    assert recorded._labels([runs[0], runs[0]]) == [f"({RUNS[0].id})"] * 2
+
+
+def test_what_a_spec_leaves_at_its_default_is_compared_as_its_value() -> None:
+    runs = recorded.find([run.id for run in RUNS[:2]])
+    runs[1].record.spec["dataset"]["transform"] = "standard"
+    assert "transform" not in runs[0].record.spec["dataset"]
+    transform = [keys["dataset.transform"] for keys in recorded._differences(runs)]
+    assert transform == ["unit", "standard"]
 
 
 def test_commands_print_and_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -33,9 +33,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(here)
         for run in expand(PAPER, "smoke"):
             records.write(made_up(run))
+        imported = made_up(expand(PAPER, "smoke")[0])
+        imported["provenance"]["imported"] = [_imported_part(imported["provenance"])]
+        records.write(imported)
         _write_results(here / "results", PAPER)
         site.write([PAPER], "smoke", here / "results", here / "report")
     return here
+
+
+def _imported_part(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a run of another machine: the first three rounds."""
+    of_last = {key: provenance[key] for key in records.Origin.model_fields if key in provenance}
+    return of_last | {"device": "a machine elsewhere", "rounds": 3, "seconds": 2.0}
 
 
 def _write_results(results: Path, paper: str) -> None:
@@ -152,6 +161,17 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
     assert f"{title}</a>" in page
 
 
+def test_what_was_imported_is_marked(folder: Path) -> None:
+    imported, other = (run.id for run in expand(PAPER, "smoke")[:2])
+    page = (folder / f"report/runs/{imported}.html").read_text()
+    assert ">imported</span> 3 of its rounds come from" in page
+    assert "3 rounds in 2 s, a machine elsewhere" in page
+    assert "imported" not in (folder / f"report/runs/{other}.html").read_text()
+    page = (folder / f"report/papers/{PAPER}.html").read_text()
+    assert f"<code>{imported}</code></a> <small>imported</small>" in page
+    assert f"<code>{other}</code></a> <small>imported</small>" not in page
+
+
 def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     target = folder / "again"
@@ -202,6 +222,28 @@ def test_headlines_are_at_the_published_scale_where_they_are_tried() -> None:
     assert headline("deviates", "reproduced") == ("paper", "deviates")
     assert headline("not run", "reproduced") == ("lite", "reproduced")
     assert headline("not run", "not decidable") == ("lite", "not decidable")
+
+
+def test_a_claim_shows_its_verdicts_of_both_scales() -> None:
+    some = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    lite = dataclasses.replace(some, scale="lite", verdict="inconclusive")
+    untried = dataclasses.replace(some, scale="paper", verdict="not run")
+    tried = dataclasses.replace(some, scale="paper", verdict="deviates")
+    plan, expected = load_plan(PAPER), load_expected(PAPER)
+    same = dataclasses.replace(lite, scale="paper")
+    for published, shown in ((untried, [lite]), (tried, [tried, lite]), (same, [same])):
+        paper = content.Paper(plan, expected, (lite,), (published,), ())
+        assert paper.at_scales(lite) == shown
+
+
+def test_printed_values_that_were_tried_as_published_are_listed() -> None:
+    numbers = [item for item in check(PAPER, "smoke") if item.kind == "number"]
+    tried = dataclasses.replace(numbers[0], scale="paper", verdict="close", origin="printed")
+    other = dataclasses.replace(tried, origin="repository")
+    plan, expected = load_plan(PAPER), load_expected(PAPER)
+    paper = content.Paper(plan, expected, tuple(numbers), (tried, other, *numbers[1:]), ())
+    assert paper.tried_as_published == [tried]
+    assert content.Paper(plan, expected, (tried,), (tried,), ()).tried_as_published == []
 
 
 def test_bars_count_each_target_once() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, unique
 from fedrepro.runs.status import duration, status
 
 RUNS = list(unique(expand("emd", "smoke")).values())
@@ -68,13 +69,42 @@ def test_recorded_seconds_decide_the_estimate(folder: Path, write_record: Any) -
     assert state.pending_seconds == pytest.approx(100, rel=0.3)
 
 
+def on_a_gpu(run: PlannedRun, seconds: float, folder: Path, write_record: Any) -> None:
+    provenance = json.loads(write_record(run, folder).read_text())["provenance"]
+    changed = {"seconds": seconds, "device_type": "cuda", "device": "GPU X"}
+    write_record(run, folder, provenance=provenance | changed)
+
+
+def test_like_runs_on_a_gpu_decide_the_estimate_on_one(folder: Path, write_record: Any) -> None:
+    like = [run for run in RUNS if run.group == "mnist_sweep"]
+    other = next(run for run in RUNS if run.spec.model.name == "kws_cnn")
+    for run, seconds in zip(like[:3], (1, 100, 900), strict=True):
+        on_a_gpu(run, seconds, folder, write_record)
+    state = status([like[3], other])
+    assert state.gpu_seconds == {like[3].id: pytest.approx(100, rel=0.3)}
+    assert state.gpus == ("GPU X",)
+    text = state.text()
+    assert " for 1 of them" in text
+    assert "like runs on GPU X" in text
+    unknown = text.partition("no estimate of it, for")[2]
+    assert "kws_cnn of width" in unknown
+    assert "mnist_cnn" not in unknown
+
+
+def test_another_precision_is_not_like(folder: Path, write_record: Any) -> None:
+    like = [run for run in RUNS if run.group == "mnist_sweep"]
+    on_a_gpu(like[0], 100, folder, write_record)
+    spec = like[1].spec.model_copy(update={"precision": "tf32"})
+    state = status([dataclasses.replace(like[1], spec=spec)])
+    assert state.gpu_seconds == {}
+    assert "not measured" in state.text()
+
+
 def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: Any) -> None:
     like = [run for run in RUNS if run.group == "mnist_sweep"]
     unknown = status([like[1]]).pending_seconds
-    provenance = json.loads(write_record(like[0], folder).read_text())["provenance"]
-    fast = provenance | {"seconds": 1e-3, "device_type": "cuda"}
-    write_record(like[0], folder, provenance=fast)
-    assert records.cost(like[0].id) == records.Cost(1e-3, gpu=True)
+    on_a_gpu(like[0], 1e-3, folder, write_record)
+    assert records.cost(like[0].id) == records.Cost(1e-3, gpu=True, device="GPU X")
     assert status([like[1]]).pending_seconds == unknown
 
 

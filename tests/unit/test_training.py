@@ -78,7 +78,9 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
     monkeypatch.setattr(LoopBackend, "collect", collect)
     run = planned(0)
     session.train([run], TrainOptions(backend="loop"))
-    assert records.cost(run.id) == records.Cost(4 * 0.5, gpu=False)
+    took = records.cost(run.id)
+    assert took is not None
+    assert (took.seconds, took.gpu) == (4 * 0.5, False)
 
 
 def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, write_record):

@@ -146,7 +146,8 @@ def test_a_half_written_page_is_no_output(clone: Clone, write_record: Any) -> No
     assert not (clone.root / page).exists()
 
 
-def test_report(smoke: Smoke, tmp_path: Path) -> None:
+def test_report_of_snakemake(smoke: Smoke, tmp_path: Path) -> None:
+    """What `snakemake --report` shows has a place, a name and a caption."""
     clone, folder, _ = smoke
     report = tmp_path / "report.html"
     done = clone.snakemake(
@@ -154,5 +155,26 @@ def test_report(smoke: Smoke, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     text = report.read_text()
-    assert "run records" in text
-    assert "table2" in text
+    shown, categories = _variable(text, "results"), _variable(text, "categories")
+    for paper in MADE:
+        plan = load_plan(paper)
+        by_kind = categories.pop(paper)
+        assert set(by_kind) == {"Tables", "Figures", "Partitions", "Notebooks"}
+        for kind, every in (("Tables", plan.tables), ("Figures", plan.figures)):
+            labels = [shown[file]["labels"] for file in by_kind[kind]]
+            named = {label["name"]: (label["title"], label["in the paper"]) for label in labels}
+            assert named == {name: (about.title, about.source) for name, about in every.items()}
+    assert categories == {}, "something is of no paper"
+    for file, about in shown.items():
+        assert all(about["labels"].values()), file
+        assert about["labels"]["scale"] == "smoke"
+        caption = re.sub(r"<[^>]+>", "", about["caption"]).strip()
+        assert len(caption) > 40, file
+        assert not re.search(r"[{}]|Undefined|None|from 0 run", caption), caption
+    assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"?https?:", text)
+
+
+def _variable(page: str, name: str) -> Any:
+    """Return an object that a script of the page defines."""
+    place = page.index(f"var {name} = {{") + len(f"var {name} = ")
+    return json.JSONDecoder().raw_decode(page[place:])[0]

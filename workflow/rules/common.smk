@@ -110,6 +110,12 @@ def partition_input(wildcards):
     return f"data/ready/{dataset}.json"
 
 
+def labels(wildcards):
+    # Of a table or figure, in the report that Snakemake itself makes.
+    name = wildcards.get("table") or wildcards.get("figure")
+    return PLAN.labels(wildcards.scale, wildcards.paper, name)
+
+
 def stem(wildcards, output):
     return str(Path(output[0]).with_suffix(""))
 

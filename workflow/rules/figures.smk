@@ -11,7 +11,7 @@ rule figure:
             caption="../report/figure.rst",
             category="{paper}",
             subcategory="Figures",
-            labels={"scale": "{scale}", "what": "{figure}"},
+            labels=labels,
         ),
         png="results/{scale}/figures/{paper}/{figure}.png",
         csv="results/{scale}/figures/{paper}/{figure}.csv",

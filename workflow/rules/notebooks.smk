@@ -16,7 +16,7 @@ rule notebook:
             caption="../report/notebook.rst",
             category="{paper}",
             subcategory="Notebooks",
-            labels={"scale": "{scale}", "what": "notebook"},
+            labels={"title": "notebook", "scale": "{scale}"},
         ),
     log:
         "logs/{scale}/notebooks/{paper}.log",

@@ -30,7 +30,7 @@ rule partition_overview:
             caption="../report/partitions.rst",
             category="{paper}",
             subcategory="Partitions",
-            labels={"scale": "{scale}", "what": "partitions"},
+            labels={"title": "who holds which classes", "scale": "{scale}"},
         ),
         png="results/{scale}/partitions/{paper}/overview.png",
     log:

@@ -11,7 +11,7 @@ rule table:
             caption="../report/table.rst",
             category="{paper}",
             subcategory="Tables",
-            labels={"scale": "{scale}", "what": "{table}"},
+            labels=labels,
         ),
         md="results/{scale}/tables/{paper}/{table}.md",
     log:

@@ -101,7 +101,7 @@ def compare(
     from fedrepro.report import recorded
 
     found = recorded.find(runs)
-    print(recorded.compare(found, metric).to_markdown(index=False))
+    print(recorded.compare(found, metric).set_index("run").T.to_markdown())
     if out:
         _written(recorded.write(found, metric, out))
 

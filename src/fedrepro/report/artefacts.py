@@ -26,9 +26,10 @@ _TITLE_WIDTH = 100
 
 
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
-    """Return the frame of a table or figure, with a column ``published``.
+    """Return the frame of a table or figure, with columns ``unit`` and ``published``.
 
-    It holds what the expected values have for a cell, else what the table or figure itself has.
+    ``published`` holds what the expected values have for a cell, else what the table or figure
+    itself has.
 
     Args:
         runs: the paper's runs at a scale.
@@ -48,7 +49,8 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     if name in runs.plan.tables:
         cells = _made_by(code.tables, runs, name, "tables")(runs)
     else:
-        cells = _made_by(code.figures, runs, name, "figures").data(runs)
+        figure = _made_by(code.figures, runs, name, "figures")
+        cells = figure.with_units(figure.data(runs))
     return _with_published(cells, runs.paper, name)
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 import fedrepro
 from fedrepro.base.configfile import nearest
 from fedrepro.report.artefacts import frame, markdown
+from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.runs import records
 from fedrepro.runs.plan import Scale, expand, papers, unique
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -111,6 +112,16 @@ def _table(paper: str, name: str, scale: Scale) -> str:
         return f"*{runs.plan.artefact(name).title}: {error}.*"
 
 
+def _columns() -> str:
+    """What the numbers in a figure's data are, and their units."""
+    columns = [
+        {"column": ", ".join(f"`{name}`" for name in names.split(", ")), "what": what}
+        for names, what in COLUMNS.items()
+    ]
+    units = [{"`unit`": f"`{unit}`", "what": what} for unit, what in UNITS.items()]
+    return "\n\n".join(pd.DataFrame(rows).to_markdown(index=False) for rows in (units, columns))
+
+
 def _api(name: str) -> str:
     """Signature and docstring of a name that ``import fedrepro`` offers."""
     thing = getattr(fedrepro, name, None)
@@ -137,6 +148,7 @@ _SIGNATURE_WIDTH = 80
 
 BLOCKS: dict[str, Callable[..., str]] = {
     "api": _api,
+    "columns": _columns,
     "effort": _effort,
     "cost": _cost_table,
     "runs": _runs,

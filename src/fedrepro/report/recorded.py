@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.command import selected
+from fedrepro.runs.command import nearest_ids, selected
 from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan
 from fedrepro.runs.records import RunRecord
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 METRIC = "accuracy"
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
+_LABEL_WIDTH = 80
+"""Characters of a line of a legend."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,8 @@ def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
     ids = [run_id for run_id in planned if run_id.startswith(name)]
     if len(ids) != 1:
         several = f"begins the ids of {len(ids)} runs: {', '.join(ids[:5])}"
-        none = "is no planned run; `fedrepro status --list` has all ids"
-        raise FedreproError(f"'{name}' {several if ids else none}")
+        none = f"no planned run has an id that begins with '{name}'; {nearest_ids(name, planned)}"
+        raise FedreproError(f"'{name}' {several}" if ids else none)
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
         raise FedreproError(f"run {run.id} has no record; `fedrepro train {run.id}` trains it")
@@ -82,8 +86,12 @@ def show(found: Recorded, metric: str | None = None) -> str:
         for name in ([metric] if metric else found.metrics)
     ]
     lines = [f"  {name:<10}{value}" for name, value in facts(found.run, found.record).items()]
+    spec = _flat(found.record.spec)
+    wide = max(map(len, spec))
+    keys = [f"  {key:<{wide}}  {_plain(value)}" for key, value in spec.items()]
     used = [f"  {place}" for place in _used_by(found.run)]
-    return "\n".join([f"run {found.run.id}", *lines, "part of", *used, "curves", *curves])
+    parts = [f"run {found.run.id}", *lines, "spec", *keys, "part of", *used, "curves", *curves]
+    return "\n".join(parts)
 
 
 def _used_by(run: PlannedRun) -> list[str]:
@@ -117,7 +125,7 @@ def _sparkline(curve: Mapping[int, float]) -> str:
 
 
 def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
-    """Return a row a run: how its spec differs from the others', and a metric last and best.
+    """Return a row a run: how its spec differs from the others', and a metric at the end.
 
     Args:
         found: the runs.
@@ -128,20 +136,45 @@ def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
     """
     import pandas as pd
 
-    specs = [_flat(one.record.spec) for one in found]
-    keys = list(dict.fromkeys(key for spec in specs for key in spec))
-    differing = [key for key in keys if len({str(spec.get(key)) for spec in specs}) > 1]
     rows = []
-    for one, spec in zip(found, specs, strict=True):
+    for one, differing in zip(found, _differences(found), strict=True):
         curve = one.curve(metric)
         row = {"run": one.run.id, "group": f"{one.run.paper} {one.run.group}"}
-        row |= {key: spec.get(key, "") for key in differing}
         rows.append(
             row
+            | differing
             | {"last round": list(curve)[-1], metric: list(curve.values())[-1]}
             | {f"lowest {metric}": min(curve.values()), f"highest {metric}": max(curve.values())}
         )
     return pd.DataFrame(rows)
+
+
+def _differences(found: Sequence[Recorded]) -> list[dict[str, str]]:
+    """Return the keys of each run's spec whose values are not the same in all.
+
+    They are keys that some spec sets; where another leaves one at its default, that is its value.
+    """
+    specs = [_flat(one.record.typed_spec().model_dump(mode="json")) for one in found]
+    keys = dict.fromkeys(key for one in found for key in _flat(one.record.spec))
+    texts = [{key: _plain(spec.get(key, "")) for key in keys} for spec in specs]
+    differing = [key for key in keys if len({text[key] for text in texts}) > 1]
+    return [{key: text[key] for key in differing} for text in texts]
+
+
+def _labels(found: Sequence[Recorded]) -> list[str]:
+    """Return what tells runs apart in a legend; the id only where nothing of the spec does."""
+    labels = []
+    for differing in _differences(found):
+        given = ", ".join(f"{key} {value}" for key, value in differing.items() if value)
+        labels.append(textwrap.fill(given, _LABEL_WIDTH, max_lines=2))
+    return [
+        label if label and labels.count(label) == 1 else f"{label} ({one.run.id})".strip()
+        for label, one in zip(labels, found, strict=True)
+    ]
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -187,10 +220,9 @@ def _drawn(found: Sequence[Recorded], metric: str) -> Any:
     from fedrepro.report.plots import ROUND, Canvas
 
     canvas = Canvas()
-    for one, ink in zip(found, series_inks(), strict=False):
+    for one, label, ink in zip(found, _labels(found), series_inks(), strict=False):
         curve = one.curve(metric)
         points = pd.DataFrame({"x": list(curve), "mean": list(curve.values())}).assign(n=1)
-        label = f"{one.run.id}, {one.run.group}, seed {one.run.seed}"
         canvas.curve(canvas.axis, points, ink, label, factor=1)
     canvas.axis.set(xlabel=ROUND, ylabel=metric)
     canvas.legend(1)

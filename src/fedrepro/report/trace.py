@@ -120,12 +120,13 @@ _REPLACED = {"stacked": "graphs"}
 
 
 def _run(run: PlannedRun, record: RunRecord) -> str:
-    lines = [f"  {name:<10}{value}" for name, value in facts(run, record).items()]
+    known = facts(run, record) | {"spec": canonical_json(record.spec)}
+    lines = [f"  {name:<10}{value}" for name, value in known.items()]
     return "\n".join([f"run {run.id}, seed {run.seed}", *lines])
 
 
 def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
-    """Return what is known of a recorded run: spec, code, data, device, how to train it again."""
+    """Return what is known of a recorded run but its spec: code, data, device, how to repeat it."""
     file = records.path_of(run.id, run.records)
     from_ = record.provenance
     changed = ", with uncommitted changes" if from_.dirty else ""
@@ -134,7 +135,6 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     found = {
         "record": str(file),
         "group": f"{describe(run)}",
-        "spec": canonical_json(record.spec),
         "versions": versions,
         "code": f"commit {from_.commit}{changed}; fedrepro {from_.fedrepro}, "
         f"torch {from_.torch}, numpy {from_.numpy}, Python {from_.python}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -85,3 +86,20 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
     names = [paper] if paper else plans() if studies else papers()
     scales = [scale] if scale else list(SCALES)
     return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())
+
+
+def nearest_ids(name: str, known: Iterable[str]) -> str:
+    """Return what to say of an id that no planned run has: the nearest ids, and what has them all.
+
+    Args:
+        name: an id, or how one begins.
+        known: ids of all runs that could be meant.
+    """
+    ids = list(known)
+    by_start: dict[str, list[str]] = {}
+    for run_id in ids:
+        by_start.setdefault(run_id[: len(name)], []).append(run_id)
+    starts = difflib.get_close_matches(name, by_start, n=3)
+    near = [run_id for start in starts for run_id in by_start[start]][:3]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}`fedrepro status --list` shows the ids of a scale"

@@ -215,10 +215,12 @@ class Cost:
     Attributes:
         seconds: of training, by all processes.
         gpu: whether they are seconds of a GPU rather than of CPU cores.
+        device: name of the processor or the GPU.
     """
 
     seconds: float
     gpu: bool
+    device: str
 
 
 def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
@@ -240,7 +242,8 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
         derived = identity(content["spec"], content["versions"])
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
         provenance = content["provenance"]
-        took = Cost(float(provenance["seconds"]), provenance.get("device_type") == "cuda")
+        on_gpu = provenance.get("device_type") == "cuda"
+        took = Cost(float(provenance["seconds"]), on_gpu, str(provenance["device"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

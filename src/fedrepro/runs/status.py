@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ class Status:
         recorded: ids of those with a valid record.
         pending: ids of those without.
         seconds: id -> estimated training time of each pending run on one core, in seconds.
+        gpu_seconds: the same on one GPU, for the pending runs whose like were trained on one.
+        gpus: names of the GPUs that they were trained on.
         folder: where the records are.
     """
 
@@ -33,6 +36,8 @@ class Status:
     recorded: tuple[str, ...]
     pending: tuple[str, ...]
     seconds: dict[str, float]
+    gpu_seconds: dict[str, float]
+    gpus: tuple[str, ...]
     folder: Path
 
     @functools.cached_property
@@ -53,23 +58,25 @@ class Status:
             "orphaned": list(self.orphaned),
             "pending_seconds": round(self.pending_seconds, 1),
             "seconds": {run_id: round(value, 1) for run_id, value in self.seconds.items()},
+            "gpu_seconds": {run_id: round(value, 1) for run_id, value in self.gpu_seconds.items()},
+            "gpus": list(self.gpus),
         }
 
     def text(self, *, list_runs: bool = False) -> str:
         """Return counts for each paper, and one line a run if asked for."""
         from tabulate import tabulate
 
-        recorded = Counter(run.paper for run in self.runs if run.id not in self.seconds)
-        pending = Counter(run.paper for run in self.runs if run.id in self.seconds)
-        rows: list[list[Any]] = []
-        for paper in dict.fromkeys(run.paper for run in self.runs):
-            need = sum(self.seconds.get(run.id, 0) for run in self.runs if run.paper == paper)
-            rows.append([paper, recorded[paper], pending[paper], duration(need)])
+        by_paper: dict[str, list[PlannedRun]] = defaultdict(list)
+        for run in self.runs:
+            by_paper[run.paper].append(run)
+        rows = [self._row(paper, runs) for paper, runs in by_paper.items()]
         if len(rows) > 1:
-            total = duration(self.pending_seconds)
-            rows.append(["all", len(self.recorded), len(self.pending), total])
-        headers = ["paper", "recorded", "pending", "time to train (estimate, one core)"]
-        parts = [tabulate(rows, headers, tablefmt="simple", colalign=("left",))]
+            rows.append(self._row("all", self.runs))
+        headers = ["paper", "recorded", "pending", "on one core (estimate)", "on a GPU (estimate)"]
+        align = ("left", "right", "right", "left", "left")
+        parts = [tabulate(rows, headers, tablefmt="simple", colalign=align)]
+        if self.pending:
+            parts.append(self._on_gpus())
         if list_runs:
             parts.append("\n".join(self._line(run) for run in self.runs))
         if self.orphaned:
@@ -78,6 +85,33 @@ class Status:
                 "them."
             )
         return "\n\n".join(parts)
+
+    def _row(self, name: str, runs: Sequence[PlannedRun]) -> list[Any]:
+        """Return a row: counts, and the time that the pending ones take."""
+        pending = [run.id for run in runs if run.id in self.seconds]
+        timed = [self.gpu_seconds[run_id] for run_id in pending if run_id in self.gpu_seconds]
+        on_core = duration(sum(self.seconds[run_id] for run_id in pending))
+        on_gpu = f"{duration(sum(timed))} for {len(timed)} of them" if timed else "not measured"
+        counts = [name, len(runs) - len(pending), len(pending)]
+        return [*counts, on_core, on_gpu] if pending else [*counts, "", ""]
+
+    def _on_gpus(self) -> str:
+        """Say what the time on a GPU rests on, and for which networks nothing was measured."""
+        unknown: dict[str, set[int]] = defaultdict(set)
+        for run in self.runs:
+            if run.id in self.seconds and run.id not in self.gpu_seconds:
+                spec = run.spec
+                width = "" if spec.model.width == 1 else f" of width {spec.model.width:g}"
+                name = f"{spec.model.name}{width}"
+                unknown[f"{name}, {spec.precision}"].add(spec.batch)
+        lines = []
+        if self.gpu_seconds:
+            lines.append(f"On a GPU: from the seconds of like runs on {', '.join(self.gpus)}.")
+        if unknown:
+            lines.append("No like run was recorded on a GPU, so there is no estimate of it, for")
+        for name, batches in sorted(unknown.items()):
+            lines.append(f"  {name}, batches of {', '.join(map(str, sorted(batches)))}")
+        return "\n".join(lines)
 
     def _line(self, run: PlannedRun) -> str:
         state = "recorded"
@@ -126,44 +160,73 @@ def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:
     """
     distinct = unique(runs)
     took = {run_id: records.cost(run_id, folder or run.records) for run_id, run in distinct.items()}
-    pending = tuple(run_id for run_id, cost in took.items() if cost is None)
+    pending = [run for run_id, run in distinct.items() if took[run_id] is None]
+    known = _known(distinct, took, folder or records.FOLDER) if pending else []
+    on_gpu, gpus = _on_gpu(pending, known)
     return Status(
         runs=tuple(distinct.values()),
         recorded=tuple(run_id for run_id, cost in took.items() if cost is not None),
-        pending=pending,
-        seconds=_estimates(pending, distinct, took, folder or records.FOLDER) if pending else {},
+        pending=tuple(run.id for run in pending),
+        seconds=_on_core(pending, known),
+        gpu_seconds=on_gpu,
+        gpus=gpus,
         folder=folder or records.FOLDER,
     )
 
 
-def _estimates(
-    pending: Iterable[str],
-    runs: dict[str, PlannedRun],
-    took: dict[str, records.Cost | None],
-    folder: Path,
-) -> dict[str, float]:
-    """Estimate the seconds of pending runs on a core from all like runs, of whatever plan.
+Known = Sequence[tuple[PlannedRun, records.Cost]]
+"""Recorded runs, of whatever plan, and what they took."""
 
-    Runs trained on a GPU say nothing about cores and are left out.
+
+def _known(
+    runs: dict[str, PlannedRun], took: dict[str, records.Cost | None], folder: Path
+) -> Known:
+    """Return all recorded runs that a plan asks for.
 
     Args:
-        pending: ids to estimate.
-        runs: the runs looked up so far, pending ones included.
+        runs: the runs looked up so far.
         took: what each of them took, None without a record.
-        folder: where the records are.
+        folder: where the records of the others are.
     """
-    from fedrepro.fl.cost import estimate, seconds_per_pass  # needs the data sets' descriptions
-
     planned = _planned() | runs
     others = planned.keys() - took
-    known = took | {
+    every = took | {
         run_id: records.cost(run_id, folder)
         for run_id in records.recorded_ids(folder)
         if run_id in others
     }
-    speeds = seconds_per_pass(
-        (planned[run_id].spec, cost.seconds)
-        for run_id, cost in known.items()
-        if cost is not None and not cost.gpu
-    )
-    return {run_id: estimate(runs[run_id].spec, speeds) for run_id in pending}
+    return [(planned[run_id], cost) for run_id, cost in every.items() if cost is not None]
+
+
+def _on_core(pending: Iterable[PlannedRun], known: Known) -> dict[str, float]:
+    """Estimate the seconds of runs on one core; what GPUs took says nothing about cores."""
+    from fedrepro.fl.cost import estimate, seconds_per_pass  # needs the data sets' descriptions
+
+    speeds = seconds_per_pass((run.spec, cost.seconds) for run, cost in known if not cost.gpu)
+    return {run.id: estimate(run.spec, speeds) for run in pending}
+
+
+def _on_gpu(
+    pending: Iterable[PlannedRun], known: Known
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Estimate the seconds of runs on one GPU, from like runs on GPUs; say which GPUs.
+
+    Like runs have the same network, width, batch size and precision. A recorded run's seconds are
+    its share of a GPU that trained others beside it. What has no like run is left out.
+    """
+    from fedrepro.fl.cost import kind, sample_passes
+
+    def like(run: PlannedRun) -> tuple[str, str]:
+        return kind(run.spec), run.spec.precision
+
+    seen: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
+    for run, cost in known:
+        if cost.gpu:
+            seen[like(run)].append((cost.seconds / sample_passes(run.spec), cost.device))
+    found = {}
+    gpus: set[str] = set()
+    for run in pending:
+        if measured := seen.get(like(run)):
+            found[run.id] = statistics.median(s for s, _ in measured) * sample_passes(run.spec)
+            gpus |= {device for _, device in measured}
+    return found, tuple(sorted(gpus))

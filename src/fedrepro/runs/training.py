@@ -54,7 +54,7 @@ def _named(planned: Sequence[PlannedRun], ids: Sequence[str]) -> list[PlannedRun
     unknown = [name for name in ids if name not in known]
     if unknown:
         raise FedreproError(
-            f"no planned run has the id {unknown[0]}; `fedrepro status --list` shows the ids"
+            f"no planned run has the id '{unknown[0]}'; {command.nearest_ids(unknown[0], known)}"
         )
     return [known[name] for name in dict.fromkeys(ids)]
 

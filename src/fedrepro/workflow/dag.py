@@ -225,6 +225,16 @@ class Workflow:
         self._require_made(paper, figure)
         return self._files(paper, groups, ["report.artefacts", "report.style"], ["figures"])
 
+    def labels(self, scale: str, paper: str, name: str) -> dict[str, str]:
+        """Return what a table or figure is called in ``snakemake --report``."""
+        artefact = load_plan(paper).artefact(name)
+        return {
+            "title": artefact.title,
+            "in the paper": artefact.source,
+            "name": name,
+            "scale": scale,
+        }
+
     def of_check(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what the verdicts on a paper are made of."""
         self._require_judged(scale, paper)

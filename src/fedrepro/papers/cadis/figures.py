@@ -544,13 +544,13 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
 
 FIGURES: dict[str, Figure] = {
     "fig2": Figure(case_study, draw_case_study),
-    "fig5": Figure(row_changes, draw_row_changes),
-    "fig7": Figure(class_distribution, draw_class_distribution),
-    "fig8": Figure(robustness, draw_robustness),
-    "fig9": Figure(transitive, draw_transitive),
+    "fig5": Figure(row_changes, draw_row_changes, "weights"),
+    "fig7": Figure(class_distribution, draw_class_distribution, "count"),
+    "fig8": Figure(robustness, draw_robustness, {", spread": "points", "": "fraction"}),
+    "fig9": Figure(transitive, draw_transitive, {f", {_ERROR}": "number", "": "fraction"}),
     "fig10": Figure(sensitivity, draw_sensitivity),
-    "fig11": Figure(overhead, draw_overhead),
+    "fig11": Figure(overhead, draw_overhead, {SERVER_MS: "ms", "": "ratio"}),
     "synthetic_pills": Figure(stand_in, draw_stand_in),
-    "as_run": Figure(as_run, draw_as_run),
+    "as_run": Figure(as_run, draw_as_run, {", norm": "weights", "": "fraction"}),
     "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

@@ -546,23 +546,24 @@ def _panels(
     number: str,
     data: Callable[..., pd.DataFrame],
     draw: Callable[[pd.DataFrame], MplFigure],
+    unit: str = "fraction",
 ) -> dict[str, Figure]:
     """Return the panels a, b, c of a figure, one a data set, as figures of their own."""
     names = [f"fig{number}{letter}" for letter in "abc"]
-    return {name: Figure(functools.partial(data, figure=name), draw) for name in names}
+    return {name: Figure(functools.partial(data, figure=name), draw, unit) for name in names}
 
 
 FIGURES: dict[str, Figure] = {
     **_panels("1", accuracy_curves, draw_accuracy_curves),
-    "fig2": Figure(divergence_by_skew, draw_divergence_by_skew),
-    "fig3": Figure(weights_in_a_plane, draw_weights_in_a_plane),
-    **_panels("4", divergence_by_emd, draw_divergence_by_emd),
+    "fig2": Figure(divergence_by_skew, draw_divergence_by_skew, "ratio"),
+    "fig3": Figure(weights_in_a_plane, draw_weights_in_a_plane, "weights"),
+    **_panels("4", divergence_by_emd, draw_divergence_by_emd, "ratio"),
     "fig5a": Figure(accuracy_by_emd, draw_accuracy_by_emd),
-    "fig5b": Figure(variation, draw_variation),
-    "fig6": Figure(sharing_partition, draw_sharing_partition),
+    "fig5b": Figure(variation, draw_variation, "ratio"),
+    "fig6": Figure(sharing_partition, draw_sharing_partition, "count"),
     "fig7a": Figure(accuracy_by_beta, draw_accuracy_by_beta),
     "fig7b": Figure(accuracy_by_alpha, draw_accuracy_by_alpha),
     **_panels("8", accuracy_curves, draw_accuracy_curves),
-    "bound_rounds": Figure(bound_by_synchronisation, draw_bound),
+    "bound_rounds": Figure(bound_by_synchronisation, draw_bound, "weights"),
     "open_choices": Figure(accuracy_by_choice, choices.draw),
 }

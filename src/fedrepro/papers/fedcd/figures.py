@@ -466,24 +466,32 @@ FIGURES: dict[str, Figure] = {
             _of(changes, experiment=HIERARCHICAL, rounds=150), "notebook", {CHANGE: LOG_OF_30}
         ),
         draw_changes,
+        "points",
     ),
     "fig3": Figure(label_shares, draw_label_shares),
     "fig4a": _accuracies(HYPERGEOMETRIC, [FEDCD], 80),
     "fig4b": _accuracies(HYPERGEOMETRIC, [FEDAVG, FEDCD], 80),
-    "fig5": Figure(_of(changes, experiment=HYPERGEOMETRIC, rounds=80), draw_changes),
+    "fig5": Figure(_of(changes, experiment=HYPERGEOMETRIC, rounds=80), draw_changes, "points"),
     "fig6": Figure(bits_curves, draw_bits_curves),
-    "fig7": Figure(_of(preferences, by="archetype"), _of(draw_preferences, by="archetype")),
+    "fig7": Figure(
+        _of(preferences, by="archetype"), _of(draw_preferences, by="archetype"), "index"
+    ),
     "fig8": Figure(
-        _of(by_bias, value=lambda log: log.active_models), _of(draw_by_bias, label=Y_ACTIVE)
+        _of(by_bias, value=lambda log: log.active_models),
+        _of(draw_by_bias, label=Y_ACTIVE),
+        "count",
     ),
     "fig9": Figure(
         beside_logs(_of(by_bias, value=lambda log: log.spread), "six", {SPREAD: LOG_OF_18}),
         _of(draw_by_bias, label=Y_SPREAD),
+        "points",
     ),
-    "preference": Figure(_of(preferences, by="device"), _of(draw_preferences, by="device")),
-    "holders": Figure(holders, draw_holders),
-    "active": Figure(active, draw_active),
-    "traffic": Figure(traffic, draw_traffic),
+    "preference": Figure(
+        _of(preferences, by="device"), _of(draw_preferences, by="device"), "index"
+    ),
+    "holders": Figure(holders, draw_holders, "count"),
+    "active": Figure(active, draw_active, "index"),
+    "traffic": Figure(traffic, draw_traffic, "MB"),
     "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
     **log_figures.FIGURES,
 }

@@ -246,8 +246,12 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
 
 
 FIGURES: dict[str, Figure] = {
-    "notebook": Figure(beside_logs(notebook, "notebook"), draw_notebook),
+    "notebook": Figure(
+        beside_logs(notebook, "notebook"), draw_notebook, {CHANGE: "points", "": "fraction"}
+    ),
     "archetypes": Figure(archetypes_beside_logs, draw_archetypes),
-    "six": Figure(beside_logs(six, "six"), draw_six),
-    "course": Figure(beside_logs(course, "course"), draw_course),
+    "six": Figure(beside_logs(six, "six"), draw_six, {SPREAD: "points", "": "count"}),
+    "course": Figure(
+        beside_logs(course, "course"), draw_course, {ACTIVE_OF_18: "count", "": "fraction"}
+    ),
 }

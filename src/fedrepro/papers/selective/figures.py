@@ -459,8 +459,8 @@ FIGURES: dict[str, Figure] = {
     "complexity": Figure(complexity, draw_complexity),
     "aliasing": Figure(aliasing, draw_aliasing),
     "m2_rounds": Figure(rounds, draw_rounds),
-    "groups_per_n": Figure(groups_per_n, draw_groups_per_n),
+    "groups_per_n": Figure(groups_per_n, draw_groups_per_n, "count"),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
-    "theorem": Figure(theorem, draw_theorem),
+    "theorem": Figure(theorem, draw_theorem, "ratio"),
     "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
 }

@@ -339,8 +339,8 @@ def draw_selection(cells: pd.DataFrame) -> MplFigure:
 
 
 FIGURES: dict[str, Figure] = {
-    "fig1": Figure(toy, draw_toy),
-    "fig2": Figure(updates, draw_updates),
+    "fig1": Figure(toy, draw_toy, "none"),
+    "fig2": Figure(updates, draw_updates, "none"),
     "curves": Figure(accuracy_curves, draw_accuracy_curves),
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS), draw_conflicts),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN), draw_agreement),

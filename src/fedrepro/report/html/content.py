@@ -139,6 +139,24 @@ class Paper:
         claims = [item for item in self.checks if item.kind == "claim"]
         return sorted(claims, key=lambda item: rank.get(item.verdict, len(order)))
 
+    def at_scales(self, claim: Check) -> list[Check]:
+        """Return the verdicts on a claim: as published if tried there, then the report's."""
+        published = [item for item in self.published if item.id == claim.id]
+        tried = [item for item in published if item.verdict in DECIDED]
+        same = any((x.runs, x.verdict) == (claim.runs, claim.verdict) for x in tried)
+        return tried if same else [*tried, claim]
+
+    @property
+    def tried_as_published(self) -> list[Check]:
+        """Verdicts on printed values at the published scale, where it is not the report's."""
+        return [
+            item
+            for item in self.published
+            if self.published != self.checks
+            and (item.kind, item.origin) == ("number", "printed")
+            and item.verdict in DECIDED
+        ]
+
     @property
     def headlines(self) -> list[Check]:
         """Verdicts on the claims that the paper is known for; at the published scale if tried."""
@@ -253,25 +271,15 @@ def _read_cells(
     frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
     for _, row in frame.iterrows():
         keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
-        unit = row.get("unit", "fraction") if kind == "table" else ""
+        unit = row.get("unit", "fraction")
         values = _split(row.get("values"))
         runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
         row = row.copy()
         row["values"] = [float(value) for value in values]
-        text = cell_text(row) if kind == "table" else _as_stored(row)
+        text = cell_text(row) if "n" in row else ""
         checks = tuple(by_cell.get((name, *keys), ()))
         seeds = tuple(shown(float(value), unit) for value in values)
         yield Cell(*keys, text, seeds, runs, checks)
-
-
-def _as_stored(row: pd.Series) -> str:
-    """Return a number of a figure, which has no unit: ``0.9876 ± 0.001 (n=3) [0.99]``."""
-    if not {"mean", "sd", "n"} <= set(row.index) or np.isnan(row["mean"]):
-        return ""
-    text = f"{row['mean']:.4g}"
-    if row["n"] > 1:
-        text += f" ± {row['sd']:.2g} (n={row['n']})"
-    return text if np.isnan(row["published"]) else f"{text} [{row['published']:.4g}]"
 
 
 def _number(value: object) -> object:

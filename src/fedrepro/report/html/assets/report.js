@@ -40,8 +40,17 @@ for (const filter of document.querySelectorAll(".filter")) {
       const wanted = button.dataset.filter;
       for (const other of buttons) other.setAttribute("aria-pressed", other === button);
       for (const row of document.querySelectorAll(".claims [data-verdict]")) {
-        row.hidden = wanted !== "all" && row.dataset.verdict !== wanted;
+        row.hidden = wanted !== "all" && !row.dataset.verdict.split(",").includes(wanted);
       }
     });
   }
 }
+
+// A link to a claim opens its evidence.
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const evidence = target && target.matches(".claims tr") && target.querySelector("details");
+  if (evidence) evidence.open = true;
+}
+window.addEventListener("hashchange", openTarget);
+openTarget();

@@ -21,7 +21,7 @@ app.add_typer(taking, name="records")
 
 @taking.callback()
 def _records() -> None:
-    """Take in records trained elsewhere."""
+    """Take in records trained elsewhere, or share them in a store."""
 
 
 @taking.command("import", cls=Command)
@@ -36,6 +36,56 @@ def import_records(source: Annotated[Path, typer.Argument(metavar="FILE.tar")]) 
     from fedrepro.runs.session import CHECKPOINTS
 
     print(transfer.read(source, CHECKPOINTS).text())
+
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDRESS", help="Folder, or address of fsspec, such as s3://bucket/folder."
+    ),
+]
+SomeIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="Ids of runs, or how they begin; default: all."),
+]
+
+
+@taking.command("push", cls=Command)
+def push_records(address: Address, runs: SomeIds = None) -> None:
+    """Add records to a store that several machines share.
+
+    What the store holds is never replaced: where it has something else under the name of a record,
+    that is an error, and the others are added.
+    """
+    from fedrepro.runs import shared
+
+    store = shared.Store(address)
+    files = [
+        records.path_of(run, folder).as_posix()
+        for folder in (records.FOLDER, records.OWN_FOLDER)
+        for run in records.recorded_ids(folder)
+    ]
+    moved = store.push(list(map(Path, shared.chosen(files, runs or [], "results/runs"))))
+    print(moved.text(f"pushed to {store.address}"))
+    moved.require_all()
+
+
+@taking.command("pull", cls=Command)
+def pull_records(address: Address, runs: SomeIds = None) -> None:
+    """Take in records from a store, each verified as by `records import`.
+
+    A record that is here already stays. What is not a valid record is refused by name, and the rest
+    is taken in.
+    """
+    from fedrepro.runs import shared
+    from fedrepro.runs.session import CHECKPOINTS
+
+    store = shared.Store(address)
+    listed = store.require_records()
+    names = shared.chosen(listed, runs or [], store.address)
+    moved = store.pull(CHECKPOINTS, {name: listed[name] for name in names})
+    print(moved.text(f"pulled from {store.address}"))
+    moved.require_all()
 
 
 @app.command(cls=Command)

@@ -129,6 +129,14 @@ class TrainArguments:
             "FILE.tar",
         ),
     ] = None
+    shared: Annotated[
+        str | None,
+        Says(
+            "Share the runs with other machines by a folder or bucket, any address of fsspec: what "
+            "another one has ended is pulled, what it trains is left to it, new records are pushed.",
+            "ADDRESS",
+        ),
+    ] = None
     checkpoint_seconds: Annotated[
         float,
         Says(

@@ -58,14 +58,15 @@ def push_records(address: Address, runs: SomeIds = None) -> None:
     that is an error, and the others are added.
     """
     from fedrepro.runs import shared
+    from fedrepro.runs.store import Store
 
-    store = shared.Store(address)
+    store = Store(address)
     files = [
         records.path_of(run, folder).as_posix()
         for folder in (records.FOLDER, records.OWN_FOLDER)
         for run in records.recorded_ids(folder)
     ]
-    moved = store.push(list(map(Path, shared.chosen(files, runs or [], "results/runs"))))
+    moved = shared.push(store, list(map(Path, shared.chosen(files, runs or [], "results"))))
     print(moved.text(f"pushed to {store.address}"))
     moved.require_all()
 
@@ -79,11 +80,13 @@ def pull_records(address: Address, runs: SomeIds = None) -> None:
     """
     from fedrepro.runs import shared
     from fedrepro.runs.session import CHECKPOINTS
+    from fedrepro.runs.store import Store
 
-    store = shared.Store(address)
-    listed = store.require_records()
+    store = Store(address)
+    store.require()
+    listed = shared.listed(store)
     names = shared.chosen(listed, runs or [], store.address)
-    moved = store.pull(CHECKPOINTS, {name: listed[name] for name in names})
+    moved = shared.pull(store, {name: listed[name] for name in names}, CHECKPOINTS)
     print(moved.text(f"pulled from {store.address}"))
     moved.require_all()
 

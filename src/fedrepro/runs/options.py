@@ -133,7 +133,7 @@ class TrainArguments:
         str | None,
         Says(
             "Share the runs with other machines by a folder or bucket, any address of fsspec: what "
-            "another one has ended is pulled, what it trains is left to it, new records are pushed.",
+            "another one has ended or trains is left to it, and new records go there at once.",
             "ADDRESS",
         ),
     ] = None

@@ -26,8 +26,9 @@ from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.queue import Queue
-from fedrepro.runs.shared import SharedClaims, Store
+from fedrepro.runs.shared import SharedClaims
 from fedrepro.runs.status import status
+from fedrepro.runs.store import Store
 
 CHECKPOINTS = Path(".checkpoints")
 
@@ -96,8 +97,8 @@ def train(
     Raises:
         FedreproError: some runs failed (the message lists them; the others are recorded); the time
             budget is too short to do anything; the backend does not fit the device; a record,
-            checkpoint or lock cannot be written, or ``options.out`` not added to; the store cannot be
-            read or written; or the device was lost.
+            checkpoint or lock cannot be written, or ``options.out`` not added to; the store cannot
+            be read or written; or the device was lost.
     """
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget

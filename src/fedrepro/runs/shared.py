@@ -1,11 +1,9 @@
-"""Records that several machines share in a store: a folder, a bucket, any address of fsspec.
+"""Records that several machines share in a store, and claims there on the runs they train.
 
-A store has its records under the names that they have in a clone, ``results/runs/<run id>.json``
-and ``results/own/runs/<run id>.json``, and while runs are trained ``claims/<run id>.<n>.json``.
-Nothing in it is trusted: what is taken from it passes the checks of ``fedrepro records import``.
-Nothing in it is replaced, and nothing but claims deleted.
-
-fsspec is imported once an address is given, and what it needs for that address with it.
+A store has records under the names that they have in a clone, ``results/runs/<run id>.json`` and
+``results/own/runs/<run id>.json``, and while runs are trained ``claims/<run id>.<n>.json``. It is
+not trusted: what is taken from it passes the checks of ``fedrepro records import``. No record in it
+is replaced or deleted.
 """
 
 from __future__ import annotations
@@ -19,25 +17,23 @@ import socket
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pydantic import AwareDatetime, ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.locks import Claims
+from fedrepro.runs.store import Store, told
 
 RENEWED_AFTER, ABANDONED_AFTER = 60.0, 600.0
 """Seconds: how often a claim is renewed, and after how long without that it no longer counts."""
 
 _CLAIM = re.compile(r"claims/([0-9a-f]{12})\.([1-9][0-9]{0,8})\.json")
-_MOST_BYTES = transfer.MOST_RECORD_BYTES + 1  # of any object: one more shows that it is too large
-_AT_ONCE = 64  # objects that are fetched together
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Moved:
 
     def text(self, done: str) -> str:
         """Return one line for a person; ``done`` says what was done with the new ones."""
-        refused = f", {len(self.refused)} were refused" if self.refused else ""
+        refused = f", {len(self.refused)} refused" if self.refused else ""
         return f"{len(self.new)} records {done}, {len(self.known)} were there already{refused}"
 
     def require_all(self) -> None:
@@ -69,310 +65,163 @@ class Moved:
             raise FedreproError("\n".join(["refused:", *self.refused]))
 
 
-class Store:
-    """A store of records.
-
-    Args:
-        address: a folder, or what fsspec understands, such as ``s3://bucket/folder``.
+def listed(store: Store) -> dict[str, int]:
+    """Return all that lies among the records: name -> size in bytes, -1 for what is no object.
 
     Raises:
-        FedreproError: a package for such addresses is missing, or the address means nothing.
-
-    Attributes:
-        address: as it is shown, without a password.
+        FedreproError: the store cannot be read, or holds more than all plans together.
     """
+    folders = [folder.as_posix() for folder in (records.FOLDER, records.OWN_FOLDER)]
+    found = store.listed(folders[0]) | store.listed(folders[1])
+    if len(found) > transfer.MOST_MEMBERS:
+        raise FedreproError(f"{store.address}: holds {len(found):,} files among the records")
+    return found
 
-    def __init__(self, address: str) -> None:
-        self.address = re.sub(r"//[^/@]*@", "//", address)
+
+def chosen(names: Iterable[str], ids: Sequence[str], where: str) -> list[str]:
+    """Return the names of records of some runs; of all, if none are asked for.
+
+    Args:
+        names: of all records there are.
+        ids: of runs, or how they begin.
+        where: they are, for the message.
+
+    Raises:
+        FedreproError: there is no record of such a run, or there are of several.
+    """
+    every = list(names)
+    found: dict[str, None] = {}
+    for begin in ids:
+        fitting = [name for name in every if _run(name).startswith(begin)]
+        runs = sorted({_run(name) for name in fitting})
+        if len(runs) != 1:
+            several = f"begins the ids of {len(runs)} runs: {', '.join(runs[:5])}"
+            raise FedreproError(f"'{begin}' {several if runs else f'has no record in {where}'}")
+        found |= dict.fromkeys(fitting)
+    return list(found) if ids else every
+
+
+def pull(store: Store, names: Mapping[str, int], checkpoints: Path) -> Moved:
+    """Take in records that are not here yet, each verified first.
+
+    What is here already stays, and the rest arrives whatever is wrong with some.
+
+    Args:
+        store: where they are.
+        names: what of :func:`listed` to take in.
+        checkpoints: folder of the checkpoints; those of the runs are no longer needed.
+
+    Raises:
+        FedreproError: the store can no longer be read, nothing can be written here, or a record
+            that is here is damaged.
+    """
+    moved = Moved()
+    wanted = {}
+    for name, size in names.items():
+        if reason := _foreign(name, size):
+            moved.refused.append(f"{store.address}: {name!a} {reason}")
+        elif transfer.recorded(_run(name), Path(name).parent):
+            moved.known.append(name)
+        else:
+            wanted[name] = size
+    for name, content in store.contents(wanted):
+        where = f"{store.address}: {name}"
         try:
-            from fsspec.core import url_to_fs
-        except ImportError as error:
-            raise FedreproError(
-                f"{self.address}: needs the package fsspec; pip install fsspec, and s3fs for s3://"
-            ) from error
-        try:
-            with self._errors():
-                self._fs, root = url_to_fs(address, use_listings_cache=False)
+            if isinstance(content, Exception):
+                raise FedreproError(f"{where}: cannot be read ({told(content)})")
+            _verify(content, _run(name), where)
         except FedreproError as error:
-            if isinstance(error.__cause__, ImportError):
-                raise FedreproError(
-                    f"{self.address}: needs another package ({error.__cause__}); for s3:// it is "
-                    "s3fs, for gs:// gcsfs: pip install it here"
-                ) from error
-            raise
-        self._root = root.rstrip("/")
-        self._is_local = "file" in _protocols(self._fs)
-
-    # Records
-
-    def listed(self) -> dict[str, int]:
-        """Return all that lies among the records: name -> size in bytes, -1 for what is no file.
-
-        Raises:
-            FedreproError: the store cannot be read, or holds more than all plans.
-        """
-        found = self._entries(records.FOLDER) | self._entries(records.OWN_FOLDER)
-        if len(found) > transfer.MOST_MEMBERS:
-            raise FedreproError(f"{self.address}: holds {len(found):,} files among the records")
-        return found
-
-    def require_records(self) -> dict[str, int]:
-        """Return what :meth:`listed` does, of a store that holds something.
-
-        Raises:
-            FedreproError: as :meth:`listed`, or there is nothing, or no store.
-        """
-        listed = self.listed()
-        if not listed:
-            with self._errors():
-                self._fs.ls(self._root)  # says if there is no such bucket or folder
-            raise FedreproError(f"{self.address}: holds no {records.FOLDER}")
-        return listed
-
-    def pull(self, checkpoints: Path, names: Mapping[str, int]) -> Moved:
-        """Take in records that are not here yet, each verified first.
-
-        What is here already stays, and the rest arrives whatever is wrong with some.
-
-        Args:
-            checkpoints: folder of the checkpoints; those of the runs are no longer needed.
-            names: what of :meth:`listed` to take in.
-
-        Raises:
-            FedreproError: nothing can be read or written any more, or a record here is damaged.
-        """
-        moved = Moved()
-        wanted = {}
-        for name, size in names.items():
-            if reason := _foreign(name, size):
-                moved.refused.append(f"{self.address}: {name!a} {reason}")
-            elif transfer.recorded(Path(name).stem, Path(name).parent):
-                moved.known.append(name)
-            else:
-                wanted[name] = size
-        for name, content in self._contents(wanted):
-            try:
-                self._verify(name, content)
-            except FedreproError as error:
-                moved.refused.append(str(error))
-                continue
+            moved.refused.append(str(error))
+        else:
             new = transfer.keep(name, content, checkpoints)
             (moved.new if new else moved.known).append(name)
-        return moved
+    return moved
 
-    def push(self, files: Sequence[Path]) -> Moved:
-        """Add records to the store; what it holds is not replaced.
 
-        A record is known where the store has one with the same results: when, where and how fast a
-        run was trained may differ.
+def push(store: Store, files: Sequence[Path]) -> Moved:
+    """Add records to a store; what it holds is not replaced.
 
-        Args:
-            files: relative to the working directory.
+    A record is known where the store has a valid one with the same results: when, where and how
+    fast a run was trained may differ.
 
-        Raises:
-            FedreproError: the store can no longer be read or written.
-        """
-        moved = Moved()
-        there = self.listed()
-        sizes = {name: there[name] for name in map(Path.as_posix, files) if name in there}
-        theirs = dict(self._contents({n: size for n, size in sizes.items() if size >= 0}))
-        for file in files:
-            name = file.as_posix()
-            try:
-                records.read(file.stem, file.parent)
-            except FedreproError as error:
-                moved.refused.append(str(error))
-                continue
-            ours = file.read_bytes()
-            if name not in there and self.create(name, ours):
-                moved.new.append(name)
-            elif self._have_same_results(name, ours, theirs.get(name)):
-                moved.known.append(name)
-            else:
-                moved.refused.append(
-                    f"{name}: {self.address} holds something else under this name, which stays; "
-                    "compare the two, and delete the wrong one"
-                )
-        return moved
+    Args:
+        store: where to.
+        files: of the records, relative to the working directory.
 
-    def _have_same_results(self, name: str, ours: bytes, theirs: bytes | Exception | None) -> bool:
-        """Return whether what the store holds is a valid record with the results of ours."""
-        if theirs is None:  # it came after we looked
-            theirs = self._content(name)
-        if theirs == ours:
-            return True
+    Raises:
+        FedreproError: the store can no longer be read or written.
+    """
+    moved = Moved()
+    there = listed(store) if len(files) > 1 else {}
+    known = {file.as_posix() for file in files} & there.keys()
+    theirs = dict(store.contents({name: there[name] for name in known if there[name] >= 0}))
+    for file in files:
+        name = file.as_posix()
         try:
-            self._verify(name, theirs)
+            records.read(file.stem, file.parent)
+        except FedreproError as error:
+            moved.refused.append(str(error))
+            continue
+        if name not in there and store.create(name, file.read_bytes()):
+            moved.new.append(name)
+            continue
+        held = theirs[name] if name in theirs else store.content(name)
+        if reason := _difference(file, held):
+            moved.refused.append(f"{store.address}: {name}: {reason}")
+        else:
+            moved.known.append(name)
+    return moved
+
+
+def _difference(file: Path, held: bytes | Exception | None) -> str:
+    """Return why what a store holds is not the record in a file; empty if it has its results."""
+    if isinstance(held, Exception):
+        return f"cannot be read ({told(held)})"
+    ours = file.read_bytes()
+    if held != ours:
+        try:
+            _verify(held or b"", file.stem, "")
+            same = _results(held or b"") == _results(ours)
         except FedreproError:
-            return False
-        assert isinstance(theirs, bytes)
-        return _results(theirs) == _results(ours)
+            same = False
+        if not same:
+            return "is not the record that is here, and stays; compare them, delete the wrong one"
+    return ""
 
-    def _verify(self, name: str, content: bytes | Exception | None) -> None:
-        """Refuse what is not a valid record of the run that the name says.
 
-        Raises:
-            FedreproError: it is not, or could not be read.
-        """
-        where = f"{self.address}: {name}"
-        if not isinstance(content, bytes):
-            raise FedreproError(f"{where}: cannot be read ({_told(content)})")
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, Path(name).name)
-            file.write_bytes(content)
-            try:
-                records.read(file.stem, file.parent)
-            except FedreproError as error:
-                raise FedreproError(str(error).replace(str(file), where)) from error
+def _results(content: bytes) -> dict[str, Any]:
+    """Return a record without what may differ from one training to the next."""
+    record: dict[str, Any] = json.loads(content)
+    return {key: record[key] for key in record.keys() - {"provenance", "checksum"}}
 
-    # Claims
 
-    def claims(self, run_id: str) -> dict[str, Claim]:
-        """Return the claims on a run, by name.
+def _foreign(name: str, size: int) -> str:
+    """Return why an object cannot be a record, by its name and size; empty if it can be one."""
+    if size < 0 or not transfer.RECORD.fullmatch(name):
+        return "is not a record"
+    if size > transfer.MOST_RECORD_BYTES:
+        return f"has {size:,} bytes, more than a record can have"
+    return ""
 
-        Raises:
-            FedreproError: the store cannot be read, or holds something else as a claim.
-        """
-        listed = self._entries(Path("claims"))
-        names = {
-            name: size
-            for name, size in listed.items()
-            if (match := _CLAIM.fullmatch(name)) and match[1] == run_id
-        }
-        found = {}
-        for name, content in self._contents(names):
-            if isinstance(content, FileNotFoundError):  # given up meanwhile
-                continue
-            try:
-                if not isinstance(content, bytes):
-                    raise FedreproError(f"{self.address}: {name}: {_told(content)}")
-                found[name] = Claim.model_validate_json(content)
-            except ValidationError as error:
-                raise FedreproError(
-                    f"{self.address}: {name} is not a claim on a run; delete it"
-                ) from error
-        return found
 
-    def require_exclusive(self) -> None:
-        """Refuse a store in which an object can be created twice.
+def _verify(content: bytes, run_id: str, where: str) -> None:
+    """Refuse what is not a valid record of a run.
 
-        Raises:
-            FedreproError: it is such a store, or it cannot be written.
-        """
-        name = f"claims/probe.{uuid.uuid4().hex}.json"
+    Raises:
+        FedreproError: it is not; the message says where it is.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = records.path_of(run_id, Path(folder))
+        file.write_bytes(content)
         try:
-            twice = self.create(name, b"1") and self.create(name, b"2")
-        finally:
-            self.delete(name)
-        if twice:
-            raise FedreproError(
-                f"{self.address}: creates an object that is there already, so claims do not keep "
-                "two machines from training one run; share out the runs by hand, and use "
-                "`fedrepro records push` and `pull`"
-            )
+            records.read(run_id, file.parent)
+        except FedreproError as error:
+            raise FedreproError(str(error).replace(str(file), where)) from error
 
-    # Objects
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Create an object unless there is one; return whether it has this content now.
-
-        Raises:
-            FedreproError: it cannot be written.
-        """
-        try:
-            self._write(name, content, new=True)
-        except FedreproError:
-            # It was there, which stores say in several ways, or our own answer was lost on the way.
-            found = self._content(name)
-            if found is None:
-                raise
-            return found == content
-        return True
-
-    def replace(self, name: str, content: bytes) -> None:
-        """Write an object, whatever is there.
-
-        Raises:
-            FedreproError: it cannot be written.
-        """
-        self._write(name, content, new=False)
-
-    def delete(self, name: str) -> None:
-        """Delete an object if it is there.
-
-        Raises:
-            FedreproError: it cannot be deleted.
-        """
-        with self._errors(), contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(name))
-
-    def _write(self, name: str, content: bytes, *, new: bool) -> None:
-        path = self._path(name)
-        with self._errors():
-            if not self._fs.async_impl:  # others have no folders
-                self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if self._is_local:
-                _write_local(Path(path), content, new=new)
-            else:
-                self._fs.pipe_file(path, content, mode="create" if new else "overwrite")
-
-    def _content(self, name: str) -> bytes | None:
-        """Return an object's content, or None if there is none."""
-        path = self._path(name)
-        with self._errors():
-            try:
-                end = min(self._fs.info(path)["size"], _MOST_BYTES)
-                content = self._fs.cat_file(path, start=0, end=end) if end else b""
-            except FileNotFoundError:
-                return None
-        assert isinstance(content, bytes)
-        return content
-
-    def _contents(self, names: Mapping[str, int]) -> Iterator[tuple[str, bytes | Exception]]:
-        """Yield objects, no more of each than the size it was listed with, or why it has none.
-
-        Raises:
-            FedreproError: none of many can be read.
-        """
-        every = list(names)
-        for start in range(0, len(every), _AT_ONCE):
-            some = every[start : start + _AT_ONCE]
-            paths = [self._path(name) for name in some]
-            ends = [min(names[name], _MOST_BYTES) for name in some]
-            with self._errors():
-                found = self._fs.cat_ranges(paths, [0] * len(some), ends, on_error="return")
-                if all(isinstance(each, Exception) for each in found) and len(found) > 1:
-                    raise found[0]
-            yield from zip(some, found, strict=True)
-
-    def _entries(self, folder: Path) -> dict[str, int]:
-        """Return what lies in a folder: name -> size in bytes, -1 for what is no file."""
-        path = self._path(folder.as_posix())
-        with self._errors():
-            try:
-                entries = self._fs.ls(path, detail=True)
-            except FileNotFoundError:
-                return {}
-        found = {}
-        for entry in entries:
-            place = entry["name"].rstrip("/")
-            if place != path.rstrip("/"):  # an object that stands for the folder
-                name = f"{folder.as_posix()}/{place.rpartition('/')[2]}"
-                found[name] = int(entry["size"]) if entry["type"] == "file" else -1
-        return found
-
-    def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Make errors of any kind, for fsspec's parts agree on none, errors that users see."""
-        try:
-            yield
-        except FedreproError:
-            raise
-        except Exception as error:
-            raise FedreproError(f"{self.address}: {_told(error)}") from error
+def _run(name: str) -> str:
+    """Return the run id in the name of a record."""
+    return Path(name).stem
 
 
 class Claim(Strict):
@@ -398,18 +247,18 @@ class Claim(Strict):
 
 
 class SharedClaims(Claims):
-    """Claims on runs in a store, for machines that share no folder; here also by locks.
+    """Claims on runs in a store, for machines that share no folder; on this machine also by locks.
 
-    The claim on a run is an object that is created, never replaced by another process. Where there
-    is an abandoned one, the next in number is created. Of the claims that count there is one: a
-    process that sees another one after it has made its own takes that back.
+    A claim is an object that a process creates, and no other one replaces. Where there is an
+    abandoned one, the next in number is created. A process that sees the claim of another one
+    after it has made its own takes that back.
 
     Args:
         store: what the machines share.
         checkpoints: folder of the checkpoints, and of the locks on runs.
 
     Raises:
-        FedreproError: the store does not refuse to create what is there.
+        FedreproError: the store cannot be written, or lets an object be created twice.
     """
 
     seconds_between_looks = 10.0
@@ -432,9 +281,12 @@ class SharedClaims(Claims):
             FedreproError: the store has a record that is refused, or cannot be read.
         """
         wanted = set(run_ids)
-        listed = self._store.listed()
-        names = {name: size for name, size in listed.items() if _stem(name) in wanted}
-        moved = self._store.pull(self._checkpoints, names)
+        names = {
+            name: size
+            for name, size in listed(self._store).items()
+            if transfer.RECORD.fullmatch(name) and _run(name) in wanted
+        }
+        moved = pull(self._store, names, self._checkpoints)
         moved.require_all()
         return moved
 
@@ -461,26 +313,48 @@ class SharedClaims(Claims):
 
     def _claim(self, run_id: str) -> bool:
         """Claim a run in the store; return whether no other process holds it."""
-        others = self._store.claims(run_id)
-        if any(claim.counts for claim in others.values()):
+        found = self._claims(run_id)
+        if any(claim.counts for claim in found.values()):
             return False
-        name = f"claims/{run_id}.{1 + max(map(_number, others), default=0)}.json"
+        name = f"claims/{run_id}.{1 + max(map(_number, found), default=0)}.json"
         if not self._store.create(name, self._content()):
             return False
         with self._naming:
             self._names[run_id] = name
-        if any(claim.counts for claim in self._others(run_id)):
+        now = self._claims(run_id).values()
+        if any(claim.counts and claim.token != self._token for claim in now):
             return False
-        for abandoned in others:
+        for abandoned in found:
             self._store.delete(abandoned)
         if self._renewing is None:
             self._renewing = threading.Thread(target=self._renew, daemon=True)
             self._renewing.start()
         return True
 
-    def _others(self, run_id: str) -> list[Claim]:
-        claims = self._store.claims(run_id)
-        return [claim for claim in claims.values() if claim.token != self._token]
+    def _claims(self, run_id: str) -> dict[str, Claim]:
+        """Return the claims on a run, by name.
+
+        Raises:
+            FedreproError: the store cannot be read, or holds something else as a claim.
+        """
+        names = {
+            name: size
+            for name, size in self._store.listed("claims").items()
+            if (match := _CLAIM.fullmatch(name)) and match[1] == run_id
+        }
+        found = {}
+        for name, content in self._store.contents(names):
+            if isinstance(content, FileNotFoundError):  # given up meanwhile
+                continue
+            if isinstance(content, Exception):
+                raise FedreproError(f"{self._store.address}: {name}: {told(content)}")
+            try:
+                found[name] = Claim.model_validate_json(content)
+            except ValidationError as error:
+                raise FedreproError(
+                    f"{self._store.address}: {name} is not a claim on a run; delete it"
+                ) from error
+        return found
 
     def publish(self, record: Path) -> str:
         """Add a record to the store.
@@ -492,7 +366,7 @@ class SharedClaims(Claims):
             FedreproError: the store cannot be written; the record stays here.
         """
         try:
-            return "\n".join(self._store.push([record]).refused)
+            return "\n".join(push(self._store, [record]).refused)
         except FedreproError as error:
             raise FedreproError(
                 f"{error}\n{record} is not in the store; `fedrepro records push` adds it later"
@@ -517,17 +391,17 @@ class SharedClaims(Claims):
         with self._naming:
             names = list(self._names.values())
             self._names.clear()
-            with contextlib.suppress(
-                FedreproError
-            ):  # the first says that the store is out of reach
+            with contextlib.suppress(FedreproError):  # others would take as long to fail
                 for name in names:
                     self._store.delete(name)
         super().release_all()
 
     def _content(self) -> bytes:
-        now = datetime.datetime.now(datetime.UTC)
         claim = Claim(
-            host=socket.gethostname(), process=os.getpid(), token=self._token, renewed=now
+            host=socket.gethostname(),
+            process=os.getpid(),
+            token=self._token,
+            renewed=datetime.datetime.now(datetime.UTC),
         )
         return claim.model_dump_json().encode()
 
@@ -540,70 +414,7 @@ class SharedClaims(Claims):
                         self._store.replace(name, self._content())
 
 
-def chosen(names: Iterable[str], ids: Sequence[str], where: str) -> list[str]:
-    """Return the names of records of some runs; of all, if none are asked for.
-
-    Args:
-        names: of all records there are.
-        ids: of runs, or how they begin.
-        where: they are, for the message.
-
-    Raises:
-        FedreproError: there is no record of such a run, or there are of several.
-    """
-    every = list(names)
-    found = {}
-    for begin in ids:
-        fitting = [name for name in every if _stem(name).startswith(begin)]
-        runs = sorted({_stem(name) for name in fitting})
-        if len(runs) != 1:
-            several = f"begins the ids of {len(runs)} runs: {', '.join(runs[:5])}"
-            raise FedreproError(f"'{begin}' {several if runs else f'has no record in {where}'}")
-        found |= dict.fromkeys(fitting)
-    return list(found) if ids else every
-
-
-def _foreign(name: str, size: int) -> str:
-    """Return why an object cannot be a record, by its name and size; empty if it can be one."""
-    if size < 0 or not transfer.RECORD.fullmatch(name):
-        return "is not a record"
-    if size > transfer.MOST_RECORD_BYTES:
-        return f"has {size:,} bytes, more than a record can have"
-    return ""
-
-
-def _results(content: bytes) -> dict[str, Any]:
-    """Return a record without what may differ from one training to the next."""
-    record: dict[str, Any] = json.loads(content)
-    return {key: record[key] for key in record.keys() - {"provenance", "checksum"}}
-
-
-def _stem(name: str) -> str:
-    return PurePosixPath(name).stem
-
-
 def _number(claim: str) -> int:
     match = _CLAIM.fullmatch(claim)
     assert match is not None
     return int(match[2])
-
-
-def _protocols(fs: Any) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-
-
-def _told(error: object) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _write_local(file: Path, content: bytes, *, new: bool) -> None:
-    """Write a file whole or not at all; if it is to be new, only where there is none."""
-    if not new:
-        write_bytes(file, content)
-        return
-    temporary = file.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.link(temporary, file)  # unlike a renaming refuses to replace a file
-    finally:
-        temporary.unlink(missing_ok=True)

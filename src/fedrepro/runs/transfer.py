@@ -146,7 +146,7 @@ def keep(name: str, content: bytes, checkpoints: Path) -> bool:
 
     Raises:
         FedreproError: it cannot be written, or the record that is here is damaged.
-    """  # noqa: DOC502 - by functions it calls
+    """
     file = Path(name)
     new = not recorded(file.stem, file.parent)
     if new:

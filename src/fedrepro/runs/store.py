@@ -180,9 +180,20 @@ class Store:
             if not self._fs.async_impl:  # the others are buckets, which have no folders
                 self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             if self._is_local:
-                _write_local(Path(path), content, new=new)
+                self._write_local(Path(path), content, new=new)
             else:
                 self._ask("pipe_file", path, content, mode="create" if new else "overwrite")
+
+    def _write_local(self, file: Path, content: bytes, *, new: bool) -> None:
+        if not new:
+            write_bytes(file, content)
+            return
+        temporary = Path(self._root, f".{uuid.uuid4().hex}.tmp")
+        try:
+            temporary.write_bytes(content)
+            os.link(temporary, file)  # unlike a renaming does not replace a file
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the file system; of a server, no longer than it has for an answer."""
@@ -207,16 +218,3 @@ class Store:
 def told(error: object) -> str:
     """Return what an error says, with its kind."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _write_local(file: Path, content: bytes, *, new: bool) -> None:
-    """Write a file whole or not at all; if it is to be new, only where there is none."""
-    if not new:
-        write_bytes(file, content)
-        return
-    temporary = file.with_name(f".{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.link(temporary, file)  # unlike a renaming does not replace a file
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -722,7 +722,7 @@ class Trainer:
         )
 
     def end(self):
-        out, error = self.process.communicate(timeout=120)
+        out, error = self.process.communicate(timeout=300)
         assert self.process.returncode == 0, error
         return out, error
 
@@ -743,7 +743,7 @@ def begin(folder, *trainers):
 
 
 def waits_for(is_so, *trainers):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not is_so():
         assert time.monotonic() < deadline
         assert all(each.process.poll() is None for each in trainers)

@@ -189,6 +189,15 @@ def test_what_is_no_record_is_refused_by_name(filled, name, found, reason):
     assert len(list(Path().rglob("*.json"))) == len(moved.new)
 
 
+def test_a_damaged_record_here_keeps_the_others_from_nothing(filled):
+    records.FOLDER.mkdir(parents=True)
+    Path(NAMES[0]).write_text("{}")
+    moved = pull(filled)
+    assert sorted(moved.new) == sorted(NAMES[1:])
+    assert moved.refused[0].startswith(f"{NAMES[0]}: not a whole run record")
+    assert Path(NAMES[0]).read_text() == "{}"
+
+
 def test_a_record_cut_short_in_the_store_is_refused(filled):
     for share in (0.0, 0.3, 0.9):
         whole = filled.content(NAMES[0])

@@ -112,15 +112,20 @@ def pull(store: Store, names: Mapping[str, int], checkpoints: Path) -> Moved:
         checkpoints: folder of the checkpoints; those of the runs are no longer needed.
 
     Raises:
-        FedreproError: the store can no longer be read, nothing can be written here, or a record
-            that is here is damaged.
+        FedreproError: the store can no longer be read, or nothing can be written here.
     """
     moved = Moved()
     wanted = {}
     for name, size in names.items():
         if reason := _foreign(name, size):
             moved.refused.append(f"{store.address}: {name!a} {reason}")
-        elif transfer.recorded(_run(name), Path(name).parent):
+            continue
+        try:
+            known = transfer.recorded(_run(name), Path(name).parent)
+        except FedreproError as error:  # the one that is here is damaged
+            moved.refused.append(str(error))
+            continue
+        if known:
             moved.known.append(name)
         else:
             wanted[name] = size

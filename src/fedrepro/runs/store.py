@@ -15,8 +15,9 @@ from typing import Any
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
+from fedrepro.runs.transfer import MOST_RECORD_BYTES
 
-MOST_BYTES = (8 << 20) + 1
+MOST_BYTES = MOST_RECORD_BYTES + 1
 """More of an object is not read: it shows that the object is larger than any of ours."""
 
 PATIENCE = 120.0

@@ -414,6 +414,8 @@ def test_a_server_that_does_not_answer(s3, new_client, machine, monkeypatch, wri
             assert status == 1
             assert "Timeout" in error
             assert error.count("\n") == 1
+    quick["connect_timeout"] = 60.0  # of a closed port the answer comes at once
+    monkeypatch.setattr(store, "PATIENCE", 60.0)
     S3FileSystem.clear_instance_cache()
     status, _, error = command(capsys, "pull", s3[0])
     assert status == 1

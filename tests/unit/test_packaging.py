@@ -24,7 +24,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 LOCK = (ROOT / "envs/requirements.lock").read_text()
 SLURM = (ROOT / "envs/slurm.lock").read_text()
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-DIRECT = PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["site"]
+DIRECT = PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["site"] + EXTRAS["shared"]
 
 
 def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:

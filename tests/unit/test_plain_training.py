@@ -20,8 +20,9 @@ import sys
 from importlib.abc import MetaPathFinder
 
 MISSING = {
-    "PIL", "grimp", "librosa", "matplotlib", "nbconvert", "pandas", "papermill",
-    "pooch", "rich", "scipy", "sklearn", "snakemake", "tabulate", "torchvision", "tqdm", "typer",
+    "PIL", "fsspec", "grimp", "librosa", "matplotlib", "nbconvert", "pandas", "papermill",
+    "pooch", "rich", "s3fs", "scipy", "sklearn", "snakemake", "tabulate", "torchvision", "tqdm",
+    "typer",
 }
 
 class Bare(MetaPathFinder):
@@ -71,6 +72,18 @@ def test_a_run_is_trained_with_few_packages(
     assert done.stdout == "1 of 1 runs trained\n"
     (file,) = records.OWN_FOLDER.glob("*.json")
     assert records.is_recorded(file.stem, records.OWN_FOLDER)
+
+
+def test_a_store_needs_one_package_more(tmp_path: Path, bare: dict[str, str]) -> None:
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(PLAN))
+    command = [sys.executable, "-m", "fedrepro.runs", "train", "tiny.yaml", "--shared=store"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "fedrepro: store: needs the package fsspec: pip install fsspec, and s3fs for s3://\n"
+    )
 
 
 @pytest.mark.parametrize("program", ["fedrepro.cli", "fedrepro.runs"])

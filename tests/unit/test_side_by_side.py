@@ -202,6 +202,7 @@ def test_a_process_of_a_gpu_gets_all_options():
         "--in-flight": "4",
         "--time-budget": "60",
         "--out": "all.tar",
+        "--shared": "s3://bucket/team",
         "--checkpoint-seconds": "7",
         "--data-root": "pack",
     }

@@ -18,10 +18,21 @@ app.add_typer(actions, name="records")
 
 SIGNERS = "File of the keys that count, a line a key: NAME KEY (ssh-keygen(1), ALLOWED SIGNERS)."
 
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDRESS", help="Folder, or address of fsspec, such as s3://bucket/folder."
+    ),
+]
+SomeIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RUN]...", help="Ids of runs, or how they begin; default: all."),
+]
+
 
 @actions.callback()
 def _records() -> None:
-    """Take in records trained elsewhere, sign them, and check who signed them."""
+    """Take in records trained elsewhere, share them in a store, or sign them."""
 
 
 @actions.command("import", cls=Command)
@@ -44,6 +55,47 @@ def import_records(
     if signers is not None:
         print(f"{source}: signed by {signatures.signer(source, signers)}")
     print(transfer.read(source, CHECKPOINTS).text())
+
+
+@actions.command("push", cls=Command)
+def push_records(address: Address, runs: SomeIds = None) -> None:
+    """Add records to a store that several machines share.
+
+    What the store holds is never replaced: where it has something else under the name of a record,
+    that is an error, and the others are added.
+    """
+    from fedrepro.runs import shared
+    from fedrepro.runs.store import Store
+
+    store = Store(address)
+    files = [
+        records.path_of(run, folder).as_posix()
+        for folder in (records.FOLDER, records.OWN_FOLDER)
+        for run in records.recorded_ids(folder)
+    ]
+    moved = shared.push(store, list(map(Path, shared.chosen(files, runs or [], "results"))))
+    print(moved.text(f"pushed to {store.address}"))
+    moved.require_all()
+
+
+@actions.command("pull", cls=Command)
+def pull_records(address: Address, runs: SomeIds = None) -> None:
+    """Take in records from a store, each verified as by `records import`.
+
+    A record that is here already stays. What is not a valid record is refused by name, and the rest
+    is taken in.
+    """
+    from fedrepro.runs import shared
+    from fedrepro.runs.session import CHECKPOINTS
+    from fedrepro.runs.store import Store
+
+    store = Store(address)
+    store.require()
+    listed = shared.listed(store)
+    names = shared.chosen(listed, runs or [], store.address)
+    moved = shared.pull(store, {name: listed[name] for name in names}, CHECKPOINTS)
+    print(moved.text(f"pulled from {store.address}"))
+    moved.require_all()
 
 
 @actions.command(cls=Command)

@@ -45,9 +45,14 @@ class Budget:
         return self.deadline - _SAVING_SECONDS
 
     @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline; 0 once it has passed."""
+        return max(self.deadline - time.monotonic(), 0.0)
+
+    @property
     def over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.monotonic() >= self.deadline
+        return not self.seconds_left
 
     def watch(self, active: Sequence[ActiveRun]) -> None:
         """Measure how fast the runs in flight are."""

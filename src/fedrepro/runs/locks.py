@@ -17,7 +17,13 @@ class Claims:
 
     Args:
         folder: of the lock files, shared by all processes that train the same runs.
+
+    Attributes:
+        seconds_between_looks: how long to wait before a run that another process holds is tried
+            again.
     """
+
+    seconds_between_looks = 2.0
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,6 +48,19 @@ class Claims:
             # The process that held it has deleted the file meanwhile: the run is free.
         self._held[run_id] = lock
         return True
+
+    def publish(self, record: Path) -> str:
+        """Let the processes that share the runs have a new record, before its run is given up.
+
+        They read the same files, so there is nothing to do here.
+
+        Args:
+            record: its file.
+
+        Returns:
+            Why they cannot have it; empty if they can.
+        """
+        return ""
 
     def release(self, run_id: str) -> None:
         """Give up a run that is held.

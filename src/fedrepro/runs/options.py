@@ -129,6 +129,14 @@ class TrainArguments:
             "FILE.tar",
         ),
     ] = None
+    shared: Annotated[
+        str | None,
+        Says(
+            "Share the runs with other machines by a folder or bucket, any address of fsspec: what "
+            "another one has ended or trains is left to it, and new records go there at once.",
+            "ADDRESS",
+        ),
+    ] = None
     checkpoint_seconds: Annotated[
         float,
         Says(

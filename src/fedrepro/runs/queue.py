@@ -12,27 +12,31 @@ from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
 
-_SECONDS_BETWEEN_LOOKS = 2.0
-
 
 class Queue:
     """The runs that are still to be trained, shared with other processes by claims.
 
     Args:
         runs: in order.
-        checkpoints: folder of the checkpoints, and of the locks on runs.
+        checkpoints: folder of the checkpoints.
         budget: chooses among them by the time there is.
         messages: told of runs that are claimed here or elsewhere.
+        claims: settle who trains a run.
     """
 
     def __init__(
-        self, runs: Sequence[PlannedRun], checkpoints: Path, budget: Budget, messages: Messages
+        self,
+        runs: Sequence[PlannedRun],
+        checkpoints: Path,
+        budget: Budget,
+        messages: Messages,
+        claims: Claims,
     ) -> None:
         self._runs = runs
         self._checkpoints = checkpoints
         self._budget = budget
         self._messages = messages
-        self._claims = Claims(checkpoints)
+        self._claims = claims
         self._finished: set[str] = set()
         self._elsewhere: set[str] = set()
 
@@ -92,7 +96,7 @@ class Queue:
                     self._claims.release(run_id)
                     self._elsewhere.remove(run_id)
                     return True
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(min(self._claims.seconds_between_looks, self._budget.seconds_left))
         return False
 
     def left(self) -> list[PlannedRun]:

@@ -22,10 +22,13 @@ from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import provenance, records, transfer
 from fedrepro.runs.budget import Budget, checkpoint_of
+from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.queue import Queue
+from fedrepro.runs.shared import SharedClaims
 from fedrepro.runs.status import status
+from fedrepro.runs.store import Store
 
 CHECKPOINTS = Path(".checkpoints")
 
@@ -51,6 +54,7 @@ class TrainOptions:
             the file already holds is kept.
         wait: whether to wait for runs that another process trains, and to take over those that it
             gives up.
+        shared: address of a store of records that other machines share; None: none do.
     """
 
     device: str = "cpu"
@@ -65,6 +69,7 @@ class TrainOptions:
     time_budget: float | None = None
     out: Path | None = None
     wait: bool = False
+    shared: str | None = None
 
 
 DEFAULTS = TrainOptions()
@@ -78,7 +83,8 @@ def train(
     """Train the runs that have no record yet and write their records.
 
     Two processes may be given the same runs: each run is claimed by a lock, and a run that another
-    process holds is left to it, or waited for.
+    process holds is left to it, or waited for. With a store of records, so may two machines: what
+    is there is taken in first, and each new record added at once.
 
     Args:
         runs: distinct runs, in order.
@@ -91,14 +97,15 @@ def train(
     Raises:
         FedreproError: some runs failed (the message lists them; the others are recorded); the time
             budget is too short to do anything; the backend does not fit the device; a record,
-            checkpoint or lock cannot be written, or ``options.out`` not added to; or the device was
-            lost.
+            checkpoint or lock cannot be written, or ``options.out`` not added to; the store cannot
+            be read or written; or the device was lost.
     """
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget
     check_out(options.out)
     use_one_thread()
-    training = _Training(runs, options, deadline)
+    claims = _claims(runs, options)
+    training = _Training(runs, options, deadline, claims)
     try:
         interrupted = training.run(dataset or (lambda spec: load_for(spec, options.data_root)))
     finally:
@@ -154,7 +161,13 @@ def write_out(
 class _Training:
     """Hands runs to the driver and takes them back, as records or failures."""
 
-    def __init__(self, runs: Sequence[PlannedRun], options: TrainOptions, deadline: float) -> None:
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        options: TrainOptions,
+        deadline: float,
+        claims: Claims,
+    ) -> None:
         self.failures: list[RunFailure] = []
         self.written: list[Path] = []
         self._runs = {run.id: run for run in runs}
@@ -165,7 +178,8 @@ class _Training:
         seconds = status(runs).seconds
         self._messages = Messages([run for run in runs if run.id in seconds])
         self._budget = Budget(deadline, self._backend.cores, seconds, options.checkpoints)
-        self._queue = Queue(runs, options.checkpoints, self._budget, self._messages)
+        self._claims = claims
+        self._queue = Queue(runs, options.checkpoints, self._budget, self._messages, claims)
 
     def run(self, dataset: Callable[[RunSpec], Dataset]) -> list[ActiveRun]:
         """Train until nothing is left; return the runs that the deadline interrupted."""
@@ -184,11 +198,13 @@ class _Training:
     def close(self) -> None:
         """Give everything up, whatever ended the training, and write the file of ``--out``."""
         self._backend.close()
-        self._queue.close()
-        self._messages.close()
-        if self._options.out is not None:
-            runs = list(self._runs.values())
-            write_out(self._options.out, self.written, runs, self._options.checkpoints)
+        try:
+            if self._options.out is not None:
+                runs = list(self._runs.values())
+                write_out(self._options.out, self.written, runs, self._options.checkpoints)
+        finally:  # a store out of reach takes time
+            self._queue.close()
+            self._messages.close()
         self._messages.sum_up()
 
     def say_what_is_left(self, budget: float, interrupted: Sequence[ActiveRun]) -> None:
@@ -214,9 +230,13 @@ class _Training:
         except ValidationError as error:  # what an edited checkpoint said of its origin, say
             self._fail(run.id, RunFailure(f"run {run.id} failed: no valid record: {error}"))
             return
-        self._queue.finish(run.id)
         self.written.append(file)
+        refused = self._claims.publish(file)
+        self._queue.finish(run.id)
         self._messages.recorded(run, file.name)
+        if refused:
+            self.failures.append(RunFailure(refused))
+            self._messages.say(refused)
 
     def _fail(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
@@ -232,6 +252,17 @@ class _Training:
     def _see_what_is_compiled(self) -> None:
         """Keep the origin true: with ``auto`` the backend decides once it sees the work."""
         self._origin["compile"] = self._backend.compiles
+
+
+def _claims(runs: Sequence[PlannedRun], options: TrainOptions) -> Claims:
+    """Return what settles who trains a run, with the records that others have ended taken in."""
+    if options.shared is None:
+        return Claims(options.checkpoints)
+    store = Store(options.shared)
+    claims = SharedClaims(store, options.checkpoints)
+    pulled = claims.fetch(run.id for run in runs)
+    print(f"{len(pulled.new)} records pulled from {store.address}")
+    return claims
 
 
 def _backend(options: TrainOptions) -> Backend:

@@ -132,6 +132,7 @@ def _train_here(arguments: TrainArguments, planned: Sequence[PlannedRun]) -> int
         time_budget=time_budget,
         out=arguments.out,
         wait=bool(arguments.runs),
+        shared=arguments.shared,
     )
     trained = session.train(planned, how)
     print(f"{trained} of {len(planned)} runs trained")

@@ -34,7 +34,9 @@ MOST_RECORD_BYTES = 8 << 20
 LEAST_LIMIT, MOST_RATIO = 64 << 20, 20
 """All members together have at most so many bytes, and as many times those of the file more."""
 
-_RECORD = re.compile(r"results/(own/)?runs/[0-9a-f]{12}\.json")
+RECORD = re.compile(r"results/(own/)?runs/[0-9a-f]{12}\.json")
+"""Name of a record on its way: its file, relative to the working directory."""
+
 _CHECKPOINT = re.compile(r"\.checkpoints/[0-9a-f]{12}\.pt")
 _END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
 _MOST_HEADER_BYTES = 64 << 10
@@ -118,24 +120,42 @@ def read(source: Path, checkpoints: Path) -> Imported:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported([], [], [])
         for name, file in sorted(members.items(), key=lambda item: item[1].suffix):  # records first
-            run, target = file.stem, checkpoints / f"{file.stem}.pt"
-            if file.suffix == ".pt":
-                if _recorded(run, records.OWN_FOLDER) or target.exists():
-                    imported.known.append(run)
-                else:
-                    write_bytes(target, file.read_bytes())
-                    imported.checkpoints.append(run)
+            if file.suffix == ".json":
+                new = keep(name, file.read_bytes(), checkpoints)
+                (imported.records if new else imported.known).append(file.stem)
                 continue
-            if _recorded(run, Path(name).parent):
-                imported.known.append(run)
+            target = checkpoints / file.name
+            if recorded(file.stem, records.OWN_FOLDER) or target.exists():
+                imported.known.append(file.stem)
             else:
-                write_bytes(Path(name), file.read_bytes())
-                imported.records.append(run)
-            target.unlink(missing_ok=True)
+                write_bytes(target, file.read_bytes())
+                imported.checkpoints.append(file.stem)
         return imported
 
 
-def _recorded(run: str, folder: Path) -> bool:
+def keep(name: str, content: bytes, checkpoints: Path) -> bool:
+    """Write a verified record where it belongs, unless its run has one; delete its checkpoint.
+
+    Args:
+        name: of the record, which matches :data:`RECORD`.
+        content: of its file.
+        checkpoints: folder of the checkpoints.
+
+    Returns:
+        Whether it was written.
+
+    Raises:
+        FedreproError: it cannot be written, or the record that is here is damaged.
+    """
+    file = Path(name)
+    new = not recorded(file.stem, file.parent)
+    if new:
+        write_bytes(file, content)
+    (checkpoints / f"{file.stem}.pt").unlink(missing_ok=True)
+    return new
+
+
+def recorded(run: str, folder: Path) -> bool:
     """Return whether a run has a record among the committed ones, or in another folder."""
     return records.is_recorded(run) or records.is_recorded(run, folder)
 
@@ -232,7 +252,7 @@ class _Member(tarfile.TarInfo):
 def _require_expected(source: Path, member: tarfile.TarInfo, found: dict[str, Path]) -> None:
     """Refuse a member that :func:`write` would not have written."""
     plain = member.isreg() and not member.issparse() and member.size >= 0
-    record = _RECORD.fullmatch(member.name)
+    record = RECORD.fullmatch(member.name)
     if not plain or not (record or _CHECKPOINT.fullmatch(member.name)):
         raise FedreproError(
             f"{source}: holds '{member.name}', which is neither a record nor a checkpoint"

@@ -1,0 +1,792 @@
+"""Records in a store that machines share: a folder, a store in memory, and S3 (moto's server)."""
+
+import dataclasses
+import datetime
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from made_up import content
+from small_runs import ends_after, planned
+
+import fedrepro
+from fedrepro import cli
+from fedrepro.base.errors import FedreproError
+from fedrepro.runs import records, session, shared, store, transfer
+from fedrepro.runs.shared import Claim, SharedClaims
+from fedrepro.runs.store import Store
+
+fsspec = pytest.importorskip("fsspec")
+FOLDER = records.FOLDER.as_posix()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The address of an S3 server on this machine, and a client of it."""
+    reason = "moto[s3], flask, flask-cors and s3fs are the S3 server and client"
+    moto_server = pytest.importorskip("moto.server", reason=reason)
+    pytest.importorskip("s3fs", reason=reason)
+    import boto3
+
+    moto = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    address = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=address, **keys)
+    yield address, client
+    client.close()
+    moto.stop()
+
+
+@pytest.fixture
+def s3(server, monkeypatch):
+    """An empty bucket's address, and a client."""
+    address, client = server
+    for key, value in {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(key, value)
+    client.create_bucket(Bucket="bucket")
+    yield "s3://bucket/team", client
+    for entry in client.list_objects_v2(Bucket="bucket").get("Contents", []):
+        client.delete_object(Bucket="bucket", Key=entry["Key"])
+
+
+@pytest.fixture
+def new_client():
+    """No client of s3fs outlives the test, or is there before: each reads the environment anew."""
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()
+    yield
+    S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
+def memory():
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
+    return "memory://team"
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def address(request, tmp_path):
+    """Of an empty store of each kind."""
+    if request.param == "folder":
+        return str(tmp_path / "a [store]")
+    found = request.getfixturevalue(request.param)
+    return found if request.param == "memory" else found[0]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Go to the folder of a machine, which is made if need be."""
+
+    def go(name):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        return folder
+
+    go("here")
+    return go
+
+
+RUNS = [planned(seed=seed) for seed in range(3)]
+IDS = [run.id for run in RUNS]
+NAMES = [f"{FOLDER}/{run.id}.json" for run in RUNS]
+
+
+@pytest.fixture
+def filled(address, machine, write_record):
+    """A store with three records, as the machine sees it that has none."""
+    machine("there")
+    for run in RUNS:
+        write_record(run, records.FOLDER)
+    store = Store(address)
+    assert shared.push(store, list(map(Path, NAMES))).new == NAMES
+    machine("here")
+    return store
+
+
+def pull(store):
+    return shared.pull(store, shared.listed(store), session.CHECKPOINTS)
+
+
+# Records
+
+
+def test_records_arrive_as_they_were_and_stay_where_they_are(filled, machine, tmp_path):
+    session.CHECKPOINTS.mkdir()
+    checkpoint = session.CHECKPOINTS / f"{IDS[0]}.pt"
+    checkpoint.touch()
+    assert sorted(pull(filled).new) == sorted(NAMES)
+    assert not checkpoint.exists()
+    for name in NAMES:
+        assert Path(name).read_bytes() == (tmp_path / "there" / name).read_bytes()
+    assert sorted(pull(filled).known) == sorted(NAMES)
+    assert shared.push(filled, list(map(Path, NAMES))).known == NAMES
+
+
+def test_records_that_are_not_committed_arrive_beside_them(address, machine, write_record):
+    machine("there")
+    own = write_record(RUNS[0], records.OWN_FOLDER)
+    store = Store(address)
+    shared.push(store, [own])
+    machine("here")
+    assert pull(store).new == [own.as_posix()]
+    assert not records.FOLDER.exists()
+
+
+def test_a_changed_byte_is_refused_by_name_and_the_rest_arrives(filled):
+    good = filled.content(NAMES[1])
+    assert good is not None
+    filled.replace(NAMES[1], good.replace(b"0.5", b"0.6"))
+    moved = pull(filled)
+    assert sorted(moved.new) == sorted([NAMES[0], NAMES[2]])
+    (refused,) = moved.refused
+    assert refused.startswith(f"{filled.address}: {NAMES[1]}: was edited")
+    assert not Path(NAMES[1]).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "reason"),
+    [
+        (NAMES[0], b"", "not a whole run record"),
+        (NAMES[0], b'{"a":' * 200_000, "not a whole run record"),
+        (NAMES[0], b"\0" * transfer.MOST_RECORD_BYTES, "not a whole run record"),
+        (NAMES[0], b"1" * (transfer.MOST_RECORD_BYTES + 1), "more than a record can have"),
+        (f"{FOLDER}/0123456789ab.json", None, "holds the record of another run"),
+        (f"{FOLDER}/notes.txt", b"x", "'results/runs/notes.txt' is not a record"),
+        (f"{FOLDER}/{IDS[0]}.json.tmp", b"x", "is not a record"),
+        (f"{FOLDER}/more/{IDS[0]}.json", b"x", "'results/runs/more' is not a record"),
+        (f"{FOLDER}/\x1b[31mä '*?[.json", b"x", r"\x1b[31m\xe4 '*?[.json"),
+    ],
+)
+def test_what_is_no_record_is_refused_by_name(filled, name, found, reason):
+    found = filled.content(NAMES[1]) if found is None else found
+    filled.delete(name)
+    filled.create(name, found)
+    moved = pull(filled)
+    assert len(moved.new) == 3 - (name == NAMES[0])
+    (refused,) = moved.refused
+    assert refused.startswith(f"{filled.address}: ")
+    assert reason in refused
+    assert len(list(Path().rglob("*.json"))) == len(moved.new)
+
+
+def test_a_damaged_record_here_keeps_the_others_from_nothing(filled):
+    records.FOLDER.mkdir(parents=True)
+    Path(NAMES[0]).write_text("{}")
+    moved = pull(filled)
+    assert sorted(moved.new) == sorted(NAMES[1:])
+    assert moved.refused[0].startswith(f"{NAMES[0]}: not a whole run record")
+    assert Path(NAMES[0]).read_text() == "{}"
+
+
+def test_a_record_cut_short_in_the_store_is_refused(filled):
+    for share in (0.0, 0.3, 0.9):
+        whole = filled.content(NAMES[0])
+        assert whole is not None
+        filled.replace(NAMES[0], whole[: int(share * len(whole))])
+        (refused,) = pull(filled).refused
+        assert f"{NAMES[0]}: not a whole run record" in refused
+        filled.replace(NAMES[0], whole)
+
+
+def test_a_record_of_other_data_is_refused(address, machine):
+    found = content(RUNS[0])
+    found["provenance"]["dataset_sha256"] = "1" * 64
+    machine("there")
+    file = records.write(found, records.FOLDER)
+    store = Store(address)
+    (refused,) = shared.push(store, [file]).refused
+    assert "trained on other data than the data set synthetic" in refused
+    store.create(NAMES[0], file.read_bytes())
+    machine("here")
+    assert "trained on other data than the data set synthetic" in pull(store).refused[0]
+
+
+def test_a_record_in_the_store_is_never_replaced(filled, write_record):
+    ours = [
+        write_record(RUNS[0], records.FOLDER, final={"accuracy": 0.75}),
+        write_record(
+            RUNS[1], records.FOLDER, provenance=content(RUNS[1])["provenance"] | {"seconds": 9}
+        ),
+        write_record(dataclasses.replace(planned(seed=9)), records.FOLDER),
+    ]
+    before = [filled.content(name) for name in NAMES]
+    moved = shared.push(filled, ours)
+    assert moved.new == [ours[2].as_posix()]
+    assert moved.known == [NAMES[1]], "only the seconds differ"
+    (refused,) = moved.refused
+    assert refused.startswith(f"{filled.address}: {NAMES[0]}: is not the record that is here")
+    assert [filled.content(name) for name in NAMES] == before
+    assert shared.push(filled, ours[:1]).refused == [refused]
+
+
+def test_what_is_damaged_in_the_store_is_not_replaced_either(filled, machine):
+    machine("there")
+    filled.replace(NAMES[0], b"{}")
+    moved = shared.push(filled, list(map(Path, NAMES)))
+    assert moved.known == NAMES[1:]
+    assert len(moved.refused) == 1
+    assert filled.content(NAMES[0]) == b"{}"
+
+
+def test_a_damaged_record_is_not_pushed_and_the_others_are(address, machine, write_record):
+    for run in RUNS:
+        write_record(run, records.FOLDER)
+    Path(NAMES[0]).write_text("{}")
+    moved = shared.push(Store(address), list(map(Path, NAMES)))
+    assert moved.new == NAMES[1:]
+    assert NAMES[0] in moved.refused[0]
+
+
+def test_a_record_that_comes_as_ours_is_pushed_is_not_replaced(filled, monkeypatch, write_record):
+    """Both machines looked before either wrote."""
+    ours = write_record(RUNS[0], records.FOLDER, final={"accuracy": 0.75})
+    before = filled.content(NAMES[0])
+    monkeypatch.setattr(shared, "listed", lambda store: {})
+    other = write_record(planned(seed=9), records.FOLDER)
+    moved = shared.push(filled, [ours, other])
+    assert moved.new == [other.as_posix()]
+    assert len(moved.refused) == 1
+    assert filled.content(NAMES[0]) == before
+
+
+def test_an_answer_that_is_lost_is_no_conflict(address, machine, monkeypatch):
+    store = Store(address)
+    write = Store._write
+
+    def loses(store, name, content, *, new):
+        write(store, name, content, new=new)
+        raise FedreproError("timed out")
+
+    monkeypatch.setattr(Store, "_write", loses)
+    assert store.create("claims/a", b"1")
+    assert not store.create("claims/a", b"2")
+
+
+def test_a_folder_may_be_written_as_a_url(tmp_path):
+    store = Store(f"file://{tmp_path}/store/")
+    assert store.create(NAMES[0], b"1")
+    assert shared.listed(Store(str(tmp_path / "store"))) == {NAMES[0]: 1}
+
+
+def test_a_folder_holds_whole_files_only(tmp_path, monkeypatch):
+    store = Store(str(tmp_path / "store"))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(FedreproError, match="No space left"):
+        store.create(NAMES[0], b"1")
+    assert shared.listed(store) == {}
+
+
+def test_a_store_that_says_too_much_is_refused(filled, monkeypatch):
+    monkeypatch.setattr(transfer, "MOST_MEMBERS", 2)
+    with pytest.raises(FedreproError, match="holds 3 files among the records"):
+        pull(filled)
+
+
+# The command line
+
+
+def command(capsys, *words):
+    status = cli.main(["records", *words])
+    out, error = capsys.readouterr()
+    return status, out, error
+
+
+def test_push_and_pull_on_the_command_line(address, machine, write_record, capsys):
+    machine("there")
+    for run in RUNS:
+        write_record(run, records.FOLDER)
+    assert command(capsys, "push", address, IDS[0][:8], IDS[1]) == (
+        0,
+        f"2 records pushed to {address}, 0 were there already\n",
+        "",
+    )
+    assert command(capsys, "push", address)[1].startswith("1 records pushed")
+    machine("here")
+    assert command(capsys, "pull", address, IDS[1])[1].startswith("1 records pulled from")
+    Store(address).replace(NAMES[0], b"{}")
+    status, out, error = command(capsys, "pull", address)
+    assert (status, out) == (
+        1,
+        f"1 records pulled from {address}, 1 were there already, 1 refused\n",
+    )
+    assert error.startswith(f"fedrepro: refused:\n{address}: {NAMES[0]}: not a whole run record")
+    for way in ("push", "pull"):
+        status, _, error = command(capsys, way, address, "ffff")
+        assert (status, "'ffff' has no record in" in error) == (1, True)
+
+
+def test_several_runs_of_one_beginning_are_refused():
+    with pytest.raises(FedreproError, match=r"'' begins the ids of 3 runs"):
+        shared.chosen(NAMES, [""], "here")
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_a_store_that_is_not_there(machine, memory, kind, capsys, tmp_path):
+    address = memory if kind == "memory" else str(tmp_path / "none")
+    status, _, error = command(capsys, "pull", address)
+    assert status == 1
+    assert error.startswith(f"fedrepro: {address}: FileNotFoundError")
+
+
+def test_a_password_in_an_address_is_not_shown(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(FedreproError) as caught:
+        Store("ftp://me:secret@host/folder")
+    assert str(caught.value).startswith("ftp://host/folder: ")
+
+
+def test_missing_packages_are_named(monkeypatch):
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(
+        FedreproError, match=r"^s3://b: needs a package .*: pip install s3fs"
+    ) as one:
+        Store("s3://b")
+    assert "\n" not in str(one.value)
+    with pytest.raises(FedreproError, match="Protocol not known: nowhere"):
+        Store("nowhere://b")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(FedreproError, match="needs the package fsspec: pip install fsspec"):
+        Store("/a/folder")
+
+
+# S3
+
+
+def test_a_missing_bucket(s3, machine, write_record, capsys):
+    write_record(RUNS[0], records.FOLDER)
+    for words in (["pull"], ["push"]):
+        status, _, error = command(capsys, *words, "s3://nowhere/team")
+        assert (status, error) == (
+            1,
+            "fedrepro: s3://nowhere/team: FileNotFoundError: The specified bucket does not exist\n",
+        )
+
+
+def test_missing_credentials(s3, new_client, machine, monkeypatch, capsys, tmp_path):
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(key)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    status, _, error = command(capsys, "pull", s3[0])
+    assert (status, error) == (
+        1,
+        f"fedrepro: {s3[0]}: NoCredentialsError: Unable to locate credentials\n",
+    )
+
+
+def test_a_server_that_does_not_answer(s3, new_client, machine, monkeypatch, write_record, capsys):
+    from s3fs import S3FileSystem
+
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    quick = {"read_timeout": 0.2, "connect_timeout": 0.2, "retries": {"max_attempts": 0}}
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"config_kwargs": quick})
+    monkeypatch.setattr(store, "PATIENCE", 1.0)
+    write_record(RUNS[0], records.FOLDER)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        for way in ("push", "pull"):
+            status, _, error = command(capsys, way, s3[0])
+            assert status == 1
+            assert "Timeout" in error
+            assert error.count("\n") == 1
+    quick["connect_timeout"] = 60.0  # of a closed port the answer comes at once
+    monkeypatch.setattr(store, "PATIENCE", 60.0)
+    S3FileSystem.clear_instance_cache()
+    status, _, error = command(capsys, "pull", s3[0])
+    assert status == 1
+    assert "Could not connect" in error
+
+
+def test_a_timeout_of_one_object_leaves_the_others(s3, machine, monkeypatch, write_record):
+    from s3fs import S3FileSystem
+
+    for run in RUNS:
+        write_record(run, records.FOLDER)
+    store = Store(s3[0])
+    shared.push(store, list(map(Path, NAMES)))
+    machine("other")
+    fetch = S3FileSystem._cat_file
+
+    async def slow(self, path, *args, **options):
+        if IDS[1] in path:
+            raise TimeoutError
+        return await fetch(self, path, *args, **options)
+
+    monkeypatch.setattr(S3FileSystem, "_cat_file", slow)
+    moved = pull(store)
+    assert sorted(moved.new) == sorted([NAMES[0], NAMES[2]])
+    assert moved.refused == [f"{s3[0]}: {NAMES[1]}: cannot be read (TimeoutError)"]
+
+
+def test_keys_with_dots_and_folder_marks(s3, machine, write_record, tmp_path):
+    """In a bucket ``..`` is a name like others."""
+    address, client = s3
+    record = write_record(RUNS[0], tmp_path / "elsewhere").read_bytes()
+    for key in (f"{FOLDER}/", f"{FOLDER}/../evil.json", f"{FOLDER}/../../../x", f"{FOLDER}//y"):
+        client.put_object(Bucket="bucket", Key=f"team/{key}", Body=record)
+    client.put_object(Bucket="bucket", Key=f"team/{NAMES[0]}", Body=record)
+    moved = pull(Store(address))
+    assert moved.new == [NAMES[0]]
+    assert f"{address}: 'results/runs/..' is not a record" in moved.refused
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [
+        file.name for file in (*tmp_path.rglob(f"{IDS[0]}.json"),)
+    ]
+
+
+# Claims
+
+
+@pytest.fixture
+def claims(address, machine):
+    """Claims of processes of two machines, on one store."""
+    store = Store(address)
+    made = []
+
+    def claim(name):
+        made.append(SharedClaims(store, Path(name)))
+        return made[-1]
+
+    yield claim("ours"), claim("theirs"), store
+    for each in made:
+        each.release_all()
+
+
+def age(store, seconds, name=f"claims/{IDS[0]}.1.json"):
+    """Make a claim older."""
+    claim = Claim.model_validate_json(store.content(name))
+    renewed = claim.renewed - datetime.timedelta(seconds=seconds)
+    store.replace(name, claim.model_copy(update={"renewed": renewed}).model_dump_json().encode())
+
+
+def test_one_of_two_machines_gets_a_run(claims):
+    ours, theirs, store = claims
+    assert ours.take(IDS[0])
+    assert not theirs.take(IDS[0])
+    assert theirs.take(IDS[1])
+    (claim,) = ours._claims(IDS[0]).values()
+    assert (claim.host, claim.process) == (socket.gethostname(), os.getpid())
+    ours.release(IDS[0])
+    assert theirs.take(IDS[0])
+    theirs.release_all()
+    assert store.listed("claims") == {}
+    assert ours.take(IDS[0])
+
+
+def test_an_abandoned_claim_is_taken_over_once(claims):
+    ours, theirs, store = claims
+    assert ours.take(IDS[0])
+    age(store, shared.ABANDONED_AFTER - 60)
+    assert not theirs.take(IDS[0])
+    age(store, 60)
+    assert theirs.take(IDS[0])
+    assert [*store.listed("claims")] == [f"claims/{IDS[0]}.2.json"]
+    assert not SharedClaims(store, Path("third")).take(IDS[0])
+
+
+def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch):
+    ours, theirs, _ = claims
+    create, taken = Store.create, []
+
+    def late(store, name, content):
+        if name.endswith(".1.json") and not taken:  # both have looked, the other one is first
+            taken.append(None)
+            taken.append(theirs.take(IDS[0]))
+        return create(store, name, content)
+
+    monkeypatch.setattr(Store, "create", late)
+    assert not ours.take(IDS[0])
+    assert taken == [None, True]
+
+
+def test_a_claim_that_appears_beside_ours_is_respected(claims, monkeypatch):
+    """We saw an abandoned claim; before we wrote ours it was deleted and the run claimed anew."""
+    ours, theirs, store = claims
+    assert ours.take(IDS[0])
+    age(store, 2 * shared.ABANDONED_AFTER)
+    ours._names.clear()  # as if the process had been killed
+    ours.release(IDS[0])
+    create, done = Store.create, []
+
+    def late(store, name, content):
+        if name.endswith(".2.json"):
+            store.delete(f"claims/{IDS[0]}.1.json")
+            done.append(theirs.take(IDS[0]))
+        return create(store, name, content)
+
+    monkeypatch.setattr(Store, "create", late)
+    assert not ours.take(IDS[0])
+    assert done == [True]
+    assert [*store.listed("claims")] == [f"claims/{IDS[0]}.1.json"]
+
+
+def test_claims_are_renewed(address, machine, monkeypatch):
+    monkeypatch.setattr(shared, "RENEWED_AFTER", 0.05)
+    store = Store(address)
+    claims = SharedClaims(store, Path("ours"))
+    assert claims.take(IDS[0])
+    age(store, 2 * shared.ABANDONED_AFTER)
+    deadline = time.monotonic() + 20
+    while not next(iter(claims._claims(IDS[0]).values())).counts:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    claims.release_all()
+    claims._renewing.join()
+    assert store.listed("claims") == {}
+
+
+def test_a_record_that_another_machine_wrote_is_here_once_the_run_is_taken(
+    claims, machine, write_record
+):
+    ours, _, store = claims
+    machine("there")
+    shared.push(store, [write_record(RUNS[0], records.FOLDER)])
+    machine("here")
+    assert ours.take(IDS[0])
+    assert records.is_recorded(IDS[0])
+    store.create(NAMES[1], b"{}")
+    with pytest.raises(FedreproError, match=f"{NAMES[1]}: not a whole run record"):
+        ours.take(IDS[1])
+    assert not any(IDS[1] in name for name in store.listed("claims")), "given up again"
+
+
+def test_something_else_as_a_claim_is_an_error(claims):
+    ours, _, store = claims
+    store.create(f"claims/{IDS[0]}.7.json", b"{}")
+    with pytest.raises(FedreproError, match=rf"claims/{IDS[0]}\.7\.json is not a claim.*delete it"):
+        ours.take(IDS[0])
+    store.create("claims/notes.txt", b"of no interest")
+    assert ours.take(IDS[1])
+
+
+def test_a_store_that_creates_an_object_twice_is_refused(memory, machine, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    pipe = MemoryFileSystem.pipe_file
+
+    def careless(self, path, value, mode="overwrite", **kwargs):
+        pipe(self, path, value, **kwargs)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", careless)
+    store = Store(memory)
+    with pytest.raises(FedreproError, match="cannot keep two machines from training one run"):
+        SharedClaims(store, session.CHECKPOINTS)
+    assert store.listed("claims") == {}
+
+
+# Training
+
+
+def train(address, runs=RUNS, **options):
+    return session.train(runs, session.TrainOptions(backend="loop", shared=address, **options))
+
+
+def test_what_a_machine_trains_is_there_for_others(address, machine, capsys):
+    assert train(address, RUNS[:2]) == 2
+    assert sorted(shared.listed(Store(address))) == sorted(NAMES[:2])
+    machine("other")
+    assert train(address) == 1
+    assert f"2 records pulled from {address}" in capsys.readouterr().out
+    assert all(run.recorded for run in RUNS)
+    assert Store(address).listed("claims") == {}
+
+
+def test_runs_of_other_machines_are_left_to_them_or_waited_for(memory, machine, monkeypatch):
+    monkeypatch.setattr(SharedClaims, "seconds_between_looks", 0.01)
+    theirs = SharedClaims(Store(memory), Path("theirs"))
+    assert theirs.take(IDS[0])
+    assert train(memory) == 2
+    assert not RUNS[0].recorded
+    waited = []
+
+    def wait(seconds, sleep=time.sleep):
+        waited.append(seconds)
+        if len(waited) == 2:
+            theirs.release(IDS[0])
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", wait)
+    assert train(memory, wait=True) == 1
+    assert RUNS[0].recorded
+    assert len(waited) >= 2
+    theirs.release_all()
+
+
+def test_a_conflict_fails_the_run_by_name_and_loses_nothing(memory, machine, write_record):
+    store, push = Store(memory), shared.push
+
+    def late(store, files):
+        """Another machine, which did not respect the claim, is first."""
+        if files == [Path(NAMES[0])]:
+            machine("other")
+            push(store, [write_record(RUNS[0], records.FOLDER)])
+            machine("here")
+        return push(store, files)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "push", late)
+        with pytest.raises(FedreproError, match=f"{NAMES[0]}: is not the record that is here"):
+            train(memory)
+    assert all(run.recorded for run in RUNS)
+    assert b"made up" in store.content(NAMES[0])
+    assert sorted(shared.listed(store)) == sorted(NAMES)
+
+
+def test_a_store_out_of_reach_ends_the_training_and_keeps_the_record(
+    memory, machine, monkeypatch, tmp_path
+):
+    def unreachable(*_):
+        raise FedreproError("memory://team: TimeoutError")
+
+    monkeypatch.setattr(shared, "push", unreachable)
+    with pytest.raises(FedreproError, match="not in the store; `fedrepro records push` adds it"):
+        train(memory, out=tmp_path / "new.tar")
+    (recorded,) = [run for run in RUNS if run.recorded]
+    assert [*transfer.content(tmp_path / "new.tar", tmp_path / "x")] == [
+        f"{FOLDER}/{recorded.id}.json"
+    ]
+    assert Store(memory).listed("claims") == {}
+
+
+def test_an_interrupted_training_gives_its_claims_up(memory, machine):
+    with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        train(memory)
+    assert Store(memory).listed("claims") == {}
+
+
+def test_a_damaged_record_of_a_planned_run_ends_the_training_before_it_begins(memory, machine):
+    Store(memory).create(NAMES[0], b"{}")
+    with pytest.raises(FedreproError, match=f"{NAMES[0]}: not a whole run record"):
+        train(memory)
+    assert not records.FOLDER.exists()
+
+
+# Processes
+
+PLAN = {
+    "paper": "tiny",
+    "title": "Runs of a moment",
+    "defaults": {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+        "model": {"name": "liu1", "width": 0.3},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.05},
+        "batch": 8,
+        "rounds": 2,
+    },
+    "seeds": list(range(6)),
+    "runs": {"fedavg": {"title": "FedAvg"}},
+}
+TRAINER = """
+    import pathlib, sys, time
+    from fedrepro.runs import __main__, session, shared
+    pathlib.Path("ready").touch()
+    while not pathlib.Path("../begin").exists():
+        time.sleep(0.01)
+    shared.RENEWED_AFTER, shared.ABANDONED_AFTER = 0.2, 3.0
+    shared.SharedClaims.seconds_between_looks = 0.2
+    sys.exit(__main__.main(["train", "tiny.yaml", "--backend=loop", *sys.argv[1:]]))
+    """
+
+
+class Trainer:
+    """A process that trains a plan in a folder of its own, as on a machine of its own."""
+
+    def __init__(self, folder, address, *options, **changes):
+        folder.mkdir()
+        plan = PLAN | {"defaults": PLAN["defaults"] | changes}
+        (folder / "tiny.yaml").write_text(yaml.safe_dump(plan))
+        self.folder = folder
+        source = str(Path(fedrepro.__file__).parents[1])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(TRAINER), f"--shared={address}", *options],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self):
+        out, error = self.process.communicate(timeout=300)
+        assert self.process.returncode == 0, error
+        return out, error
+
+    @property
+    def records(self):
+        return {file.name: file.read_bytes() for file in self.folder.glob("results/own/runs/*")}
+
+
+def trained(said):
+    """The records that a trainer says it wrote."""
+    return [line.split(":")[0] for line in said.splitlines() if "rounds in" in line]
+
+
+def begin(folder, *trainers):
+    """Let trainers begin together, once all have imported what they need."""
+    waits_for(lambda: all((each.folder / "ready").exists() for each in trainers), *trainers)
+    (folder / "begin").touch()
+
+
+def waits_for(is_so, *trainers):
+    deadline = time.monotonic() + 300
+    while not is_so():
+        assert time.monotonic() < deadline
+        assert all(each.process.poll() is None for each in trainers)
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_two_machines_train_each_run_once(s3, tmp_path):
+    trainers = [Trainer(tmp_path / name, s3[0], "--in-flight=1", rounds=10) for name in "ab"]
+    begin(tmp_path, *trainers)
+    said = [trained(trainer.end()[1]) for trainer in trainers]
+    assert sorted(said[0] + said[1]) == sorted(trainers[0].records)
+    assert len(trainers[0].records) == len(PLAN["seeds"])
+    assert all(said), "both train"
+    assert trainers[0].records == trainers[1].records
+    assert Store(s3[0]).listed("claims") == {}
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_killed_machine_are_taken_over(tmp_path):
+    address, store = str(tmp_path / "store"), Store(str(tmp_path / "store"))
+    options = ("--checkpoint-seconds=0", "--in-flight=2")
+    killed = Trainer(tmp_path / "a", address, *options, rounds=30)
+    begin(tmp_path, killed)
+    waits_for(lambda: [*killed.folder.glob(".checkpoints/*.pt")], killed)
+    killed.process.send_signal(signal.SIGKILL)
+    ended = trained(killed.process.communicate()[1])
+    claimed = {name.split("/")[1].split(".")[0] for name in store.listed("claims")}
+    assert claimed
+    other = Trainer(tmp_path / "b", address, rounds=30)
+    said = trained(other.end()[1])
+    assert claimed <= {name.removesuffix(".json") for name in said}
+    assert not {*said} & {*ended}
+    assert len(other.records) == len(PLAN["seeds"])
+    assert store.listed("claims") == {}

@@ -47,6 +47,7 @@ SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1,sched_min
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 GresTypes=gpu
+MinJobAge=3600
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=64000 Gres=gpu:1 State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """

@@ -26,6 +26,10 @@ test: lint  ## Everything CI checks: style, types, all tests
 unit: $(READY)  ## The fast tests only
 	$(RUN) OMP_NUM_THREADS=1 pytest tests/unit
 
+.PHONY: slurm
+slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests
+	bash envs/install.sh .venv envs/slurm.lock
+
 .PHONY: lint
 lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) ruff check .

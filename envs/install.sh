@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Makes or updates a virtual environment with the locked packages and this package (editable):
-#     bash envs/install.sh FOLDER
+#     bash envs/install.sh FOLDER [ANOTHER_LOCK]
 # Uses uv where it works, else venv and pip. PYTHON=python3.12 chooses the interpreter.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-venv=${1:?"usage: bash envs/install.sh FOLDER"}
+venv=${1:?"usage: bash envs/install.sh FOLDER [ANOTHER_LOCK]"}
+other=${2:-}
 
 if [[ $(uname -sm) != "Linux x86_64" ]]; then
     echo "envs/requirements.lock serves Linux x86-64 only, this is $(uname -sm)." \
@@ -53,5 +54,8 @@ fi
 
 echo "Installing the locked packages into $venv (the first time downloads some gigabytes) ..."
 "${install[@]}" --require-hashes -r envs/requirements.lock
+if [[ $other ]]; then
+    "${install[@]}" --require-hashes --no-deps -r "$other"
+fi
 # setuptools comes from the lock, so this step needs no download.
 "${install[@]}" --no-deps --no-build-isolation --editable .

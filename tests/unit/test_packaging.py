@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -226,9 +227,27 @@ def test_cluster_profile_goes_on_after_a_time_limit() -> None:
 def test_profiles_have_options_of_snakemake(profile: str) -> None:
     from snakemake.cli import get_argument_parser
 
+    plugin = importlib.util.find_spec("snakemake_executor_plugin_slurm")
     options = get_argument_parser().format_help()
     for key in yaml.safe_load((ROOT / f"profiles/{profile}/profile.yaml").read_text()):
-        assert re.search(rf"--{key}\b", options), key
+        if plugin or not key.startswith("slurm-"):
+            assert re.search(rf"--{key}\b", options), key
+
+
+def test_what_is_said_without_the_slurm_plugin_can_be_looked_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snakemake refuses the profile before it reads the Snakefile, so no message can be ours."""
+    from snakemake.cli import get_argument_parser
+    from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
+
+    monkeypatch.delitem(ExecutorPluginRegistry().plugins, "slurm", raising=False)
+    monkeypatch.delitem(ExecutorPluginRegistry().plugins, "slurm-jobstep", raising=False)
+    with pytest.raises(SystemExit):
+        get_argument_parser(profiles=[ROOT / "profiles/slurm"]).parse_args([])
+    said = capsys.readouterr().err.splitlines()[-1].partition("(choose from")[0].strip()
+    assert said.endswith("argument --executor/-e: invalid choice: 'slurm'")
+    assert said.partition("error: ")[2] in (ROOT / "profiles/README.md").read_text()
 
 
 def test_git_ignores_no_source_file() -> None:

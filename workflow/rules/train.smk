@@ -8,6 +8,9 @@
 # Every record is whole, and Snakemake must remove none: `update` is for those that come after it
 # planned the job (of another process, or of the attempt before), `keep_records` for those of a job
 # that fails. It then prints "Cannot restore ...: no backup found." for each new one; all is well.
+#
+# `exec`: SLURM stops a job with SIGTERM to every process. A shell would die of it at once, the job's
+# Snakemake after it, and the training with them before it has written its checkpoints.
 for batch in PLAN.batches:
 
     rule:
@@ -32,5 +35,5 @@ for batch in PLAN.batches:
             device=PLAN.config.device,
             data_root=data_root_option,
         shell:
-            "python3 -m fedrepro.cli train {params.runs} --scale {params.scale}"
+            "exec python3 -m fedrepro.cli train {params.runs} --scale {params.scale}"
             " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"

@@ -49,12 +49,13 @@ class Messages:
         self.say(f"waiting for {runs} runs that other processes train")
 
     def recorded(self, run: ActiveRun, name: str) -> None:
-        """Say that a run ended, and the file name of its record."""
+        """Say that a run ended, the file name of its record, and where it went on from."""
         self._written += 1
         self._meter.finish(run)
         accuracy = run.progress.final.get("accuracy", float("nan"))
+        before = f" ({run.resumed_at} before, from its checkpoint)" if run.resumed_at else ""
         self.say(
-            f"{name}: {run.rounds} rounds in {run.progress.seconds:.1f} s, "
+            f"{name}: {run.rounds} rounds{before} in {run.progress.seconds:.1f} s, "
             f"accuracy {accuracy:.4f} ({self._written} done)"
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[1]
 PAPERS: list[str] = yaml.safe_load((REPOSITORY / "config/config.yaml").read_text())["papers"]
 """The papers that are switched on."""
 SMOKE = ("--config", "scale=smoke", "--")

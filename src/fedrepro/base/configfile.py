@@ -65,7 +65,7 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
         raise FedreproError(
             f"{file}: cannot be read ({error.strerror}); restore it with git"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:  # 30 February
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
     return validate(content, model, str(file))
 
@@ -91,7 +91,9 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"]) or "the file"
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(problem["loc"][-1]), _keys(model), n=1)
+            name = str(problem["loc"][-1])
+            known = [key for key in _keys(model) if key != name]  # it is a key in another place
+            near = difflib.get_close_matches(name, known, n=1)
             yield f"  {key}: unknown key" + (f"; did you mean '{near[0]}'?" if near else "")
         else:
             yield f"  {key}: {problem['msg']}"

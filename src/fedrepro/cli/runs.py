@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale
+from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import selected
@@ -25,7 +25,9 @@ def _records() -> None:
 
 
 @taking.command("import", cls=Command)
-def import_records(source: Annotated[Path, typer.Argument(metavar="FILE.tar")]) -> None:
+def import_records(
+    source: Annotated[Path, typer.Argument(metavar="FILE.tar", parser=path)],
+) -> None:
     """Verify a tar file's content and take it in.
 
     It holds records and checkpoints that `fedrepro train --out` wrote on another machine. What is
@@ -91,7 +93,9 @@ def why(
 Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]
 Drawn = Annotated[
     Path | None,
-    typer.Option(metavar="STEM", help="Also write csv, svg and png; file name without ending."),
+    typer.Option(
+        metavar="STEM", parser=path, help="Also write csv, svg and png; file name without ending."
+    ),
 ]
 
 

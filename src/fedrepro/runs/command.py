@@ -46,12 +46,25 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
         return unread
+    except OSError as error:  # of files that no command is expected to fail at
+        print(f"fedrepro: {_told(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt as interrupt:
         number = signal_of(interrupt)
         how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
         print(f"fedrepro: {how}; run again to go on from the checkpoints", file=sys.stderr)
         return 128 + number
     return status or 0
+
+
+def _told(error: OSError) -> str:
+    """Say what the system refused, and of which file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    files = [os.fspath(file) for file in (error.filename, error.filename2) if file is not None]
+    return (
+        f"{' -> '.join(map(str, files)) or 'the system refuses'}: {reason}; check that it is a "
+        "file or folder of the kind that is meant, that it may be used and that there is room"
+    )
 
 
 def known_paper(name: str) -> str:

@@ -1,0 +1,43 @@
+"""Kills at random moments: run again, the program ends with the record of an undisturbed run."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from programs import Running, Server, children, wait_for_end_of
+from trials import Trial
+from undisturbed import PLAN, TRAIN, Undisturbed
+
+SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+
+
+def new(folder: Path) -> Path:
+    shutil.copy(PLAN, folder)
+    return folder
+
+
+def kill(trial: Trial, running: Running, seconds: float) -> None:
+    """Send a signal at some moment of so many seconds; a training that is told to end tells how."""
+    number = trial.draw.choice(SIGNALS)
+    everywhere = trial.draw.random() < 0.5
+    moment = trial.draw.uniform(0, seconds)
+    trial.done = f"{number.name} to {'all its processes' if everywhere else 'it alone'}"
+    trial.notes.append(f"{trial.done} after {moment:.3f} s of {seconds:.1f}")
+    time.sleep(moment)
+    running.send(number, all_processes=everywhere)
+    ended = running.wait()
+    assert "Traceback" not in ended.said, ended.said
+    in_time = {128 + number, -number}  # by the program, or by the system before it is ready
+    assert ended.status in {0, *in_time}, ended
+
+
+@pytest.mark.trials("training, one process", 6)
+def test_trainer(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    for _ in range(trial.draw.choice([1, 1, 2, 4])):
+        kill(trial, server.start(folder, *TRAIN), whole.seconds)
+    trial.recover(server.run(folder, *TRAIN), same=whole.same(folder))

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tiny_packs
 import undisturbed
 from programs import REPOSITORY, Server
+from tiny_packs import Tiny
 from trials import Trial, introduction, write_page
 from undisturbed import Undisturbed
 
@@ -64,6 +66,12 @@ def server() -> Iterator[Server]:
 def whole(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     """The small plan, trained undisturbed."""
     return undisturbed.make(server, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="session")
+def tiny(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """Tiny data sets, whole."""
+    return tiny_packs.make(server, tmp_path_factory.mktemp("tiny"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

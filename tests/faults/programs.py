@@ -30,7 +30,7 @@ class Ended:
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended in a way that is for programmers: a traceback, or a signal of its own."""
+        """Whether it ended in a way that is for programmers: a traceback, or a signal."""
         return "Traceback (most recent call last)" in self.said or self.status not in (0, 1, 2)
 
     @property
@@ -95,7 +95,7 @@ class Server:
         folder: Path,
         *arguments: str,
         most_bytes: int | None = None,
-        user: int | None = None,
+        modest: bool = False,
         **environment: str,
     ) -> Running:
         """Start a command.
@@ -104,7 +104,7 @@ class Server:
             folder: the working directory.
             arguments: of ``fedrepro``.
             most_bytes: that a file may have, if there is such a limit.
-            user: who runs it; only root can choose.
+            modest: whether it may write only where its user may, even if that is root.
             environment: variables beside those of the server.
         """
         self._count += 1
@@ -115,7 +115,7 @@ class Server:
             "environment": environment,
             "said": str(said),
             "most_bytes": most_bytes,
-            "user": user,
+            "modest": modest,
         }
         return Running(self, int(self.ask({"start": order})), said)
 

@@ -41,3 +41,28 @@ def test_trainer(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Pat
     for _ in range(trial.draw.choice([1, 1, 2, 4])):
         kill(trial, server.start(folder, *TRAIN), whole.seconds)
     trial.recover(server.run(folder, *TRAIN), same=whole.same(folder))
+
+
+@pytest.mark.trials("training, a pool of workers", 2)
+def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
+    """Workers that are killed are replaced, and no worker outlives a trainer that is killed."""
+    folder, command = new(tmp_path), [*TRAIN, "--workers", "2", "--backend", "pool"]
+    running = server.start(folder, *command)
+    if trial.draw.random() < 0.5:
+        trial.done = "SIGKILL to workers"
+        for _ in range(trial.draw.choice([1, 2])):
+            time.sleep(trial.draw.uniform(0, 3 * whole.seconds))
+            workers = children(running.process)[1:]  # the first one is who starts them
+            if workers:
+                Running(server, trial.draw.choice(workers), folder).send(signal.SIGKILL)
+        ended = running.wait()
+        assert "Traceback" not in ended.said, ended.said
+    else:
+        moment = trial.draw.uniform(0, 4 * whole.seconds)
+        time.sleep(moment)
+        workers = children(running.process)
+        running.send(signal.SIGKILL)
+        running.wait()
+        trial.done = "SIGKILL to the trainer"
+        assert not wait_for_end_of(workers), "workers outlive the trainer"
+    trial.recover(server.run(folder, *command), same=whole.same(folder))

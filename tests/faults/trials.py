@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from programs import Ended
 
-Outcome = Literal["refused", "unaffected", "recovered", "FAILED"]
-OUTCOMES: tuple[Outcome, ...] = ("refused", "unaffected", "recovered", "FAILED")
+Outcome = Literal["refused", "unaffected", "recovered", "other runs", "not noticed", "FAILED"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 BEGIN, END = "<!-- campaign: begin -->", "<!-- campaign: end -->"
 
 
@@ -39,31 +39,41 @@ class Trial:
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
+    def _told(self, ended: Ended) -> str:
+        return "\n".join([self.done, *self.notes, f"status {ended.status}", ended.said[-3000:]])
+
     def line(self) -> str:
         """Return the trial in a line."""
         return f"{self.kind}\t{self.done}\t{self.outcome}\t{self.seconds:.2f}"
 
-    def judge(self, ended: Ended, names: Iterable[str], *, same: bool) -> None:
+    def judge(
+        self, ended: Ended, names: Iterable[str], *, same: bool, otherwise: Outcome = "FAILED"
+    ) -> None:
         """Tell from how a command ended what came of the trial.
 
         Args:
             ended: the command.
             names: a refusal names one of these.
             same: whether what the command made, if it ended well, is as without the harm.
+            otherwise: the outcome if it is not, where that is no failure.
         """
-        told = "\n".join([self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]])
+        told = "\n".join(
+            [self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]]
+        )
         assert not ended.crashed, told
         if ended.refused:
             assert any(name in ended.said for name in names), f"names none of {names}\n{told}"
             assert len(ended.said.splitlines()) < 20, told
             self.outcome = "refused"
         else:
-            assert same, f"other numbers\n{told}"
-            self.outcome = "unaffected"
+            assert same or otherwise != "FAILED", f"other numbers\n{told}"
+            self.outcome = "unaffected" if same else otherwise
 
     def recover(self, ended: Ended, *, same: bool) -> None:
         """Tell from how the last command ended whether all is as if nothing had happened."""
-        told = "\n".join([self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]])
+        told = "\n".join(
+            [self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]]
+        )
         assert ended.status == 0, told
         assert same, f"other numbers\n{told}"
         self.outcome = "recovered"
@@ -97,7 +107,8 @@ def introduction(trials: Sequence[Trial], seed: str, repository: Path) -> str:
     minutes = sum(trial.seconds for trial in trials) / 60
     return (
         f"{len(trials):,} trials on {day}, of commit {commit or 'unknown'}, in {minutes:.0f} "
-        f"minutes (Python {platform.python_version()}, {os.cpu_count()} cores, --fault-seed {seed})."
+        f"minutes: Python {platform.python_version()}, {os.cpu_count()} cores, "
+        f"`--fault-seed {seed}`."
     )
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedrepro.base.errors import FedreproError
 
 Model = TypeVar("Model", bound=BaseModel)
+Value = TypeVar("Value")
 
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: about ten times faster."""
@@ -68,6 +69,28 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
     except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:  # 30 February
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
     return validate(content, model, str(file))
+
+
+def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:
+    """Read a JSON file that the program has written.
+
+    Args:
+        file: its path.
+        kind: what it holds.
+        cure: what to do if it holds something else, as the end of a sentence.
+
+    Raises:
+        FedreproError: it cannot be read, or holds something else.
+    """
+    try:
+        return kind.validate_json(file.read_bytes())
+    except OSError as error:
+        raise FedreproError(f"{file}: cannot be read ({error.strerror}); {cure}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise FedreproError(f"{file}: not as it was written ({reason}); {cure}") from error
 
 
 def validate(content: Any, model: type[Model], where: str) -> Model:

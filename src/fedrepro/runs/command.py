@@ -71,17 +71,20 @@ def known_paper(name: str) -> str:
     """Return the slug of a paper, of a study of our own, or of the plan of one's own in a file.
 
     Raises:
-        FedreproError: there is no such plan, or it is not valid.
+        FedreproError: there is no such plan, it is not valid, or a folder holds several.
     """
     if is_plan(name):
-        (name,) = use_plans(name)
+        found = use_plans(name)
+        if len(found) > 1:
+            raise FedreproError(f"{name}: holds the plans {', '.join(found)}; give the file of one")
+        (name,) = found
     load_plan(name)
     return name
 
 
 def is_plan(name: str) -> bool:
     """Return whether an argument is a plan of one's own, or a folder of them, not a name or id."""
-    return Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir()
+    return name != "" and (Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir())
 
 
 def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -> list[PlannedRun]:

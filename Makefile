@@ -26,6 +26,10 @@ test: lint  ## Everything CI checks: style, types, all tests
 unit: $(READY)  ## The fast tests only
 	$(RUN) OMP_NUM_THREADS=1 pytest tests/unit
 
+.PHONY: campaign
+campaign: $(READY)  ## Many trials of kills, full disks, damaged and hostile files: docs/reliability.md
+	$(RUN) OMP_NUM_THREADS=1 pytest tests/faults --campaign 12 --campaign-page docs/reliability.md
+
 .PHONY: lint
 lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) ruff check .

@@ -32,7 +32,8 @@ def kill(trial: Trial, running: Running, seconds: float) -> None:
     ended = running.wait()
     assert "Traceback" not in ended.said, ended.said
     in_time = {128 + number, -number}  # by the program, or by the system before it is ready
-    assert ended.status in {0, *in_time}, ended
+    early = "Aborted" in ended.said  # while the command line was being read
+    assert early or ended.status in {0, *in_time}, ended
 
 
 @pytest.mark.trials("training, one process", 6)
@@ -51,14 +52,14 @@ def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) 
     if trial.draw.random() < 0.5:
         trial.done = "SIGKILL to workers"
         for _ in range(trial.draw.choice([1, 2])):
-            time.sleep(trial.draw.uniform(0, 3 * whole.seconds))
+            time.sleep(trial.draw.uniform(0, 2 * whole.seconds))
             workers = children(running.process)[1:]  # the first one is who starts them
             if workers:
                 Running(server, trial.draw.choice(workers), folder).send(signal.SIGKILL)
         ended = running.wait()
         assert "Traceback" not in ended.said, ended.said
     else:
-        moment = trial.draw.uniform(0, 4 * whole.seconds)
+        moment = trial.draw.uniform(0, 2 * whole.seconds)
         time.sleep(moment)
         workers = children(running.process)
         running.send(signal.SIGKILL)

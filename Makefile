@@ -29,6 +29,9 @@ unit: $(READY)  ## The fast tests only
 .PHONY: slurm
 slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests
 	bash envs/install.sh .venv envs/slurm.lock
+.PHONY: campaign
+campaign: $(READY)  ## Many trials of kills, full disks, damaged and hostile files: docs/reliability.md
+	$(RUN) OMP_NUM_THREADS=1 pytest tests/faults --campaign 12 --campaign-page docs/reliability.md
 
 .PHONY: lint
 lint: $(READY)  ## Style, spelling, types, schemas, workflow

@@ -20,6 +20,15 @@ hypothesis.settings.load_profile("fedrepro")
 WriteRecord = Callable[..., Path]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of ``tests/faults``, which pytest takes from the outermost folder only."""
+    group = parser.getgroup("faults")
+    group.addoption("--campaign", type=float, default=1, help="so many times as many trials")
+    group.addoption("--fault-seed", default="", help="of the trials; default: 0, or a fresh one")
+    group.addoption("--campaign-page", default="", help="page to write the outcomes to")
+    group.addoption("--campaign-log", default="", help="file to write a line a trial to")
+
+
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
     """Close what a test has drawn: Matplotlib keeps figures and warns of the twenty-first."""

@@ -218,9 +218,10 @@ def test_verdicts_are_compared_though_nobody_reads_them(
 def test_a_damaged_file_of_released_verdicts_is_named(
     released: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    released.write_text("<<<<<<< HEAD\n{}\n")
-    assert command("--against-released") == 1
-    assert f"fedrepro: {released}: not valid JSON (" in capsys.readouterr().err
+    for text in ("<<<<<<< HEAD\n{}\n", "[]", "[" * 5000, '{"ZA1": 1}'):
+        released.write_text(text)
+        assert command("--against-released") == 1
+        assert f"fedrepro: {released}: not as it was written (" in capsys.readouterr().err
 
 
 def test_verdicts_are_not_released_after_a_silent_change(

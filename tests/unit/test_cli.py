@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -53,6 +54,42 @@ def test_checkpoints_are_seconds_apart(capsys: pytest.CaptureFixture[str], pause
     assert main(["train", "--pending", f"--checkpoint-seconds={pause}"]) == 2
     message = f"Invalid value for --checkpoint-seconds: {pause}: must be a number of seconds, or 0"
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", " ", os.fsdecode(b"\xff")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--pending", "--out={}"],
+        ["check", "--out={}"],
+        ["table", "tricks", "table1", "--out={}"],
+        ["partitions", "tricks", "--out={}"],
+        ["records", "import", "{}"],
+        ["data", "list", "--data-root={}"],
+    ],
+)
+def test_a_path_is_a_name(capsys: pytest.CaptureFixture[str], words: list[str], name: str) -> None:
+    assert main([word.format(name) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert "an empty text names no file or folder" in error or "is not UTF-8" in error
+
+
+def test_a_folder_of_several_plans_is_no_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDREPRO_PLANS", "")
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text("")
+    assert refusal(capsys, "status", "--paper", ".") == (
+        ".: holds the plans one, two; give the file of one"
+    )
+    assert "unknown paper ''" in refusal(capsys, "status", "--paper", "")
+
+
+def test_what_the_system_refuses_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refusal(capsys, "data", "prepare", "synthetic", "--out", f"{'x' * 300}/a")
+    assert "File name too long" in error
+    assert "\n" not in error
 
 
 def test_releases_are_made_in_the_repository(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,5 +56,11 @@ def test_a_file_nested_without_end_is_refused(tmp_path: Path, text: str) -> None
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize("text", ["a: 2001-02-30", f"a: {'9' * 9999}", "a: 2001-01-01T99:00:00"])
+def test_a_value_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML"):
+        read(tmp_path, f"content: {{{text}}}")
+
+
 def test_nested_as_deep_as_is_sensible(tmp_path: Path) -> None:
     assert read(tmp_path, "content: {a: " + "[" * 90 + "]" * 90 + "}\n")["a"]

@@ -264,6 +264,41 @@ def test_files_larger_than_their_data_set_are_not_read(
     assert not Path("data").exists()
 
 
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (10**12, 28, 28), }", ": "),
+        (
+            "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 28, 28), }",
+            "says uint8 \\(1000000000000, 28, 28\\), and 3 bytes follow it",
+        ),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, -3), }", "says uint8"),
+        ("{'descr': '|u1', 'fortran_order': False, 'shape': (), }", "says uint8"),
+        ("{'descr': '|u1'", ": "),
+        ("((((((((", ": "),
+    ],
+)
+def test_a_header_says_how_many_bytes_there_are(header: str, expected: str) -> None:
+    """NumPy would make room for what it says."""
+    text = header.encode() + b"\n"
+
+    def write(path: Path) -> None:
+        content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + b"abc"
+        with zipfile.ZipFile(path, "w") as parts:
+            for name in ("x_train", "y_train", "x_test", "y_test"):
+                parts.writestr(f"{name}.npy", content)
+
+    packs.publish(PACK, {"mnist.npz": write})
+    with pytest.raises(FedreproError, match=rf"mnist\.npz is not of the pack format.*{expected}"):
+        data.load("mnist", PACK)
+
+
+def test_an_array_without_axes_is_refused() -> None:
+    write_pack(PACK, "mnist.npz", dict.fromkeys(("x_train", "y_train", "x_test", "y_test"), 1))
+    with pytest.raises(FedreproError, match=r"mnist\.npz is not of the pack format.*indices"):
+        data.load("mnist", PACK)
+
+
 def test_checksums_that_are_too_large_are_not_read() -> None:
     with (PACK / packs.SUMS).open("ab") as stream:
         stream.truncate(1 << 30)

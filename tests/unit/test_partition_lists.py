@@ -73,6 +73,30 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
         Lists.model_validate({"scheme": "lists", "file": str(tmp_path / "split.json")})
 
 
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"client_0": np.array(3)},
+        {"client_0": np.array([2**63 + 1], np.uint64)},
+        {"client_0": np.array([0.0, np.nan])},
+        {"client_0": np.array([], np.int64)},
+        {"other": np.array([1])},
+    ],
+)
+def test_arrays_that_are_no_lists_are_refused_with_their_file(
+    tmp_path: Path, arrays: dict[str, Any]
+) -> None:
+    np.savez(tmp_path / "split.npz", **arrays)
+    with pytest.raises(FedreproError, match=r"split\.npz: index lists: "):
+        Lists.model_validate({"scheme": "lists", "file": str(tmp_path / "split.npz")})
+
+
+@pytest.mark.parametrize("file", [3, None, "a\0b"])
+def test_a_file_has_a_name(file: Any) -> None:
+    with pytest.raises(ValidationError, match="no name of a file"):
+        Lists.model_validate({"scheme": "lists", "file": file})
+
+
 def test_lists_have_no_seed() -> None:
     with pytest.raises(ValidationError, match="the scheme lists draws nothing"):
         Lists.model_validate({"scheme": "lists", "seed": 3} | lists.described(CLIENTS))

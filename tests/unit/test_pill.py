@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,23 @@ def test_missing_and_broken_images_are_named(layout: Path) -> None:
         data.load("pill")
     path.unlink()
     with pytest.raises(FedreproError, match=r"b2\.png is missing; .*user_group_img\.json lists it"):
+        data.load("pill")
+
+
+def test_an_image_that_unpacks_to_gigapixels_is_refused(layout: Path) -> None:
+    path = layout / CLIENT / "pill_cropped/b2.png"
+    content = bytearray(path.read_bytes())
+    content[16:24] = struct.pack(">II", 60_000, 60_000)  # what its header says
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    path.write_bytes(content)
+    with pytest.raises(FedreproError, match=r"b2\.png cannot be read.*3600000000 pixels"):
+        data.load("pill")
+
+
+def test_formats_that_other_programs_read_are_refused(layout: Path) -> None:
+    path = layout / CLIENT / "pill_cropped/b2.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    with pytest.raises(FedreproError, match=r"b2\.png cannot be read as an image \(JPEG"):
         data.load("pill")
 
 

@@ -284,6 +284,13 @@ def test_nothing_asked_is_nothing_answered(make_pool):
 # Time and interruption
 
 
+def test_a_deadline_in_months_is_waited_for_in_parts(make_pool):
+    backend = make_pool(2)
+    spec, request = some_request()
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    assert len(backend.collect(time.monotonic() + 1e9)) == 1
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
     spec, request = some_request((250, 250), local_epochs=400, model={"name": "liu1"})

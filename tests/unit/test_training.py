@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -353,17 +354,58 @@ def test_a_killed_process_leaves_no_claim(tmp_path):
     assert not list((tmp_path / "locks").iterdir())
 
 
-def test_a_full_disk_is_a_clear_error(monkeypatch):
+def full_for(monkeypatch, full):
+    """Let files be written, but for those of whose path ``full`` says that there is no room."""
+    write = Path.write_bytes
+
+    def limited(self, content):
+        if full(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, content)
+
+    monkeypatch.setattr(Path, "write_bytes", limited)
+
+
+def test_a_full_disk_is_found_out_before_the_training(monkeypatch):
+    full_for(monkeypatch, lambda _: True)
+    monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained"))
+    with pytest.raises(FedreproError, match=r"results/runs: no file can be written.*No space left"):
+        session.train([planned(5)], TrainOptions(backend="loop"))
+    assert list(records.FOLDER.glob("*")) == []
+
+
+@pytest.mark.parametrize("left", [".checkpoints", "elsewhere"])
+def test_a_record_that_has_no_room_after_the_training_is_kept(monkeypatch, tmp_path, left):
     run = planned(5)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
     with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.write_bytes", full)
+        full_for(patch, lambda file: run.id in file.name and left not in str(file.absolute()))
+        with pytest.raises(FedreproError, match=rf"{run.id}\.json.*No space left.*kept as") as told:
+            session.train([run], TrainOptions(backend="loop"))
+    kept = Path(str(told.value).partition("kept as ")[2].partition(",")[0])
+    assert kept.parent.name == left
+    assert not records.is_recorded(run.id)
+    monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained again"))
+    kept.rename(records.path_of(run.id))
+    assert session.train([run], TrainOptions(backend="loop")) == 0
+
+
+def test_a_run_that_ended_on_a_full_disk_is_not_trained_again(monkeypatch):
+    run = planned(5)
+    with monkeypatch.context() as patch:
+        full_for(patch, lambda file: run.id in file.name)
         with pytest.raises(FedreproError, match=rf"{run.id}\.json.*No space left"):
-            session.train([run])
+            session.train([run], TrainOptions(backend="loop"))
     assert list(records.FOLDER.glob("*")) == []
     monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained again"))
-    assert session.train([run], TrainOptions(backend="loop")) == 1
+    assert session.train([run], TrainOptions(backend="loop")) == 1  # from its checkpoint
     assert len(records.read(run.id).metrics["train_loss"]) == 2
+
+
+@pytest.mark.parametrize("out", ["file/new.tar", "."])
+def test_an_out_that_cannot_be_written_is_found_out_before_the_training(monkeypatch, out):
+    Path("file").touch()
+    monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained"))
+    with pytest.raises(FedreproError, match=r"file|\."):
+        session.train([planned(5)], TrainOptions(backend="loop", out=Path(out)))

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedrepro.base.errors import FedreproError
 
 Model = TypeVar("Model", bound=BaseModel)
+Value = TypeVar("Value")
 
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: about ten times faster."""
@@ -65,9 +66,31 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
         raise FedreproError(
             f"{file}: cannot be read ({error.strerror}); restore it with git"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:  # 30 February
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
     return validate(content, model, str(file))
+
+
+def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:
+    """Read a JSON file that the program has written.
+
+    Args:
+        file: its path.
+        kind: what it holds.
+        cure: what to do if it holds something else, as the end of a sentence.
+
+    Raises:
+        FedreproError: it cannot be read, or holds something else.
+    """
+    try:
+        return kind.validate_json(file.read_bytes())
+    except OSError as error:
+        raise FedreproError(f"{file}: cannot be read ({error.strerror}); {cure}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = f"{place}: {first['msg']}" if place else first["msg"]
+        raise FedreproError(f"{file}: not as it was written ({reason}); {cure}") from error
 
 
 def validate(content: Any, model: type[Model], where: str) -> Model:
@@ -91,7 +114,9 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"]) or "the file"
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(str(problem["loc"][-1]), _keys(model), n=1)
+            name = str(problem["loc"][-1])
+            known = [key for key in _keys(model) if key != name]  # it is a key in another place
+            near = difflib.get_close_matches(name, known, n=1)
             yield f"  {key}: unknown key" + (f"; did you mean '{near[0]}'?" if near else "")
         else:
             yield f"  {key}: {problem['msg']}"

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and named by who calls the program."""
 
 from __future__ import annotations
 
@@ -32,3 +32,42 @@ def write_bytes(file: Path, content: bytes) -> None:
             f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
             "permissions, then run again"
         ) from error
+
+
+def require_writable(folder: Path, size: int = 1) -> None:
+    """Refuse a folder, before hours of work, in which no file can be written after them.
+
+    Args:
+        folder: made if need be.
+        size: bytes there is to be room for.
+
+    Raises:
+        FedreproError: no file of this size can be written there.
+    """
+    probe = folder / f".room.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            probe.write_bytes(bytes(size))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise FedreproError(
+            f"{folder}: no file can be written there ({error.strerror or error}); free some space "
+            "or check the permissions, then run again"
+        ) from error
+
+
+def named(text: str) -> Path:
+    """Return the path that an argument of a command names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    if not text.strip():
+        raise ValueError("an empty text names no file or folder")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{text!a} is not UTF-8") from None
+    return Path(text)

@@ -9,18 +9,31 @@ import typer
 from typer.core import TyperCommand
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import named
 from fedrepro.base.paths import root
 from fedrepro.runs.command import carry_out, known_paper
 from fedrepro.runs.plan import Scale
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 
+
+def path(text: str | Path) -> Path:
+    """Read an option or argument that names a file or a folder."""
+    try:
+        return named(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 PaperName = Annotated[str, typer.Argument(help="Slug of the paper, such as emd.")]
 PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.")]
 DataRoot = Annotated[
     Path | None,
     typer.Option(
-        "--data-root", metavar="DIR", help="Folder of packed data; default: $FEDREPRO_DATA."
+        "--data-root",
+        metavar="DIR",
+        parser=path,
+        help="Folder of packed data; default: $FEDREPRO_DATA.",
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedrepro.cli.command import Command, DataRoot
+from fedrepro.cli.command import Command, DataRoot, path
 from fedrepro.cli.output import show
 
 app = typer.Typer()
@@ -43,7 +43,7 @@ def verify(names: Names = None, data_root: DataRoot = None) -> None:
 
 @actions.command(cls=Command)
 def pack(
-    out: Annotated[Path, typer.Argument(help="Folder to write.")],
+    out: Annotated[Path, typer.Argument(parser=path, help="Folder to write.")],
     names: Names = None,
     data_root: DataRoot = None,
 ) -> None:
@@ -55,8 +55,12 @@ def pack(
 
 @actions.command("import", cls=Command)
 def import_pack(
-    source: Annotated[Path, typer.Argument(help="A pack's folder or one of its files.")],
-    to: Annotated[Path, typer.Option(metavar="DIR", help="Where to copy it.")] = Path("data/pack"),
+    source: Annotated[
+        Path, typer.Argument(parser=path, help="A pack's folder or one of its files.")
+    ],
+    to: Annotated[Path, typer.Option(metavar="DIR", parser=path, help="Where to copy it.")] = Path(
+        "data/pack"
+    ),
 ) -> None:
     """Verify a pack and copy it to data/pack."""
     from fedrepro.fl.data import commands
@@ -67,7 +71,9 @@ def import_pack(
 @actions.command(cls=Command)
 def prepare(
     name: Annotated[str, typer.Argument(help="Data set.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.json", help="The manifest to write.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE.json", parser=path, help="The manifest to write.")
+    ],
     data_root: DataRoot = None,
     content: Annotated[
         str | None,
@@ -85,7 +91,8 @@ def prepare(
 @app.command(cls=Command)
 def schema(
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder; default: config/schemas.")
+        Path | None,
+        typer.Option(metavar="DIR", parser=path, help="Folder; default: config/schemas."),
     ] = None,
 ) -> None:
     """Export the JSON schemas of the configuration.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command
+from fedrepro.cli.command import Command, path
 from fedrepro.runs import records
 
 app = typer.Typer()
@@ -37,10 +37,12 @@ def _records() -> None:
 
 @actions.command("import", cls=Command)
 def import_records(
-    source: Annotated[Path, typer.Argument(metavar="FILE.tar")],
+    source: Annotated[Path, typer.Argument(metavar="FILE.tar", parser=path)],
     signers: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help=f"Take it only if FILE.tar.sig is good. {SIGNERS}"),
+        typer.Option(
+            metavar="FILE", parser=path, help=f"Take it only if FILE.tar.sig is good. {SIGNERS}"
+        ),
     ] = None,
 ) -> None:
     """Verify a tar file's content and take it in.
@@ -100,7 +102,7 @@ def pull_records(address: Address, runs: SomeIds = None) -> None:
 
 @actions.command(cls=Command)
 def sign(
-    key: Annotated[Path, typer.Option(metavar="FILE", help="Private SSH key.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", parser=path, help="Private SSH key.")],
     what: Annotated[
         list[str] | None,
         typer.Argument(
@@ -123,7 +125,7 @@ def sign(
 
 @actions.command("signatures", cls=Command)
 def check_signatures(
-    signers: Annotated[Path, typer.Option(metavar="FILE", help=SIGNERS)],
+    signers: Annotated[Path, typer.Option(metavar="FILE", parser=path, help=SIGNERS)],
     what: Annotated[
         list[str] | None,
         typer.Argument(

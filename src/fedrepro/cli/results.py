@@ -10,7 +10,7 @@ import typer
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, require_root
+from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path, require_root
 from fedrepro.cli.output import show
 from fedrepro.runs.command import known_paper
 from fedrepro.runs.plan import COMMITTED, Scale, papers
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="Its name in the plan, such as table2 or fig3.")]
-Stem = Annotated[Path, typer.Option(metavar="STEM", help="File name without ending.")]
+Stem = Annotated[Path, typer.Option(metavar="STEM", parser=path, help="File name without ending.")]
 OptionalStem = Annotated[
     Path | None,
-    typer.Option(metavar="STEM", help="File name without ending; default: print it."),
+    typer.Option(metavar="STEM", parser=path, help="File name without ending; default: print it."),
 ]
 Partial = Annotated[
     bool,
@@ -45,7 +45,8 @@ def check(
         bool, typer.Option("--json", help="As a JSON list, one entry a check.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the JSON list here.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=path, help="Also write the JSON list here."),
     ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show every check, then the counts.")
@@ -164,7 +165,7 @@ def figure(
 def partition(
     paper: PaperName,
     id: Annotated[str, typer.Argument(help="Partition id.")],
-    out: Annotated[Path, typer.Option(metavar="FILE.npz", help="File to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.npz", parser=path, help="File to write.")],
     scale: PaperScale = "lite",
     data_root: DataRoot = None,
 ) -> None:
@@ -199,7 +200,7 @@ def report(
     scale: PaperScale = "lite",
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where; default: results/<scale>/report."),
+        typer.Option(metavar="FOLDER", parser=path, help="Where; default: results/<scale>/report."),
     ] = None,
 ) -> None:
     """Write the report: pages that say what holds, and lead from every number to its runs.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale
+from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import selected
@@ -70,7 +70,9 @@ def why(
 Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]
 Drawn = Annotated[
     Path | None,
-    typer.Option(metavar="STEM", help="Also write csv, svg and png; file name without ending."),
+    typer.Option(
+        metavar="STEM", parser=path, help="Also write csv, svg and png; file name without ending."
+    ),
 ]
 
 

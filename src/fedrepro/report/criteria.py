@@ -15,6 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
+from fedrepro.base.configfile import read_json
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
@@ -68,9 +71,16 @@ def _digest(entry: Number | Series | Claim | NotReproducible) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
+_KEPT = TypeAdapter(dict[str, dict[str, tuple[str, int]]])
+
+
 def kept() -> dict[str, dict[str, Criterion]]:
-    """Return what the committed file has."""
-    content = json.loads(file().read_text())
+    """Return what the committed file has.
+
+    Raises:
+        FedreproError: it is damaged.
+    """
+    content = read_json(file(), _KEPT, "restore it with git")
     return {
         paper: {name: Criterion(*criterion) for name, criterion in entries.items()}
         for paper, entries in content.items()

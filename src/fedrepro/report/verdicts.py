@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from pydantic import TypeAdapter
 
-from fedrepro.base.configfile import nearest
+from fedrepro.base.configfile import nearest, read_json
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report import code
@@ -421,13 +422,8 @@ def changes(checks: Iterable[Check], file: Path) -> list[str]:
     checks = list(checks)
     if not file.exists():
         raise FedreproError(f"{file}: no released verdicts; `fedrepro check --release` writes them")
-    try:
-        old = json.loads(file.read_text())
-    except ValueError as error:
-        raise FedreproError(
-            f"{file}: not valid JSON ({error}); restore it with git, or `fedrepro check --release` "
-            "writes it anew"
-        ) from error
+    cure = "restore it with git, or `fedrepro check --release` writes it anew"
+    old = read_json(file, TypeAdapter(dict[str, dict[str, Any]]), cure)
     new = json.loads(released(checks))
     lines = []
     for name in sorted(old.keys() | new.keys()):

@@ -47,6 +47,9 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
         return unread
+    except OSError as error:  # of files that no command is expected to fail at
+        print(f"fedrepro: {_told(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt as interrupt:
         number = signal_of(interrupt)
         how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
@@ -55,21 +58,34 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     return status or 0
 
 
+def _told(error: OSError) -> str:
+    """Say what the system refused, and of which file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    files = [os.fspath(file) for file in (error.filename, error.filename2) if file is not None]
+    return (
+        f"{' -> '.join(map(str, files)) or 'the system refuses'}: {reason}; check that it is a "
+        "file or folder of the kind that is meant, that it may be used and that there is room"
+    )
+
+
 def known_paper(name: str) -> str:
     """Return the slug of a paper, of a study of our own, or of the plan of one's own in a file.
 
     Raises:
-        FedreproError: there is no such plan, or it is not valid.
+        FedreproError: there is no such plan, it is not valid, or a folder holds several.
     """
     if is_plan(name):
-        (name,) = use_plans(name)
+        found = use_plans(name)
+        if len(found) > 1:
+            raise FedreproError(f"{name}: holds the plans {', '.join(found)}; give the file of one")
+        (name,) = found
     load_plan(name)
     return name
 
 
 def is_plan(name: str) -> bool:
     """Return whether an argument is a plan of one's own, or a folder of them, not a name or id."""
-    return Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir()
+    return name != "" and (Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir())
 
 
 def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -> list[PlannedRun]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from fedrepro.base.files import named
 from fedrepro.fl.engine import BackendName, Choice
 from fedrepro.runs.plan import Scale
 
@@ -119,7 +120,8 @@ class TrainArguments:
         ),
     ] = None
     deadline: Annotated[
-        float | None, Says("The time budget's end, by time.monotonic().", hidden=True)
+        float | None,
+        Says("The time budget's end, by time.monotonic().", read=_seconds, hidden=True),
     ] = None
     out: Annotated[
         Path | None,
@@ -127,6 +129,7 @@ class TrainArguments:
             "Also write the new records and checkpoints to one file, for `records import`; adds to "
             "what is in it.",
             "FILE.tar",
+            named,
         ),
     ] = None
     shared: Annotated[
@@ -146,7 +149,7 @@ class TrainArguments:
         ),
     ] = 30.0
     data_root: Annotated[
-        Path | None, Says("Folder of packed data; default: $FEDREPRO_DATA.", "DIR")
+        Path | None, Says("Folder of packed data; default: $FEDREPRO_DATA.", "DIR", named)
     ] = None
     allow_other_data: Annotated[
         bool,

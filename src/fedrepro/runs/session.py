@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import tempfile
@@ -9,10 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import Choice
 from fedrepro.fl.engine.active import ActiveRun, Place
@@ -31,6 +34,8 @@ from fedrepro.runs.status import status
 from fedrepro.runs.store import Store
 
 CHECKPOINTS = Path(".checkpoints")
+_RECORD_BYTES = 64 << 10
+"""More than the largest of our records."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,15 @@ def train(
     Raises:
         FedreproError: some runs failed (the message lists them; the others are recorded); the time
             budget is too short to do anything; the backend does not fit the device; a record,
-            checkpoint or lock cannot be written, or ``options.out`` not added to; the store cannot
-            be read or written; or the device was lost.
+            checkpoint or lock cannot be written, or ``options.out`` not added to, of which what can
+            be is found out before the training; the store cannot be read or written; or the device
+            was lost.
     """
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget
     check_out(options.out)
+    for folder in sorted({run.records for run in runs if not run.recorded}):
+        require_writable(folder, _RECORD_BYTES)
     use_one_thread()
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)
@@ -127,14 +135,17 @@ def load_for(spec: RunSpec, data_root: Path | None) -> Dataset:
 
 
 def check_out(out: Path | None) -> None:
-    """Refuse, before the training, a file that ``--out`` cannot add to.
+    """Refuse, before the training, a file that ``--out`` cannot write or add to.
 
     Raises:
-        FedreproError: the file exists and was not written by ``--out``.
+        FedreproError: it cannot be written, or it exists and was not written by ``--out``.
     """
-    if out is not None and out.exists():
+    if out is None:
+        return
+    if out.exists():
         with tempfile.TemporaryDirectory() as folder:
             transfer.content(out, Path(folder))
+    require_writable(out.parent)
 
 
 def write_out(
@@ -230,6 +241,13 @@ class _Training:
         except ValidationError as error:  # what an edited checkpoint said of its origin, say
             self._fail(run.id, RunFailure(f"run {run.id} failed: no valid record: {error}"))
             return
+        except FedreproError as error:
+            kept = self._keep(content)
+            if kept is None:
+                raise
+            raise FedreproError(
+                f"{error}; the record is kept as {kept}, to be moved there"
+            ) from error
         self.written.append(file)
         refused = self._claims.publish(file)
         self._queue.finish(run.id)
@@ -237,6 +255,13 @@ class _Training:
         if refused:
             self.failures.append(RunFailure(refused))
             self._messages.say(refused)
+
+    def _keep(self, content: dict[str, Any]) -> Path | None:
+        """Write a record that has no room where it belongs to another place, if there is one."""
+        for folder in (self._options.checkpoints, _temporary()):
+            with contextlib.suppress(FedreproError):
+                return records.write(content, folder)
+        return None
 
     def _fail(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
@@ -263,6 +288,14 @@ def _claims(runs: Sequence[PlannedRun], options: TrainOptions) -> Claims:
     pulled = claims.fetch(run.id for run in runs)
     print(f"{len(pulled.new)} records pulled from {store.address}")
     return claims
+
+
+def _temporary() -> Path:
+    """Return the machine's folder of temporary files, or here, where it has none."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return Path()
 
 
 def _backend(options: TrainOptions) -> Backend:

@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
-from fedrepro.fl.data import cadis, packs, sources
+from fedrepro.fl.data import cadis, npz, packs, sources
 from fedrepro.fl.data.dataset import build, require_content
 from fedrepro.fl.data.registry import DatasetInfo, cadis_index, describe, require_known
 from fedrepro.fl.data.registry import names as known_names
@@ -171,7 +171,7 @@ def import_pack(source: Path, root: Path | None = None) -> str:
         raise FedreproError(f"{source} holds no data set known here: nothing to import.")
     for file in files:
         if (folder / file).is_file():
-            packs.require_size(folder / file, limits[file])
+            npz.require_size(folder / file, limits[file])
         packs.checked(folder, file)
     known = []
     for name in known_names():

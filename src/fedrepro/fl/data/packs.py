@@ -37,8 +37,6 @@ import math
 import os
 import re
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -48,14 +46,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import fetch, mfcc
+from fedrepro.fl.data import fetch, mfcc, npz
 from fedrepro.fl.data.dataset import Arrays, Dataset, Labels
 from fedrepro.fl.data.registry import DatasetInfo, PackFiles
 
 SUMS = "SHA256SUMS"
-MOST_BYTES = 1 << 30
-"""Most bytes, packed or unpacked, of a file whose content is not known beforehand."""
-
 MOST_SUMS_BYTES = 1 << 20
 """Largest file of checksums."""
 
@@ -149,24 +144,6 @@ def most_bytes(info: DatasetInfo) -> int:
     That is 8 bytes for every value, label and group of all its examples, and 1 MB for the rest.
     """
     return 8 * (info.train + info.test) * (math.prod(info.shape) + 2) + 2**20
-
-
-def require_size(path: Path, most: int) -> None:
-    """Refuse a file that is larger than it can be, or says that it is when it is unpacked.
-
-    Raises:
-        FedreproError: it is.
-        OSError: it cannot be read.
-    """
-    size = path.stat().st_size
-    if size <= most:
-        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-    if size > most:
-        raise FedreproError(
-            f"{path} has {size:,} bytes when it is unpacked, and what it is to hold needs at most "
-            f"{most:,}: it is not read."
-        )
 
 
 def read(info: DatasetInfo, folder: Path) -> Arrays:
@@ -329,7 +306,9 @@ def publish(
 
 
 @contextlib.contextmanager
-def opened(folder: Path, file: str, most: int = MOST_BYTES) -> Iterator[Mapping[str, NDArray[Any]]]:
+def opened(
+    folder: Path, file: str, most: int = npz.MOST_BYTES
+) -> Iterator[Mapping[str, NDArray[Any]]]:
     """Open a file of a pack after checking its hash.
 
     Args:
@@ -341,33 +320,18 @@ def opened(folder: Path, file: str, most: int = MOST_BYTES) -> Iterator[Mapping[
         Its arrays by name.
 
     Raises:
-        FedreproError: as :func:`checked` and :func:`require_size`; or the file, or what is done
-            with its arrays in the context, shows that it has another format.
+        FedreproError: as :func:`checked` and :func:`fedrepro.fl.data.npz.opened`.
     """
     path = checked(folder, file)
     try:
-        require_size(path, most)
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        with npz.opened(path, most) as arrays:
             yield arrays
-    except _FORMAT_ERRORS as error:
-        reason = error.args[0] if error.args else type(error).__name__
+    except npz.WrongFormat as error:
         raise FedreproError(
-            f"{path} is not of the pack format, though its hash is as listed: {reason}. Write the "
-            "pack again with `fedrepro data pack`."
+            f"{path} is not of the pack format, though its hash is as listed: "
+            f"{str(error).removeprefix(f'{path}: ')}. Write the pack again with `fedrepro data "
+            "pack`."
         ) from None
-
-
-_FORMAT_ERRORS = (
-    KeyError,
-    ValueError,
-    TypeError,
-    OSError,
-    EOFError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What a file of another format raises while it is opened or decoded."""
 
 
 @lru_cache(maxsize=256)

@@ -47,6 +47,8 @@ FILES = (
     f"{SERVER}/{LISTS}",
     f"{SERVER}/{LABELS_OF}",
 )
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP")
+"""Of images; Pillow hands some other formats to programs of the machine."""
 
 _Lists = TypeAdapter(dict[str, list[str]])
 _Names = TypeAdapter(dict[str, str])
@@ -152,10 +154,12 @@ def _images(folder: Path, names: list[str], shape: tuple[int, int, int]) -> NDAr
         if not path.is_file():
             raise FedreproError(f"{path} is missing; {folder.parent / LISTS} lists it.")
         try:
-            with Image.open(path) as image:
+            with Image.open(path, formats=FORMATS) as image:
                 colours = image.convert("RGB")
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise FedreproError(f"{path} cannot be read as an image: {error}") from None
+        except Exception as error:  # a broken image can raise anything
+            raise FedreproError(
+                f"{path} cannot be read as an image ({', '.join(FORMATS)}): {error}. Copy it again."
+            ) from None
         resized = colours.resize((width, height), Image.Resampling.BILINEAR)
         result[number] = np.asarray(resized).transpose(2, 0, 1)
     return result

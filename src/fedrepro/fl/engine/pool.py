@@ -38,8 +38,8 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
     OpenRequests,
-    OutOfTime,
     check_precision,
+    check_time,
 )
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
@@ -58,6 +58,7 @@ from fedrepro.fl.spec import RunSpec
 _LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
+_LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
 
 
 @dataclass(eq=False)
@@ -215,10 +216,10 @@ class PoolBackend:
         busy = [worker for worker in self._pool if worker.pieces]
         if not busy:  # those that were idle had died
             return
-        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        left = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT)
         ready = wait([worker.pipe for worker in busy], left)
         if not ready:
-            raise OutOfTime
+            check_time(deadline)
         for worker in busy:
             if worker.pipe in ready:
                 self._take_back(worker)

@@ -5,22 +5,26 @@ The identity of a run contains the digest of the lists, not where they come from
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import npz
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition
 from fedrepro.fl.partition.statistics import digest
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
+
+
+class NoLists(FedreproError):
+    """What is given is no list of positions for each client."""
+
 
 _KNOWN: dict[str, Partition] = {}
 """The lists that this process has, by their digest."""
@@ -36,20 +40,21 @@ def remember(clients: Sequence[Indices]) -> str:
         SHA-256 as of :func:`.statistics.digest`, 64 hexadecimal digits.
 
     Raises:
-        FedreproError: there is no list, or one is empty or holds anything but positions.
+        NoLists: there is no list, or one is empty or holds anything but positions.
     """
     if not clients:
-        raise FedreproError("index lists: no client; give one list of positions for each")
+        raise NoLists("index lists: no client; give one list of positions for each")
     kept = []
     for number, positions in enumerate(clients):
         array = np.asarray(positions)
         if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
-            raise FedreproError(
+            raise NoLists(
                 f"index lists: client {number} holds an array of shape {array.shape} and type "
                 f"{array.dtype}, not a list of whole numbers"
             )
-        if array.min() < 0:
-            raise FedreproError(f"index lists: client {number} has the position {array.min()}")
+        for position in (array.min(), array.max()):
+            if not 0 <= position < 2**31:
+                raise NoLists(f"index lists: client {number} has the position {position}")
         kept.append(array.astype(np.int64))
     name = digest(kept)
     _KNOWN[name] = tuple(kept)
@@ -64,15 +69,19 @@ def read(file: Path) -> list[Indices]:
     """
     try:
         if file.suffix == ".json":
-            return [np.array(positions) for positions in json.loads(file.read_text())]
-        with np.load(file, allow_pickle=False) as arrays:
-            names = sorted(name for name in arrays.files if name.startswith("client_"))
+            return [np.array(positions) for positions in _JSON.validate_json(file.read_bytes())]
+        with npz.opened(file) as arrays:
+            names = sorted(name for name in arrays if name.startswith("client_"))
             return [arrays[name] for name in names]
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValidationError, npz.WrongFormat) as error:
+        reason = " ".join(str(error).removeprefix(f"{file}: ").split())
         raise FedreproError(
-            f"{file}: no index lists ({error}); give an .npz with arrays client_000, client_001, "
+            f"{file}: no index lists ({reason}); give an .npz with arrays client_000, client_001, "
             "..., or a .json with one list of positions a client"
         ) from error
+
+
+_JSON = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**31)]]])
 
 
 class Lists(Scheme):
@@ -91,8 +100,13 @@ class Lists(Scheme):
         """Take ``file: lists.npz`` in place of the other fields."""
         if not isinstance(content, dict) or "file" not in content:
             return content
-        rest = {key: value for key, value in content.items() if key != "file"}
-        return rest | described(read(Path(content["file"])))
+        rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
+        if not isinstance(file, str) or not file.isprintable():
+            raise ValueError("file is no name of a file")
+        try:
+            return rest | described(read(Path(file)))
+        except NoLists as error:
+            raise FedreproError(f"{file}: {error}") from error
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Return the lists.

@@ -7,7 +7,6 @@ made from its records, as far as there are any.
 from __future__ import annotations
 
 import functools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
+from fedrepro.base.configfile import read_json
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
 from fedrepro.report.expected import Expected, cell_key, load_expected
@@ -225,8 +226,11 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
         FedreproError: a result is missing; says how to make it.
     """
     plan, expected = load_plan(paper), load_expected(paper)
-    content = json.loads(_text(results / scale / "checks" / f"{paper}.json"))
-    checks = tuple(Check(**entry) for entry in content)
+    checks = read_json(
+        _there(results / scale / "checks" / f"{paper}.json"),
+        TypeAdapter(tuple[Check, ...]),
+        _REMOVE,
+    )
     published = checks if scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
     artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
@@ -238,11 +242,13 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     return Paper(plan, expected, checks, published, tuple(views))
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except FileNotFoundError:
-        raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first") from None
+_REMOVE = "remove it, and `snakemake all_report` makes it again"
+
+
+def _there(file: Path) -> Path:
+    if not file.exists():
+        raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first")
+    return file
 
 
 Place = tuple[str, str, str]
@@ -266,20 +272,26 @@ def _read_cells(
     name: str,
     by_cell: dict[Place, list[Check]],
 ) -> Iterator[Cell]:
-    file = results / scale / f"{kind}s" / paper / f"{name}.csv"
-    _text(file)
-    frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
-    for _, row in frame.iterrows():
-        keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
-        unit = row.get("unit", "fraction")
-        values = _split(row.get("values"))
-        runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
-        row = row.copy()
-        row["values"] = [float(value) for value in values]
-        text = cell_text(row) if "n" in row else ""
-        checks = tuple(by_cell.get((name, *keys), ()))
-        seeds = tuple(shown(float(value), unit) for value in values)
-        yield Cell(*keys, text, seeds, runs, checks)
+    file = _there(results / scale / f"{kind}s" / paper / f"{name}.csv")
+    try:
+        frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
+        for _, row in frame.iterrows():
+            yield _cell(row, name, by_cell)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise FedreproError(f"{file}: not as it was written ({error}); {_REMOVE}") from error
+
+
+def _cell(row: pd.Series, name: str, by_cell: dict[Place, list[Check]]) -> Cell:
+    keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
+    unit = row.get("unit", "fraction")
+    values = _split(row.get("values"))
+    runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
+    row = row.copy()
+    row["values"] = [float(value) for value in values]
+    text = cell_text(row) if "n" in row else ""
+    checks = tuple(by_cell.get((name, *keys), ()))
+    seeds = tuple(shown(float(value), unit) for value in values)
+    return Cell(*keys, text, seeds, runs, checks)
 
 
 def _number(value: object) -> object:

@@ -1,0 +1,69 @@
+"""Kills at random moments: run again, the program ends with the record of an undisturbed run."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from programs import Running, Server, children, wait_for_end_of
+from trials import Trial
+from undisturbed import PLAN, TRAIN, Undisturbed
+
+SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+
+
+def new(folder: Path) -> Path:
+    shutil.copy(PLAN, folder)
+    return folder
+
+
+def kill(trial: Trial, running: Running, seconds: float) -> None:
+    """Send a signal at some moment of so many seconds; a training that is told to end tells how."""
+    number = trial.draw.choice(SIGNALS)
+    everywhere = trial.draw.random() < 0.5
+    moment = trial.draw.uniform(0, seconds)
+    trial.done = f"{number.name} to {'all its processes' if everywhere else 'it alone'}"
+    trial.notes.append(f"{trial.done} after {moment:.3f} s of {seconds:.1f}")
+    time.sleep(moment)
+    running.send(number, all_processes=everywhere)
+    ended = running.wait()
+    assert "Traceback" not in ended.said, ended.said
+    in_time = {128 + number, -number}  # by the program, or by the system before it is ready
+    early = "Aborted" in ended.said  # while the command line was being read
+    assert early or ended.status in {0, *in_time}, ended
+
+
+@pytest.mark.trials("training, one process", 6)
+def test_trainer(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
+    folder = new(tmp_path)
+    for _ in range(trial.draw.choice([1, 1, 2, 4])):
+        kill(trial, server.start(folder, *TRAIN), whole.seconds)
+    trial.recover(server.run(folder, *TRAIN), same=whole.same(folder))
+
+
+@pytest.mark.trials("training, a pool of workers", 2)
+def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
+    """Workers that are killed are replaced, and no worker outlives a trainer that is killed."""
+    folder, command = new(tmp_path), [*TRAIN, "--workers", "2", "--backend", "pool"]
+    running = server.start(folder, *command)
+    if trial.draw.random() < 0.5:
+        trial.done = "SIGKILL to workers"
+        for _ in range(trial.draw.choice([1, 2])):
+            time.sleep(trial.draw.uniform(0, 2 * whole.seconds))
+            workers = children(running.process)[1:]  # the first one is who starts them
+            if workers:
+                Running(server, trial.draw.choice(workers), folder).send(signal.SIGKILL)
+        ended = running.wait()
+        assert "Traceback" not in ended.said, ended.said
+    else:
+        moment = trial.draw.uniform(0, 2 * whole.seconds)
+        time.sleep(moment)
+        workers = children(running.process)
+        running.send(signal.SIGKILL)
+        running.wait()
+        trial.done = "SIGKILL to the trainer"
+        assert not wait_for_end_of(workers), "workers outlive the trainer"
+    trial.recover(server.run(folder, *command), same=whole.same(folder))

@@ -17,6 +17,7 @@ right and claims that cannot fail. :mod:`fedrepro.report.score` counts.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -152,6 +153,13 @@ class _Frame:
     cells: pd.DataFrame | None
     whole: bool
 
+    @functools.cached_property
+    def keys(self) -> dict[tuple[str, str], int]:
+        """The key of every cell, and where it first is."""
+        assert self.cells is not None
+        keys = keys_of(self.cells)
+        return dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+
 
 def _frame(runs: RunSet, name: str) -> _Frame:
     whole = not runs.missing(runs.plan.artefact(name).runs)
@@ -280,8 +288,10 @@ def _seeds(runs: RunSet, ids: Iterable[str]) -> int:
 
 def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
     """Say how many seeds of the cell's runs are recorded, where not all are."""
-    planned = runs.planned(runs.plan.runs)
-    kinds = {(run.group, str(run.coordinates)) for run in planned if run.id in set(ids)}
+    wanted = set(ids)
+    of_cell = [run for run in runs.planned(runs.plan.runs) if run.id in wanted]
+    kinds = {(run.group, str(run.coordinates)) for run in of_cell}
+    planned = runs.planned({run.group for run in of_cell})
     like = [run for run in planned if (run.group, str(run.coordinates)) in kinds]
     recorded = len(like) - len(runs.unrecorded(like))
     return "" if recorded == len(like) else f"{recorded} of {len(like)} runs are recorded"
@@ -307,21 +317,19 @@ def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
     """Return the number's cell; None where a record or the plan leaves it out."""
     assert made.cells is not None
     wanted = cell_key(*number.cell)
-    keys = keys_of(made.cells)
-    if wanted in keys:
-        return made.cells.iloc[keys.index(wanted)]
+    if wanted in made.keys:
+        return made.cells.iloc[made.keys[wanted]]
     if runs.scale != "paper" or not made.whole or number.sparse:
         return None
     raise FedreproError(
         f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "
-        f"cell {list(number.cell)}; its first cells are {keys[:3]}"
+        f"cell {list(number.cell)}; its first cells are {keys_of(made.cells)[:3]}"
     )
 
 
 def _has_row(made: _Frame, number: Number) -> bool:
     """Return whether the records give any cell of the number's row or series."""
-    assert made.cells is not None
-    return cell_key(*number.cell)[0] in {key[0] for key in keys_of(made.cells)}
+    return cell_key(*number.cell)[0] in {row for row, _ in made.keys}
 
 
 def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
-from fedrepro.report.expected import Claim, Number, cell_key, load_expected
+from fedrepro.report.expected import Claim, Expected, Number, cell_key, load_expected
 from fedrepro.report.finding import SLACK, Finding
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import bounds, sd_bounds
@@ -128,15 +128,7 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     """
     expected = load_expected(paper)
     runs = RunSet(paper, scale, folder)
-    frames: dict[str, _Frame] = {}
-    blind = uninformative(expected)
-    checks = []
-    for number in expected.judged_numbers():
-        name = number.artefact
-        if name not in frames:
-            frames[name] = _frame(runs, name)
-        content = _judge_number(runs, number, frames[name])
-        checks.append(content | {"informative": number.id not in blind})
+    checks = _judge_numbers(runs, expected, expected.judged_numbers())
     for item in expected.not_reproducible:
         checks.append(
             _check(runs, item.id, "number", item.where, "not reproducible")
@@ -144,6 +136,39 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
         )
     checks += [_judge_claim(runs, claim) for claim in expected.claims]
     return [Check(**content) for content in checks]
+
+
+def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
+    """Judge the published numbers of all tables and figures that show some of these runs.
+
+    Raises:
+        FedreproError: as :func:`check`.
+    """
+    expected = load_expected(paper)
+    runs, wanted = RunSet(paper, scale), set(ids)
+    groups = {run.group for run in runs.planned(runs.plan.runs) if run.id in wanted}
+    numbers = [
+        number
+        for number in expected.judged_numbers()
+        if groups.intersection(runs.plan.artefact(number.artefact).runs)
+    ]
+    return [Check(**content) for content in _judge_numbers(runs, expected, numbers)]
+
+
+def _judge_numbers(
+    runs: RunSet, expected: Expected, numbers: Iterable[Number]
+) -> list[dict[str, Any]]:
+    """Judge some of a paper's numbers; every table and figure is made once."""
+    frames: dict[str, _Frame] = {}
+    blind = uninformative(expected)
+    checks = []
+    for number in numbers:
+        name = number.artefact
+        if name not in frames:
+            frames[name] = _frame(runs, name)
+        content = _judge_number(runs, number, frames[name])
+        checks.append(content | {"informative": number.id not in blind})
+    return checks
 
 
 @dataclass(frozen=True)

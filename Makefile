@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 READY := .venv/.ready
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
+PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: help
 help:  ## List the targets
@@ -20,11 +21,11 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(RUN) OMP_NUM_THREADS=1 pytest
+	$(PYTEST)
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only
-	$(RUN) OMP_NUM_THREADS=1 pytest tests/unit
+	$(PYTEST) tests/unit
 
 .PHONY: slurm
 slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests

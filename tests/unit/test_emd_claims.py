@@ -320,8 +320,13 @@ def test_a_plan_without_the_level_is_an_error(tmp_path):
         claims.shared(smoke, 20, 25)
 
 
-def test_lite_judges_orderings_only(as_claimed):
-    found = {item.id: item for item in verdicts.check("emd", "lite", as_claimed._folder)}
+@pytest.fixture(scope="module")
+def judged_at_lite(as_claimed):
+    return {item.id: item for item in verdicts.check("emd", "lite", as_claimed._folder)}
+
+
+def test_lite_judges_orderings_only(judged_at_lite):
+    found = judged_at_lite
     outcomes = {i.id: i.verdict for i in found.values() if i.kind == "number"}
     assert outcomes.pop("F7a-0") == "no target"
     assert set(outcomes.values()) == {"not decidable"}
@@ -335,10 +340,9 @@ def test_lite_judges_orderings_only(as_claimed):
     assert all(found[name].explanation for name in FALSE_IN_THE_PAPER)
 
 
-def test_keyword_numbers_are_not_held_against_the_packed_features(as_claimed):
-    found = {item.id: item for item in verdicts.check("emd", "lite", as_claimed._folder)}
-    assert found["T3-sgd_large-cifar10"].ours is not None
-    assert found["T3-sgd_large-kws"].ours is None
+def test_keyword_numbers_are_not_held_against_the_packed_features(judged_at_lite):
+    assert judged_at_lite["T3-sgd_large-cifar10"].ours is not None
+    assert judged_at_lite["T3-sgd_large-kws"].ours is None
 
 
 def test_a_spread_needs_two_seeds(tmp_path):

@@ -5,12 +5,14 @@ The smoke scale is trained once, in one copy; other tests start from its records
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from clones import PAPERS, SMOKE_OF_MADE, Clone, copy_repository
+from filelock import FileLock
 
 
 @pytest.fixture
@@ -21,19 +23,28 @@ def clone(tmp_path: Path) -> Clone:
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, Path, str]:
-    """A clone, a working directory with ``all`` of two papers at smoke scale, and what it said.
+    """A clone, a working directory with ``all`` of a paper at smoke scale, and what it said.
 
-    The other papers' runs are trained there by one command, which is quicker than by jobs.
+    The other papers' runs are trained there by one command, which is quicker than by jobs. The
+    processes of pytest-xdist make it once together.
     """
-    root = tmp_path_factory.mktemp("smoke")
-    made = copy_repository(root / "clone")
-    folder = root / "work"
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    made, folder, said = Clone(root / "clone"), root / "work", root / "said.txt"
+    with FileLock(f"{root}.lock"):
+        if not said.exists():
+            copy_repository(made.root)
+            said.write_text(_make(made, folder))
+    return made, folder, said.read_text()
+
+
+def _make(made: Clone, folder: Path) -> str:
     done = made.snakemake("--cores", "2", "--directory", str(folder), *SMOKE_OF_MADE, "all")
     text = done.stdout + done.stderr
     assert done.returncode == 0, text
     rest = made.fedrepro("train", "--pending", "--scale", "smoke", folder=folder)
     assert rest.returncode == 0, rest.stdout + rest.stderr
-    return made, folder, text
+    return text
 
 
 @pytest.fixture

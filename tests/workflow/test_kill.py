@@ -10,19 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from clones import SMOKE, Clone
+from clones import SMOKE, Clone, copy_repository
 
+from fedrepro.fl.engine import checkpoint
 from fedrepro.runs.plan import expand
 
 pytestmark = pytest.mark.slow
 ROUNDS = 40
 
 
-def longer(clone: Clone) -> list[str]:
-    """Make two smoke runs take a few seconds; return their ids."""
+def longer(clone: Clone) -> None:
+    """Make two smoke runs take a few seconds."""
     clone.edit(
         "config/papers/emd.yaml",
         "mnist_iid_small: {set: {partition: {per_class: 100}}}",
@@ -34,6 +34,13 @@ def longer(clone: Clone) -> list[str]:
         "federated_kept_moments: "
         f"{{set: {{rounds: {ROUNDS}}}, grid: {{partition.percent: [0, 50]}}}}",
     )
+
+
+@pytest.fixture(scope="module")
+def ids(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The ids of the two longer runs."""
+    clone = copy_repository(tmp_path_factory.mktemp("ids"))
+    longer(clone)
     program = (
         "from fedrepro.runs.plan import expand\n"
         "for group in ('emd/mnist_iid_small', 'selective/federated_kept_moments'):\n"
@@ -45,13 +52,22 @@ def longer(clone: Clone) -> list[str]:
     return ids
 
 
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory, ids: list[str]) -> list[str]:
+    """The ids of the batch that one of the longer runs is trained in."""
+    clone = copy_repository(tmp_path_factory.mktemp("batch"))
+    longer(clone)
+    plan = clone.plan("-p", *SMOKE, f"results/own/runs/{ids[0]}.json").text
+    return re.findall(r"fedrepro.cli train ([0-9a-f ]+)", plan)[0].split()
+
+
 def result(clone: Clone, run_id: str) -> dict[str, object]:
     record = json.loads((clone.records / f"{run_id}.json").read_text())
     return {part: record[part] for part in ("spec", "versions", "metrics", "final", "partition")}
 
 
-def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
-    ids = longer(clone)
+def test_killed_runs_go_on_to_the_same_bits(clone: Clone, ids: list[str]) -> None:
+    longer(clone)
     train = ("train", *ids, "--scale", "smoke", "--in-flight", "2", "--checkpoint-seconds", "0")
     unbroken = clone.fedrepro(*train)
     assert unbroken.returncode == 0, unbroken.stderr
@@ -78,7 +94,8 @@ def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
     process.stderr.close()
     cut_off = [run_id for run_id in ids if not (clone.records / f"{run_id}.json").exists()]
     assert cut_off, "all runs had ended before the kill"
-    assert rounds_done(clone, clone.root / f".checkpoints/{cut_off[0]}.pt") > 0
+    kept = checkpoint.load(clone.root / f".checkpoints/{cut_off[0]}.pt", cut_off[0])
+    assert kept["progress"]["round"] > 0
 
     resumed = clone.fedrepro(*train)
     assert resumed.returncode == 0, resumed.stderr
@@ -88,16 +105,14 @@ def test_killed_runs_go_on_to_the_same_bits(clone: Clone) -> None:
 
 @pytest.mark.parametrize("kill", [os.killpg, os.kill], ids=["with its jobs", "alone"])
 def test_the_same_command_ends_what_a_killed_snakemake_began(
-    clone: Clone, kill: Callable[[int, int], None]
+    clone: Clone, batch: list[str], kill: Callable[[int, int], None]
 ) -> None:
     """As config/README.md says; records that are there stay as they are.
 
     Where Snakemake is killed alone, its training job goes on, and the next one waits for it.
     """
-    first = longer(clone)[0]
+    longer(clone)
     clone.edit("workflow/rules/train.smk", '" --device', '" --checkpoint-seconds 0 --device')
-    plan = clone.plan("-p", *SMOKE, f"results/own/runs/{first}.json").text
-    batch = re.findall(r"fedrepro.cli train ([0-9a-f ]+)", plan)[0].split()
     (clone.root / "batch.smk").write_text(  # a recorded run is made by no rule, so it is no target
         f'include: "Snakefile"\n\n\nrule batch:\n    input:\n'
         f'        expand("results/own/runs/{{run}}.json", run={batch}),\n    localrule: True\n'
@@ -129,13 +144,3 @@ def test_the_same_command_ends_what_a_killed_snakemake_began(
     assert {file.stem for file in clone.records.glob("*.json")} == {*batch}
     for file, before in records.items():
         assert file.read_bytes() == before
-
-
-def rounds_done(clone: Clone, checkpoint: Path) -> int:
-    program = (
-        "import pathlib, sys\n"
-        "from fedrepro.fl.engine import checkpoint\n"
-        "file = pathlib.Path(sys.argv[1])\n"
-        "print(checkpoint.load(file, file.stem)['progress']['round'])\n"
-    )
-    return int(clone.run(sys.executable, "-c", program, str(checkpoint)).stdout)

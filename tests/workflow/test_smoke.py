@@ -12,11 +12,13 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from clones import MADE, SMOKE, SMOKE_OF_MADE, Clone
+from clones import MADE, PAPERS, SMOKE, SMOKE_OF_MADE, Clone
 
 from fedrepro.fl.spec import partition_id
+from fedrepro.report import artefacts
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.runset import RunSet
 
 pytestmark = pytest.mark.slow
 Smoke = tuple[Clone, Path, str]
@@ -26,33 +28,35 @@ def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
     _, folder, text = smoke
     results = folder / "results/smoke"
     assert records.recorded_ids(folder / "results/own/runs") == smoke_ids()
-    of_made = smoke_ids(lambda run: run.paper in MADE)
+    of_made = smoke_ids(lambda run: run.paper == MADE)
     assert f"0 runs recorded, {len(of_made)} to train" in text
-    for paper in MADE:
-        plan = load_plan(paper)
-        for name, table in plan.tables.items():
-            assert len(pd.read_csv(results / f"tables/{paper}/{name}.csv"))
-            scale = "Scale: smoke" if table.runs else "The same at every scale"
-            assert scale in (results / f"tables/{paper}/{name}.md").read_text()
-        for figure in plan.figures:
-            stem = results / f"figures/{paper}/{figure}"
-            assert stem.with_suffix(".svg").read_text().lstrip().startswith("<?xml")
-            assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-            assert len(pd.read_csv(stem.with_suffix(".csv")))
-        verdicts = json.loads((results / f"checks/{paper}.json").read_text())
-        assert {"id", "kind", "published", "ours", "interval", "verdict", "runs"} <= set(
-            verdicts[0]
-        )
-        overview = pd.read_csv(results / f"partitions/{paper}/overview.csv")
-        assert set(overview["partition"]) == {
-            partition_id(run.spec) for run in expand(paper, "smoke")
-        }
-        html = (results / f"notebooks/{paper}.html").read_text()
-        assert "<img" in html
-        assert "import " not in html.partition("<body")[2].partition("<script")[0]
-        assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"?https?:", html)
-        assert f"papers/{paper}.html" in (results / "report/index.html").read_text()
-    assert not (folder / "logs/smoke/notebooks/emd.ipynb").exists(), "kept only when it fails"
+    plan = load_plan(MADE)
+    for name, table in plan.tables.items():
+        assert len(pd.read_csv(results / f"tables/{MADE}/{name}.csv"))
+        scale = "Scale: smoke" if table.runs else "The same at every scale"
+        assert scale in (results / f"tables/{MADE}/{name}.md").read_text()
+    for figure in plan.figures:
+        stem = results / f"figures/{MADE}/{figure}"
+        assert stem.with_suffix(".svg").read_text().lstrip().startswith("<?xml")
+        assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert len(pd.read_csv(stem.with_suffix(".csv")))
+    verdicts = json.loads((results / f"checks/{MADE}.json").read_text())
+    assert {"id", "kind", "published", "ours", "interval", "verdict", "runs"} <= set(verdicts[0])
+    overview = pd.read_csv(results / f"partitions/{MADE}/overview.csv")
+    assert set(overview["partition"]) == {partition_id(run.spec) for run in expand(MADE, "smoke")}
+    html = (results / f"notebooks/{MADE}.html").read_text()
+    assert "<img" in html
+    assert "import " not in html.partition("<body")[2].partition("<script")[0]
+    assert not re.search(r"<(?:script|link|img)[^>]*\s(?:src|href)=\"?https?:", html)
+    assert f"papers/{MADE}.html" in (results / "report/index.html").read_text()
+    assert not (folder / f"logs/smoke/notebooks/{MADE}.ipynb").exists(), "kept only when it fails"
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_trained_runs_have_what_every_artefact_shows(smoke: Smoke, paper: str) -> None:
+    runs = RunSet(paper, "smoke", smoke[1] / "results/own/runs")
+    for name in [*runs.plan.made("tables", "smoke"), *runs.plan.made("figures", "smoke")]:
+        assert len(artefacts.frame(runs, name)), name
 
 
 def test_the_repository_is_left_alone(smoke: Smoke) -> None:
@@ -94,18 +98,24 @@ def test_a_deleted_record_comes_back_the_same(recorded: Clone, smoke_ids: Any) -
 
 
 def test_edited_code_makes_only_its_artefacts_again(smoke: Smoke) -> None:
-    """A changed plot function remakes figures and what shows them; touching it does nothing."""
+    """A changed plot function remakes figures and what shows them.
+
+    Touching it does nothing, nor does a change of another paper's.
+    """
     clone, folder, _ = smoke
-    code = clone.root / "src/fedrepro/papers/emd/figures.py"
-    original = code.read_text()
+    codes = [clone.root / f"src/fedrepro/papers/{paper}/figures.py" for paper in (MADE, "emd")]
+    code, of_other = codes
+    originals = [file.read_text() for file in codes]
     try:
         code.touch()
+        of_other.write_text(originals[1] + "\n# changed\n")
         assert clone.plan("--directory", str(folder), *SMOKE_OF_MADE, "all").jobs == {}
-        code.write_text(original + "\n# changed\n")
+        code.write_text(originals[0] + "\n# changed\n")
         plan = clone.plan("--directory", str(folder), *SMOKE_OF_MADE, "all")
     finally:
-        code.write_text(original)
-    figures = len(load_plan("emd").figures)
+        for file, original in zip(codes, originals, strict=True):
+            file.write_text(original)
+    figures = len(load_plan(MADE).figures)
     assert plan.jobs == {"all": 1, "figure": figures, "check": 1, "notebook": 1, "report": 1}
 
 

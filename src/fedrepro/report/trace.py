@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Collection
 
 import pandas as pd
 
@@ -53,7 +54,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     values = [_value(row) for _, row in chosen.iterrows()]
-    values += [text for _, row in chosen.iterrows() for text in _held_against(paper, scale, row)]
+    values += _held_against(paper, scale, chosen, ids)
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 
@@ -92,20 +93,28 @@ def _value(row: pd.Series) -> str:
     return text + ("" if math.isnan(published) else f"; published {published:.6g}")
 
 
-def _held_against(paper: str, scale: Scale, row: pd.Series) -> list[str]:
-    """Return the published numbers that a cell's value is held against, wherever they are printed.
+def _held_against(paper: str, scale: Scale, rows: pd.DataFrame, ids: Collection[str]) -> list[str]:
+    """Return the published numbers that the rows of a cell are held against.
 
-    They are those whose own cell has the same mean over the same runs.
+    They are those whose own cell, in whatever table or figure, has the same mean over the same
+    runs.
+
+    Args:
+        paper: its slug.
+        scale: of the runs.
+        rows: of the cell.
+        ids: of the runs in all rows.
     """
-    from fedrepro.report.verdicts import check, difference, shown
+    from fedrepro.report.verdicts import check_runs, difference, shown
 
-    if is_study(paper) or "mean" not in row or not row["runs"]:
+    if is_study(paper) or "mean" not in rows or not ids:
         return []
-    runs = set(row["runs"])
+    judged = [item for item in check_runs(paper, scale, ids) if item.value == "mean"]
     same = [
         item
-        for item in check(paper, scale)
-        if item.kind == "number" and item.value == "mean" and set(item.runs) == runs
+        for _, row in rows.iterrows()
+        for item in judged
+        if item.runs and set(item.runs) == set(row["runs"])
         if item.ours is not None and math.isclose(item.ours, row["mean"], rel_tol=1e-5)
     ]
     return [

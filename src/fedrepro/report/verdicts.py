@@ -17,6 +17,7 @@ right and claims that cannot fail. :mod:`fedrepro.report.score` counts.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import math
@@ -33,7 +34,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
-from fedrepro.report.expected import Claim, Number, cell_key, load_expected
+from fedrepro.report.expected import Claim, Expected, Number, cell_key, load_expected
 from fedrepro.report.finding import SLACK, Finding
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import MOST_SEEDS, bounds, sd_bounds, seeds_needed
@@ -131,15 +132,7 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     """
     expected = load_expected(paper)
     runs = RunSet(paper, scale, folder)
-    frames: dict[str, _Frame] = {}
-    blind = uninformative(expected)
-    checks = []
-    for number in expected.judged_numbers():
-        name = number.artefact
-        if name not in frames:
-            frames[name] = _frame(runs, name)
-        content = _judge_number(runs, number, frames[name])
-        checks.append(content | {"informative": number.id not in blind})
+    checks = _judge_numbers(runs, expected, expected.judged_numbers())
     for item in expected.not_reproducible:
         checks.append(
             _check(runs, item.id, "number", item.where, "not reproducible")
@@ -149,12 +142,52 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     return [Check(**content) for content in checks]
 
 
+def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
+    """Judge the published numbers of all tables and figures that show some of these runs.
+
+    Raises:
+        FedreproError: as :func:`check`.
+    """
+    expected = load_expected(paper)
+    runs, wanted = RunSet(paper, scale), set(ids)
+    groups = {run.group for run in runs.planned(runs.plan.runs) if run.id in wanted}
+    numbers = [
+        number
+        for number in expected.judged_numbers()
+        if groups.intersection(runs.plan.artefact(number.artefact).runs)
+    ]
+    return [Check(**content) for content in _judge_numbers(runs, expected, numbers)]
+
+
+def _judge_numbers(
+    runs: RunSet, expected: Expected, numbers: Iterable[Number]
+) -> list[dict[str, Any]]:
+    """Judge some of a paper's numbers; every table and figure is made once."""
+    frames: dict[str, _Frame] = {}
+    blind = uninformative(expected)
+    checks = []
+    for number in numbers:
+        name = number.artefact
+        if name not in frames:
+            frames[name] = _frame(runs, name)
+        content = _judge_number(runs, number, frames[name])
+        checks.append(content | {"informative": number.id not in blind})
+    return checks
+
+
 @dataclass(frozen=True)
 class _Frame:
     """What the records give of an artefact, if anything; ``whole`` if none of them is missing."""
 
     cells: pd.DataFrame | None
     whole: bool
+
+    @functools.cached_property
+    def keys(self) -> dict[tuple[str, str], int]:
+        """The key of every cell, and where it first is."""
+        assert self.cells is not None
+        keys = keys_of(self.cells)
+        return dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
 
 
 def _frame(runs: RunSet, name: str) -> _Frame:
@@ -287,8 +320,10 @@ def _seeds(runs: RunSet, ids: Iterable[str]) -> int:
 
 def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
     """Say how many seeds of the cell's runs are recorded, where not all are."""
-    planned = runs.planned(runs.plan.runs)
-    kinds = {(run.group, str(run.coordinates)) for run in planned if run.id in set(ids)}
+    wanted = set(ids)
+    of_cell = [run for run in runs.planned(runs.plan.runs) if run.id in wanted]
+    kinds = {(run.group, str(run.coordinates)) for run in of_cell}
+    planned = runs.planned({run.group for run in of_cell})
     like = [run for run in planned if (run.group, str(run.coordinates)) in kinds]
     recorded = len(like) - len(runs.unrecorded(like))
     return "" if recorded == len(like) else f"{recorded} of {len(like)} runs are recorded"
@@ -321,21 +356,19 @@ def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
     """Return the number's cell; None where a record or the plan leaves it out."""
     assert made.cells is not None
     wanted = cell_key(*number.cell)
-    keys = keys_of(made.cells)
-    if wanted in keys:
-        return made.cells.iloc[keys.index(wanted)]
+    if wanted in made.keys:
+        return made.cells.iloc[made.keys[wanted]]
     if runs.scale != "paper" or not made.whole or number.sparse:
         return None
     raise FedreproError(
         f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "
-        f"cell {list(number.cell)}; its first cells are {keys[:3]}"
+        f"cell {list(number.cell)}; its first cells are {keys_of(made.cells)[:3]}"
     )
 
 
 def _has_row(made: _Frame, number: Number) -> bool:
     """Return whether the records give any cell of the number's row or series."""
-    assert made.cells is not None
-    return cell_key(*number.cell)[0] in {key[0] for key in keys_of(made.cells)}
+    return cell_key(*number.cell)[0] in {row for row, _ in made.keys}
 
 
 def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:

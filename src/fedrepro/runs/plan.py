@@ -535,7 +535,7 @@ def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
     Raises:
         FedreproError: as :func:`expand`.
     """
-    return set(ids) <= {run.id for run in expand(paper, "paper")}
+    return not set(ids).difference(run.id for run in expand(paper, "paper"))
 
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:

@@ -8,6 +8,7 @@ and moved into place; a checksum over its content makes a half-written or edited
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -237,6 +238,24 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
     """Return a valid record's text and what the run took, or None if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _not_whole(file, error) from error
+    return text, _took(text, file)
+
+
+def _not_whole(file: Path, error: Exception) -> FedreproError:
+    return FedreproError(
+        f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
+        "the run again, or restore it with git"
+    )
+
+
+@functools.lru_cache(maxsize=4096)  # by content: judging a paper asks for a record many times
+def _took(text: str, file: Path) -> Cost:
+    """Return what the run of a record took; the record is verified."""
+    try:
         content = json.loads(text)
         intact = content["checksum"] == checksum(content)
         derived = identity(content["spec"], content["versions"])
@@ -244,13 +263,8 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
         provenance = content["provenance"]
         on_gpu = provenance.get("device_type") == "cuda"
         took = Cost(float(provenance["seconds"]), on_gpu, str(provenance["device"]))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FedreproError(
-            f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
-            "the run again, or restore it with git"
-        ) from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _not_whole(file, error) from error
     if derived != file.stem or content.get("run_id") != file.stem:
         raise FedreproError(
             f"{file}: holds the record of another run (its spec gives the id {derived}); delete it "
@@ -261,7 +275,7 @@ def _verified(file: Path) -> tuple[str, Cost] | None:
             f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
             "train the run again, or restore it with git"
         )
-    return text, took
+    return took
 
 
 def read(run_id: str, folder: Path = FOLDER) -> RunRecord:

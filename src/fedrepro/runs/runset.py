@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,13 @@ class RunSet:
         self._folder = folder
         self._runs = expand(paper, scale)
         self._records: dict[str, RunRecord] = {}
+        self._recorded: set[str] = set()
 
     def recorded(self) -> RunSet:
         """Return the same runs without those that have no record."""
-        return RunSet(self.paper, self.scale, self._folder, partial=True)
+        other = copy.copy(self)  # shares the records that were read
+        other.partial = True
+        return other
 
     def _place(self, run: PlannedRun) -> Path:
         return run.records if self._folder is None else self._folder
@@ -58,7 +62,9 @@ class RunSet:
         return [run for run in planned if self._is_recorded(run)] if self.partial else planned
 
     def _is_recorded(self, run: PlannedRun) -> bool:
-        return records.is_recorded(run.id, self._place(run))
+        if run.id not in self._recorded and records.is_recorded(run.id, self._place(run)):
+            self._recorded.add(run.id)
+        return run.id in self._recorded
 
     def labelled(self, groups: Iterable[str] | None = None, /, **labels: str) -> list[str]:
         """Return the groups, in plan order, that have all of these labels.

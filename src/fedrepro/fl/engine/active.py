@@ -17,7 +17,7 @@ from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import FirstEffect, idle_lanes
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
-from fedrepro.fl.engine.jobs import Ask
+from fedrepro.fl.engine.jobs import Ask, ProgramFailed
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -209,6 +209,18 @@ class ActiveRun:
     def has_checkpoint(self) -> bool:
         """Whether a process that takes up the run can go on from a checkpoint."""
         return self._file.exists()
+
+    def explained(self, error: Exception) -> Exception:
+        """Return what to say of an error: a checkpoint that the run went on from is to blame.
+
+        What a checkpoint holds deep in the state is not checked before it is used.
+        """
+        if not (self.resumed_at and isinstance(error, ProgramFailed)):
+            return error
+        last = str(error).splitlines()[-1]
+        return checkpoint.unusable(
+            self._file, f"does not fit the run, which failed after it ({last})"
+        )
 
     def forget_checkpoint(self) -> None:
         """Delete the checkpoint of a run whose record is safe."""

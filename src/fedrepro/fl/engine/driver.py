@@ -230,21 +230,24 @@ class _Flight:
                 raise answer.result
             run.receive(answer.result, answer.seconds)
         except Exception as error:
-            self.fail(run.id, error)
+            self.fail(run.id, error, run)
             self._leave(ticket)
             return
         if self._admission is not None:
             self._admission.worked(ticket, work, run.progress.round, time.monotonic())
         self._submit(ticket, run)
 
-    def fail(self, run: str, error: Exception) -> None:
+    def fail(self, run_id: str, error: Exception, run: ActiveRun | None = None) -> None:
         """Say that a run failed; raise the error if no run is to blame for it."""
         if isinstance(error, checkpoint.NotSaved) or devices.has_failed(
             self._backend.device, error
         ):
             raise error
-        reason = error if isinstance(error, FedreproError | LaneError) else unexpected(error)
-        self._listener.failed(run, RunFailure(f"run {run} failed: {reason}"))
+        known = isinstance(error, FedreproError | LaneError)
+        reason: Exception = error if known else unexpected(error)
+        if run is not None:
+            reason = run.explained(reason)
+        self._listener.failed(run_id, RunFailure(f"run {run_id} failed: {reason}"))
 
     def _submit(self, ticket: int, run: ActiveRun) -> None:
         if run.done:

@@ -24,6 +24,10 @@ class LaneError(Exception):
     """A lane cannot be trained; the message names the lane and the reason."""
 
 
+class ProgramFailed(LaneError):
+    """The program itself failed over a lane or model; the message ends in the traceback."""
+
+
 class OutOfTime(Exception):
     """The time budget ended in the middle of a request, whose work is lost."""
 
@@ -159,10 +163,10 @@ def too_large(job: LaneJob) -> LaneError:
 Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 
 
-def unexpected(error: Exception) -> LaneError:
+def unexpected(error: Exception) -> ProgramFailed:
     """Return the error of a lane or model in which the program failed, with the traceback."""
     trace = "".join(traceback.format_exception(error)).rstrip()
-    return LaneError(f"the program failed over it:\n{trace}")
+    return ProgramFailed(f"the program failed over it:\n{trace}")
 
 
 def result_of(results: Sequence[Any]) -> Result:

@@ -218,3 +218,28 @@ def test_a_record_says_which_rounds_came_from_elsewhere(file, tmp_path):
     assert (part.rounds, part.backend) == (2, "loop")
     with tarfile.open(tmp_path / "new.tar") as tar:
         assert tar.getnames() == [f".checkpoints/{RUN.id}.pt"]
+
+
+DEEP = {
+    "at once": (
+        {"name": "feddyn", "alpha": 0.1},
+        lambda c: c["state"]["gradients"].update({0: b"x"}),
+    ),
+    "in a lane": (
+        {"name": "fedavg", "optimizer_state": "keep"},
+        lambda c: c["state"]["moments"].update({0: {"step": "many"}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_what_fits_only_at_first_sight_is_named_when_its_run_fails(file, name, capsys):
+    algorithm, change = DEEP[name]
+    run = planned(rounds=4, algorithm=algorithm, optimizer={"name": "adam", "lr": 0.01})
+    bad = cut_off(run)
+    edit(bad, change)
+    other = planned(seed=9)
+    with pytest.raises(FedreproError, match=rf"{run.id}\.pt.* delete it to start") as caught:
+        session.train([run, other], TrainOptions(backend="loop"))
+    assert "\n" not in str(caught.value)
+    assert records.is_recorded(other.id)

@@ -17,7 +17,7 @@ from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import FirstEffect, idle_lanes
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
-from fedrepro.fl.engine.jobs import Ask, ProgramFailed
+from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -111,7 +111,12 @@ class ActiveRun:
         first = FirstEffect(self._boundaries[0], self.fed.layout.size)
         self._effect = None if self.resumed_at else first
         self._steps = self._run()
-        self._advance(None)
+        try:
+            self._advance(None)
+        except Exception as error:
+            if isinstance(error, FedreproError) or not self.resumed_at:
+                raise
+            raise self.explained(unexpected(error)) from error
 
     def _restore(self) -> None:
         found = saved.read(self._file, self.id)

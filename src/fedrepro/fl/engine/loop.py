@@ -10,9 +10,19 @@ import time
 
 import torch
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import lane
 from fedrepro.fl.engine import objective as objectives
-from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, LaneJob, check_precision
+from fedrepro.fl.engine.device import has_failed
+from fedrepro.fl.engine.jobs import (
+    Answer,
+    Ask,
+    LaneError,
+    LaneJob,
+    OutOfTime,
+    check_precision,
+    unexpected,
+)
 from fedrepro.fl.engine.resources import Resources, precision
 from fedrepro.fl.requests import Prediction, Train, Trained
 from fedrepro.fl.spec import RunSpec
@@ -65,16 +75,25 @@ class LoopBackend:
         """Do nothing: there is nothing to free."""
 
     def _answer(self, ask: Ask, deadline: float) -> list[Trained] | list[Prediction] | LaneError:
+        try:
+            return self._trained_or_asked(ask, deadline)
+        except LaneError as error:
+            return error
+        except (FedreproError, OutOfTime):
+            raise
+        except Exception as error:
+            if has_failed(self.device, error):
+                raise  # no lane is to blame
+            return unexpected(error)
+
+    def _trained_or_asked(self, ask: Ask, deadline: float) -> list[Trained] | list[Prediction]:
         resources, request, spec = self._resources, ask.request, ask.spec
         net, data = resources.network(spec), resources.data(spec)
         if not isinstance(request, Train):
             return [lane.predict(net, data, request, weights) for weights in request.models]
         distils = objectives.needs_start_model(request.objective)
         teacher = resources.network(spec, copy=1) if distils else None
-        try:
-            return [
-                lane.train_lane(net, teacher, data, LaneJob(spec, request, one), deadline)
-                for one in request.lanes
-            ]
-        except LaneError as error:
-            return error
+        return [
+            lane.train_lane(net, teacher, data, LaneJob(spec, request, one), deadline)
+            for one in request.lanes
+        ]

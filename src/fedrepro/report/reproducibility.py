@@ -31,7 +31,8 @@ def _moves() -> str:
         changes = {name: _apart(change) for name, change in found["changes"].items()}
         spread = spreads.get(network)
         sd = "" if spread is None else f"{100 * spread:.2f}"
-        rows.append({"network": f"`{network}`"} | changes | {"sd of seeds": sd})
+        own = {"network": f"`{network}`", "accuracy, %": f"{100 * found['accuracy']:.1f}"}
+        rows.append(own | changes | {"sd of seeds": sd})
     return str(pd.DataFrame(rows).fillna("").to_markdown(index=False))
 
 

@@ -7,7 +7,8 @@ SHELL := /bin/bash
 
 READY := .venv/.ready
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
-PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest -n logical --maxprocesses 4 --dist loadfile
+PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest
+PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: help
 help:  ## List the targets
@@ -21,18 +22,20 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(PYTEST)
+	$(PYTEST) $(PARALLEL) tests/unit tests/golden
+	$(PYTEST) tests/workflow tests/slurm tests/reproduction tests/faults
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only
-	$(PYTEST) tests/unit
+	$(PYTEST) $(PARALLEL) tests/unit
 
 .PHONY: slurm
 slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests
 	bash envs/install.sh .venv envs/slurm.lock
+
 .PHONY: campaign
 campaign: $(READY)  ## Many trials of kills, full disks, damaged and hostile files: docs/reliability.md
-	$(RUN) OMP_NUM_THREADS=1 pytest tests/faults --campaign 12 --campaign-page docs/reliability.md
+	$(PYTEST) tests/faults --campaign 12 --campaign-page docs/reliability.md
 
 .PHONY: lint
 lint: $(READY)  ## Style, spelling, types, schemas, workflow

@@ -8,7 +8,6 @@ of its own, since libraries choose their code when they are loaded:
 - ``pool``, ``graphs``: other backends (two worker processes; lane graphs without a GPU);
 - ``two threads`` of PyTorch;
 - ``AVX2``, ``SSE4.1``: libraries held to older instruction sets, by the variables in :data:`HELD`;
-- ``portable``: held to AVX2, and MKL to code that it takes on every processor;
 - ``another PyTorch``: that of the interpreter given as ``--other-python``.
 
     .venv/bin/python benchmarks/reproducibility.py --data-root PACK
@@ -16,9 +15,8 @@ of its own, since libraries choose their code when they are loaded:
 Writes to ``benchmarks/reproducibility.json``, for each network and change: whether all weights are
 equal to the bit after every round; how far the weights are apart (2-norm of the difference over
 that of the weights) and how many points the test accuracy, after the rounds in :data:`SHOWN`; and
-of the networks in :data:`TIMED` the CPU time held to AVX2, and portable, over the usual one: the
-median of three rounds in which they take turns. ``--changes`` measures some of it only and keeps
-the rest of the file. docs/reproducibility.md shows it.
+of the networks in :data:`TIMED` the CPU time held to AVX2 over the usual one, in three interleaved
+pairs. docs/reproducibility.md shows it.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +63,8 @@ HELD = {
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
     },
-    "portable": {
-        "ATEN_CPU_CAPABILITY": "avx2",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "MKL_CBWR": "COMPATIBLE",
-    },
 }
-"""Environment variables that hold ATen, oneDNN and MKL to an instruction set.
-
-On processors that are not Intel's, MKL heeds of these only ``MKL_CBWR=COMPATIBLE``.
-"""
+"""Environment variables that hold ATen, oneDNN and MKL to an instruction set."""
 
 CHANGES: dict[str, dict[str, Any]] = {
     "again": {},
@@ -88,8 +77,6 @@ CHANGES: dict[str, dict[str, Any]] = {
 CLIENTS, EXAMPLES, TEST, BATCH, ROUNDS = 4, 400, 1000, 10, 10
 SHOWN = (1, 2, 5, 10)
 TIMED = ("liu1", "resnet9", "fixup_resnet20")
-TIMES = {"AVX2": "avx2_time", "portable": "portable_time"}
-"""Change -> where the file keeps what it costs."""
 PAIRS = 3
 
 
@@ -204,34 +191,29 @@ def compared(one: Trained, other: Trained) -> dict[str, Any]:
     }
 
 
-def slower(network: str, data_root: Path, changes: Sequence[str]) -> dict[str, float]:
-    """Return the CPU time with each change over the usual one, as :data:`TIMES` names it."""
-    ratios: dict[str, list[float]] = {TIMES[name]: [] for name in changes}
-    for _ in range(PAIRS if changes else 0):
-        usual = train(network, data_root).seconds
-        for name in changes:
-            changed = train(network, data_root, environment=HELD[name]).seconds
-            ratios[TIMES[name]].append(changed / usual)
-    return {key: round(statistics.median(values), 2) for key, values in ratios.items()}
+def slower(network: str, data_root: Path) -> float:
+    """Return the CPU time held to AVX2 over the usual one: median of interleaved pairs."""
+    ratios = []
+    for _ in range(PAIRS):
+        usual, held = (
+            train(network, data_root, environment=environment).seconds
+            for environment in ({}, HELD["AVX2"])
+        )
+        ratios.append(held / usual)
+    return round(statistics.median(ratios), 2)
 
 
-def measure(network: str, data_root: Path, changes: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what is measured of a network: the changes, and what those cost that are timed."""
+def measure(network: str, data_root: Path, other_python: str | None) -> dict[str, Any]:
+    """Return all that is measured of a network."""
     usual = train(network, data_root)
-    timed = [name for name in changes if name in TIMES] if network in TIMED else []
+    changes = CHANGES | ({"another PyTorch": {"python": other_python}} if other_python else {})
     return {
         "accuracy": round(float(usual.accuracy[-1]), 4),
         "changes": {
             name: compared(usual, train(network, data_root, **change))
             for name, change in changes.items()
         },
-        **slower(network, data_root, timed),
-    }
-
-
-def merged(kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Return what is measured of a network, with what was measured of it before."""
-    return kept | found | {"changes": kept.get("changes", {}) | found["changes"]}
+    } | ({"avx2_time": slower(network, data_root)} if network in TIMED else {})
 
 
 def about(python: str | None) -> dict[str, str]:
@@ -259,24 +241,13 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, required=True, help="a pack of the data")
     parser.add_argument("--other-python", help="interpreter with another version of PyTorch")
     parser.add_argument("--networks", nargs="*", choices=NETWORKS, default=[*NETWORKS])
-    parser.add_argument("--changes", nargs="*", choices=CHANGES, help="only these")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/reproducibility.json"))
     options = parser.parse_args()
-    changes = {name: CHANGES[name] for name in options.changes or CHANGES}
-    if options.other_python and not options.changes:
-        changes["another PyTorch"] = {"python": options.other_python}
-    on = about(options.other_python)
-    networks: dict[str, Any] = {}
-    if options.changes and options.out.exists():
-        content = json.loads(options.out.read_text())
-        if any(content["on"][key] != on[key] for key in ("processor", "libraries")):
-            raise SystemExit(f"{options.out}: measured elsewhere; measure all changes")
-        on, networks = content["on"], content["networks"]
+    found = {}
     for network in options.networks:
-        found = measure(network, options.data_root, changes)
-        networks[network] = merged(networks.get(network, {}), found)
-        print(json.dumps({network: found}), file=sys.stderr, flush=True)
-    content = {"on": on, "rounds": SHOWN, "networks": networks}
+        found[network] = measure(network, options.data_root, options.other_python)
+        print(json.dumps({network: found[network]}), file=sys.stderr, flush=True)
+    content = {"on": about(options.other_python), "rounds": SHOWN, "networks": found}
     options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 

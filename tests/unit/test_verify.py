@@ -45,10 +45,8 @@ def test_an_edited_record_is_found(recorded, capsys):
     rewrite(RUNS[1], final={"accuracy": accuracy + 0.001})
     assert cli.main(["verify", "--sample", "3"]) == 1
     said = capsys.readouterr().out
-    assert (
-        f"{RUNS[1].id}  made_up group seed=1: differs (every digit compared): final accuracy by 0.001"
-        in said
-    )
+    assert f"{RUNS[1].id}  made_up group seed=1: differs (every digit compared): final" in said
+    assert ": final accuracy by 0.001\n" in said
     assert said.count(": equal (every digit compared)") == 2
     assert "2 of 3 records verified" in said
 

@@ -144,7 +144,8 @@ def tolerance_of(network: str) -> float:
     found = json.loads(file.read_text())["networks"].get(network)
     if found is None:
         return TOLERANCE
-    return max(LEAST, *(change["most_points"] / 100 for change in found["changes"].values()))
+    points = (float(change["most_points"]) for change in found["changes"].values())
+    return max(LEAST, *(value / 100 for value in points))
 
 
 def compare(

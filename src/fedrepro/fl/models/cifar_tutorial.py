@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from fedrepro.fl.models.network import Network
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 _INITIAL = {
@@ -69,11 +69,11 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     return net
 
 
-def _draw(weights: nn.Parameter, std: float) -> None:
+def _draw(weights: Tensor, std: float) -> None:
     """Draw from a normal distribution cut at two standard deviations, by its inverse.
 
-    PyTorch's ``trunc_normal_`` did the same until 2.11; 2.13 draws again what is beyond, and so other
-    numbers from the same seed.
+    PyTorch's ``trunc_normal_`` did the same until 2.11; 2.13 draws again what is beyond, and so
+    other numbers from the same seed.
     """
     import torch
 

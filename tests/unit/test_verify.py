@@ -103,7 +103,7 @@ def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, mo
     }
     file.write_text(json.dumps({"networks": networks}))
     assert verify.tolerance_of("liu3") == pytest.approx(0.078)
-    assert verify.tolerance_of("liu1") == verify.LEAST
+    assert verify.tolerance_of("liu1") == verify.TOLERANCE
     assert verify.tolerance_of("resnet9") == verify.TOLERANCE
     monkeypatch.setattr(verify, "find_root", lambda: None)
     assert verify.tolerance_of("liu3") == verify.TOLERANCE

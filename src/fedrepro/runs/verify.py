@@ -186,9 +186,13 @@ def compare(
 
 
 def _computes_alike(one: Origin, other: Origin) -> bool:
-    """Return whether the same code computed; older records do not name the libraries."""
+    """Return whether the same code computed.
+
+    Older records do not name the libraries; no variable held those to another instruction set.
+    """
     known = one.arithmetic and other.arithmetic
-    fields = ("device", "torch", "backend", "threads", *(["arithmetic"] if known else []))
+    held = "=" in one.arithmetic + other.arithmetic
+    fields = ["device", "torch", "backend", "threads", *["arithmetic"] * bool(known or held)]
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 

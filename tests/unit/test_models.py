@@ -199,6 +199,21 @@ def test_initial_weights_of_cifar_tutorial():
         assert initial[f"{name}.bias"].tolist() == pytest.approx([bias] * len(weight))
 
 
+def test_initial_weights_of_cifar_tutorial_are_one_draw_each():
+    """As PyTorch drew a cut normal distribution until 2.11, and not as 2.13 does."""
+    torch.manual_seed(0)
+    net = build("cifar_tutorial", (3, 24, 24), 10, 0.25)
+    torch.manual_seed(0)
+    drawn = [layer.weight for layer in net.modules() if hasattr(layer, "weight")]
+    for weight in drawn:  # PyTorch's own, which are drawn over
+        torch.nn.init.kaiming_uniform_(torch.empty_like(weight), a=5**0.5)
+        torch.empty(len(weight)).uniform_()
+    for weight, std in zip(drawn, (0.05, 0.1, 0.08, 0.08, 2 / 192), strict=True):
+        uniform = torch.empty_like(weight).uniform_(-0.9544997, 0.9544997)
+        expected = uniform.erfinv() * 2**0.5 * std
+        assert torch.allclose(weight, expected, rtol=1e-4, atol=1e-7)
+
+
 def test_pooling_of_cifar_tutorial_pads_at_the_end_only():
     x = torch.rand(1, 1, 24, 24)
     padded = functional.pad(x, (0, 1, 0, 1), value=-torch.inf)

@@ -9,6 +9,7 @@ from fedrepro import cli
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import runs as commands
 from fedrepro.runs import records, session, verify
+from fedrepro.runs.records import Origin
 from fedrepro.runs.session import TrainOptions
 
 RUNS = [planned(seed=seed, rounds=2) for seed in range(3)]
@@ -33,7 +34,7 @@ def test_equal_runs_are_verified_and_nothing_is_left(recorded, tmp_path, capsys)
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert cli.main(["verify", "--sample", "2", "--seed", "1"]) == 0
     said = capsys.readouterr().out
-    assert said.count(": equal") == 2
+    assert said.count(": equal (every digit compared)") == 2
     assert "2 of 2 records verified" in said
     after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert after == before
@@ -44,8 +45,9 @@ def test_an_edited_record_is_found(recorded, capsys):
     rewrite(RUNS[1], final={"accuracy": accuracy + 0.001})
     assert cli.main(["verify", "--sample", "3"]) == 1
     said = capsys.readouterr().out
-    assert f"{RUNS[1].id}  made_up group seed=1: differs: final accuracy by 0.001" in said
-    assert said.count(": equal") == 2
+    assert f"{RUNS[1].id}  made_up group seed=1: differs (every digit compared): final" in said
+    assert ": final accuracy by 0.001\n" in said
+    assert said.count(": equal (every digit compared)") == 2
     assert "2 of 3 records verified" in said
 
 
@@ -54,11 +56,61 @@ def test_other_processors_have_a_tolerance(recorded, by, found):
     run = RUNS[0]
     accuracy = records.read(run.id).final["accuracy"]
     rewrite(run, final={"accuracy": accuracy + by}, provenance={"device": "another"})
-    [comparison] = verify.verify([run])
+    [comparison] = verify.verify([run], tolerance=0.05)
     assert not comparison.same_machine
     assert comparison.beyond == found
     assert comparison.differences == {"final accuracy": pytest.approx(by, abs=1e-5)}
     assert "other processor" in comparison.text()
+    assert "to 5 points" in comparison.text()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"arithmetic": "AVX512, another library"},
+        {"torch": "1.0"},
+        {"threads": 64},
+        {"earlier": [{"device": "another"}]},
+        {"imported": [{"device": "another"}]},
+    ],
+)
+def test_every_digit_is_asked_for_only_where_the_same_code_computed_all_rounds(recorded, changes):
+    record = records.read(RUNS[0].id)
+    origin = {name: getattr(record.provenance, name) for name in Origin.model_fields}
+    for name in changes.keys() & {"earlier", "imported"}:
+        changes = {name: [origin | {"rounds": 1, "seconds": 1.0} | changes[name][0]]}
+    assert verify.compare(RUNS[0], record, record).same_machine
+    rewrite(RUNS[0], provenance=changes)
+    assert not verify.compare(RUNS[0], records.read(RUNS[0].id), record).same_machine
+
+
+def test_records_that_do_not_name_the_libraries_are_held_to_every_digit(recorded):
+    record = records.read(RUNS[0].id)
+    assert record.provenance.arithmetic
+    rewrite(RUNS[0], provenance={"arithmetic": ""})
+    older = records.read(RUNS[0].id)
+    assert verify.compare(RUNS[0], older, record).same_machine
+    held = record.provenance.model_copy(update={"arithmetic": "AVX2, ATEN_CPU_CAPABILITY=avx2"})
+    again = record.model_copy(update={"provenance": held})
+    assert not verify.compare(RUNS[0], older, again).same_machine
+
+
+def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "find_root", lambda: tmp_path)
+    assert verify.tolerance_of("liu3") == verify.TOLERANCE
+    file = tmp_path / verify.MEASURED
+    file.parent.mkdir()
+    points = {"liu3": (1.5, 7.8), "liu1": (0.0, 0.1)}
+    networks = {
+        name: {"changes": {str(i): {"most_points": much} for i, much in enumerate(each)}}
+        for name, each in points.items()
+    }
+    file.write_text(json.dumps({"networks": networks}))
+    assert verify.tolerance_of("liu3") == pytest.approx(0.078)
+    assert verify.tolerance_of("liu1") == verify.TOLERANCE
+    assert verify.tolerance_of("resnet9") == verify.TOLERANCE
+    monkeypatch.setattr(verify, "find_root", lambda: None)
+    assert verify.tolerance_of("liu3") == verify.TOLERANCE
 
 
 @pytest.mark.parametrize(

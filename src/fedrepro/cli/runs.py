@@ -129,19 +129,20 @@ def verify(
         ),
     ] = None,
     tolerance: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=0.0,
-            help="How far an accuracy at the end, a fraction, may be off on another processor.",
+            help="How far an accuracy at the end, a fraction, may be off on another processor; "
+            "default: by the most that was measured of its network (docs/reproducibility.md).",
         ),
-    ] = 0.05,
+    ] = None,
     data_root: DataRoot = None,
 ) -> int:
     """Train recorded runs again and compare.
 
     A random sample of the runs that a CPU trained is trained in a temporary folder. On the
     processor and the PyTorch of a record every number must be equal, elsewhere the accuracies at
-    the end up to the tolerance; if one is not, the exit status is 1.
+    the end up to the tolerance; each line says which. If one is not, the exit status is 1.
     """
     from fedrepro.runs import verify
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from fedrepro.fl.models.network import Network
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 _INITIAL = {
@@ -64,9 +64,23 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
         assert layer.bias is not None
         if name != "conv1":
             std /= math.sqrt(width)
-        nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
+        _draw(layer.weight, std)
         nn.init.constant_(layer.bias, bias)
     return net
+
+
+def _draw(weights: Tensor, std: float) -> None:
+    """Draw from a normal distribution cut at two standard deviations, by its inverse.
+
+    PyTorch's ``trunc_normal_`` did the same until 2.11; 2.13 draws again what is beyond, and so
+    other numbers from the same seed.
+    """
+    import torch
+
+    share = math.erf(math.sqrt(2.0))  # of a normal distribution, within two standard deviations
+    with torch.no_grad():
+        weights.uniform_(-share, share).erfinv_().mul_(std * math.sqrt(2.0))
+        weights.clamp_(-2 * std, 2 * std)
 
 
 NETWORK = Network("cifar_tutorial", build, mflop=110.8)

@@ -79,3 +79,8 @@ def test_a_record_of_clients_that_all_train_says_nothing_of_idle_ones() -> None:
     run = small_runs.planned()
     session.train([run])
     assert "idle_clients" not in records.path_of(run.id).read_text()
+
+
+def test_a_probe_may_leave_the_model_as_it_is(tmp_path: Path) -> None:
+    probe = small_runs.planned(algorithm={"name": "probe"}, rounds=1).spec
+    assert failure(probe, tmp_path) is None

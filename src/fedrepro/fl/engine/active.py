@@ -109,7 +109,7 @@ class ActiveRun:
         self._copier = HostCopier()
         self._boundaries = [self._snapshot()]
         first = FirstEffect(self._boundaries[0], self.fed.layout.size)
-        self._effect = None if self.resumed_at else first
+        self._effect = None if self.resumed_at or self.rounds == 1 else first  # probes train none
         self._steps = self._run()
         try:
             self._advance(None)

@@ -29,6 +29,22 @@ from fedrepro.runs.plan import PlannedRun
 
 SMALL_CNN = {"name": "mnist_cnn", "width": 0.05}
 
+TINY_PLAN: dict[str, Any] = {
+    "paper": "tiny",
+    "title": "Runs of a moment",
+    "defaults": {
+        "dataset": {"name": "synthetic"},
+        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
+        "model": {"name": "liu1", "width": 0.3},
+        "algorithm": {"name": "fedavg"},
+        "optimizer": {"name": "sgd", "lr": 0.05},
+        "batch": 8,
+        "rounds": 2,
+    },
+    "runs": {"fedavg": {"title": "FedAvg"}},
+}
+"""A plan of one's own, as it stands in a file, without its seeds."""
+
 
 def make_spec(**changes: Any) -> RunSpec:
     """Return the spec of a run of a second at most; ``changes`` replace whole fields."""

@@ -1,27 +1,21 @@
 """The benchmark of the engine: its loops end in time, its lines hold what README.md reads."""
 
-import importlib.util
 import itertools
 import json
 import sys
 from types import SimpleNamespace
 
+import benchmark_scripts
 import pytest
 import torch
 
-from fedrepro.base.paths import root
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.runs.plan import expand
 
 
 @pytest.fixture(scope="module")
 def bench():
-    file = root() / "benchmarks/engine.py"
-    loader = importlib.util.spec_from_file_location("benchmark_of_the_engine", file)
-    module = importlib.util.module_from_spec(loader)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, loader.name, module)  # dataclasses look their module up
-        loader.loader.exec_module(module)
+    with benchmark_scripts.loaded("engine") as module:
         yield module
 
 

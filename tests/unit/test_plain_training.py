@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from small_runs import TINY_PLAN
 
 import fedrepro
 from fedrepro.cli import main
@@ -34,21 +35,7 @@ sys.meta_path.insert(0, Bare())
 """
 """Run by each process as it starts, as `sitecustomize`."""
 
-PLAN = {
-    "paper": "tiny",
-    "title": "A run of a second",
-    "defaults": {
-        "dataset": {"name": "synthetic"},
-        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
-        "model": {"name": "liu1", "width": 0.3},
-        "algorithm": {"name": "fedavg"},
-        "optimizer": {"name": "sgd", "lr": 0.05},
-        "batch": 8,
-        "rounds": 2,
-    },
-    "seeds": [0],
-    "runs": {"fedavg": {"title": "FedAvg"}},
-}
+PLAN = TINY_PLAN | {"seeds": [0]}
 
 
 @pytest.fixture

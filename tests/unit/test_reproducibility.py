@@ -1,14 +1,13 @@
 """How far runs move: what records say of the arithmetic, the script, the page's tables."""
 
-import importlib.util
 import json
 import sys
 
+import benchmark_scripts
 import numpy as np
 import pytest
 import torch
 
-from fedrepro.base.paths import root
 from fedrepro.report import reproducibility
 from fedrepro.runs import provenance
 from fedrepro.runs.plan import SCALES, expand, papers
@@ -16,12 +15,7 @@ from fedrepro.runs.plan import SCALES, expand, papers
 
 @pytest.fixture(scope="module")
 def bench():
-    file = root() / "benchmarks/reproducibility.py"
-    loader = importlib.util.spec_from_file_location("benchmark_of_reproducibility", file)
-    module = importlib.util.module_from_spec(loader)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, loader.name, module)  # dataclasses look their module up
-        loader.loader.exec_module(module)
+    with benchmark_scripts.loaded("reproducibility") as module:
         yield module
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from made_up import content
-from small_runs import ends_after, planned
+from small_runs import TINY_PLAN, ends_after, planned
 
 import fedrepro
 from fedrepro import cli
@@ -687,21 +687,7 @@ def test_a_damaged_record_of_a_planned_run_ends_the_training_before_it_begins(me
 
 # Processes
 
-PLAN = {
-    "paper": "tiny",
-    "title": "Runs of a moment",
-    "defaults": {
-        "dataset": {"name": "synthetic"},
-        "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
-        "model": {"name": "liu1", "width": 0.3},
-        "algorithm": {"name": "fedavg"},
-        "optimizer": {"name": "sgd", "lr": 0.05},
-        "batch": 8,
-        "rounds": 2,
-    },
-    "seeds": list(range(6)),
-    "runs": {"fedavg": {"title": "FedAvg"}},
-}
+PLAN = TINY_PLAN | {"seeds": list(range(6))}
 TRAINER = """
     import pathlib, sys, time
     from fedrepro.runs import __main__, session, shared

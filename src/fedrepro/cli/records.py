@@ -28,6 +28,13 @@ SomeIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RUN]...", help="Ids of runs, or how they begin; default: all."),
 ]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN|FILE]...",
+        help="Ids of runs, or files of train --out; default: the committed records.",
+    ),
+]
 
 
 @actions.callback()
@@ -103,13 +110,7 @@ def pull_records(address: Address, runs: SomeIds = None) -> None:
 @actions.command(cls=Command)
 def sign(
     key: Annotated[Path, typer.Option(metavar="FILE", parser=path, help="Private SSH key.")],
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN|FILE]...",
-            help="Ids of runs, or files of train --out; default: the committed records.",
-        ),
-    ] = None,
+    what: SomeFiles = None,
 ) -> None:
     """Sign records, or files of `train --out`, with an SSH key.
 
@@ -126,13 +127,7 @@ def sign(
 @actions.command("signatures", cls=Command)
 def check_signatures(
     signers: Annotated[Path, typer.Option(metavar="FILE", parser=path, help=SIGNERS)],
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RUN|FILE]...",
-            help="Ids of runs, or files of train --out; default: the committed records.",
-        ),
-    ] = None,
+    what: SomeFiles = None,
 ) -> int:
     """Check who signed records, or files of `train --out`.
 

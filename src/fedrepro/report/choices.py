@@ -19,6 +19,7 @@ from matplotlib.figure import Figure as MplFigure
 from fedrepro.report.plots import ACCURACY, INTERVALS, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COMMITTED = "as committed"
@@ -61,6 +62,23 @@ def by_labels(
     every = pd.concat(parts, ignore_index=True)[_COLUMNS]
     chosen = every.loc[every["row"] != COMMITTED, "column"]
     return every[every["column"].isin(chosen)]
+
+
+def of_records(value: Callable[[RunRecord], float]) -> Callable[[RunSet, str], pd.DataFrame]:
+    """Return a measure for :func:`by_labels`: one headline a group, computed of each run's record.
+
+    Args:
+        value: returns a run's accuracy, a fraction.
+    """
+
+    def measure(runs: RunSet, group: str) -> pd.DataFrame:
+        rows = [
+            {"seed": run.seed, "run": run.id, "accuracy": value(runs.record(run))}
+            for run in runs.some([group])
+        ]
+        return pd.DataFrame(rows).assign(where="")
+
+    return measure
 
 
 def moved(table: pd.DataFrame) -> pd.DataFrame:

@@ -15,11 +15,12 @@ import pandas as pd
 from fedrepro.base.paths import root
 from fedrepro.runs.plan import papers
 from fedrepro.runs.runset import RunSet
+from fedrepro.runs.verify import MEASURED
 
 
 def _measured() -> dict[str, Any]:
     """Return what ``benchmarks/reproducibility.py`` wrote."""
-    content: dict[str, Any] = json.loads((root() / "benchmarks/reproducibility.json").read_text())
+    content: dict[str, Any] = json.loads((root() / MEASURED).read_text())
     return content
 
 

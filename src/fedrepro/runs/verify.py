@@ -23,6 +23,7 @@ TOLERANCE = 0.05
 least: recorded runs are longer than those that are measured, and one of them (`selective`,
 ``liu1``) was off by 0.026. Where the same code computed, every number is equal."""
 MEASURED = "benchmarks/reproducibility.json"
+"""How far each network moves, in the repository; ``benchmarks/reproducibility.py`` writes it."""
 
 
 @dataclass(frozen=True)

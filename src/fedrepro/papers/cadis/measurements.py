@@ -19,7 +19,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
-from fedrepro.report.choices import by_labels, moved
+from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
@@ -456,15 +456,7 @@ def ablation(runs: RunSet) -> pd.DataFrame:
 
 def by_choice(runs: RunSet) -> pd.DataFrame:
     """Return the best accuracies by what the paper leaves open (:mod:`fedrepro.report.choices`)."""
-
-    def measure(runs: RunSet, group: str) -> pd.DataFrame:
-        found = [(run, runs.record(run)) for run in runs.some([group])]
-        rows = [
-            {"seed": run.seed, "run": run.id, "accuracy": best(record)} for run, record in found
-        ]
-        return pd.DataFrame(rows).assign(where="")
-
-    return by_labels(runs, "choices", measure)
+    return by_labels(runs, "choices", of_records(best))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

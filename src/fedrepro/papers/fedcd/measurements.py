@@ -21,7 +21,7 @@ from fedrepro.fl.algorithms.fedcd import SCORE_UNIT, Params
 from fedrepro.fl.data import describe
 from fedrepro.fl.partition.archetypes import Hierarchical, Hypergeometric, archetype_of
 from fedrepro.fl.spec import RunSpec
-from fedrepro.report.choices import by_labels, moved
+from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
@@ -507,15 +507,11 @@ def communication(runs: RunSet) -> Iterator[Row]:
 def by_choice(runs: RunSet) -> pd.DataFrame:
     """Return accuracies at the end by what the paper leaves open (`fedrepro.report.choices`)."""
 
-    def measure(runs: RunSet, group: str) -> pd.DataFrame:
-        rows = []
-        for run in runs.some([group]):
-            accuracy = device_accuracies(runs.record(run))
-            mean = accuracy[late(len(accuracy))].mean()
-            rows.append({"seed": run.seed, "run": run.id, "accuracy": mean})
-        return pd.DataFrame(rows).assign(where="")
+    def at_the_end(record: RunRecord) -> float:
+        accuracy = device_accuracies(record)
+        return float(accuracy[late(len(accuracy))].mean())
 
-    return by_labels(runs, "choices", measure)
+    return by_labels(runs, "choices", of_records(at_the_end))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

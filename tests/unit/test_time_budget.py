@@ -281,6 +281,7 @@ def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
         rounds=4,
         resumed_at=2,
         lanes=2,
+        idle=0,
         progress=Progress(round=2),
     )
     said.report([active])

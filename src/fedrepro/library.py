@@ -140,6 +140,7 @@ def train(
     width: float = 1.0,
     transform: str = "unit",
     augment: bool = False,
+    downsample: int = 1,
     optimizer: dict[str, Any] | None = None,
     device: str = "auto",
     workers: int | None = None,
@@ -161,6 +162,7 @@ def train(
         width: share of the network's hidden units and channels kept, in (0, 1].
         transform: how pixels reach the network: ``unit``, ``standard`` or ``tutorial24``.
         augment: whether training examples are augmented.
+        downsample: each block of so many pixels squared becomes one, their mean.
         optimizer: as in a plan: ``{"name": "adam", "lr": 0.001}``.
         device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
         workers: processes on a CPU; None: as many as cores.
@@ -185,6 +187,7 @@ def train(
             "name": data.name,
             "transform": transform,
             "augment": augment,
+            "downsample": downsample,
             "content": data.sha256 if data.other else None,
         },
         "partition": parts.scheme,

@@ -122,6 +122,19 @@ _CASES = {
         "batch": 5,
         "optimizer": {"name": "sgd", "lr": 0.1, "weight_decay": 0.0005, "clip_norm": 10.0},
     },
+    "fedopt_downsampled": {
+        "dataset": {"name": "synthetic_rgb", "transform": "standard", "downsample": 2},
+        "algorithm": {"name": "fedopt", "server_momentum": 0.5},
+        "partition": {
+            "scheme": "class_blocks",
+            "clients": 2,
+            "classes_per_client": 5,
+            "per_class": 20,
+        },
+        "model": {"name": "fixup_resnet20", "width": 0.125},
+        "batch": 10,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+    },
     "sgd_momentum": {
         "algorithm": {"name": "sgd"},
         "partition": {"scheme": "iid_stratified", "clients": 1, "per_class": 50},

@@ -33,6 +33,34 @@ def test_input_shapes():
     assert shapes == {"unit": (3, 32, 32), "standard": (3, 32, 32), "tutorial24": (3, 24, 24)}
 
 
+def test_downsampled_pixels_are_means_of_blocks():
+    stored = data.load("synthetic_rgb")
+    ours = device_data(name="synthetic_rgb", downsample=4)
+    images, _ = ours.batch("test", torch.arange(6))
+    blocks = stored.test_x[:6].reshape(6, 3, 8, 4, 8, 4)
+    np.testing.assert_allclose(images.numpy(), blocks.mean(axis=(3, 5)) / 255, rtol=1e-6)
+    assert ours.shape == (3, 8, 8)
+
+
+def test_images_are_augmented_before_they_are_downsampled():
+    draws = device_data(name="synthetic_rgb", augment=True).draws(keys(0)[0], 6)
+    whole, half = (
+        device_data(name="synthetic_rgb", augment=True, **options).batch(
+            "train", torch.arange(6), draws
+        )[0]
+        for options in ({}, {"downsample": 2})
+    )
+    means = whole.reshape(6, 3, 16, 2, 16, 2).mean(dim=(3, 5))
+    torch.testing.assert_close(half, means, rtol=1e-5, atol=1e-6)
+
+
+def test_what_cannot_be_downsampled_is_a_clear_error():
+    with pytest.raises(FedreproError, match=r"32x32 pixels, which blocks of 3x3 do not fill"):
+        device_data(name="synthetic_rgb", downsample=3)
+    with pytest.raises(ValueError, match="downsample goes with transform unit or standard"):
+        DatasetSpec(name="synthetic_rgb", transform="tutorial24", downsample=2)
+
+
 def test_images_smaller_than_the_crop_are_a_clear_error():
     message = r"tutorial24 crops 24x24 pixels, but kws_mfcc20 has examples of 20x11; choose"
     dataset = float_dataset(np.zeros((20, 1, 20, 11), np.float32), np.arange(20) % 10)

@@ -95,6 +95,20 @@ def test_grid_and_seeds(plans: Plans) -> None:
     assert {run.spec.seed for run in adam} == {7}
 
 
+def _more(**more: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda plan: plan["runs"]["adam"].update(more=more)
+
+
+def test_some_grid_points_may_have_more_seeds(plans: Plans) -> None:
+    plans(_more(seeds=[8, 9], grid={"rounds": [3]}))
+    more = [run for run in group(expand("toy", "paper"), "adam") if run.seed > 7]
+    assert [(run.seed, *run.coordinates.values()) for run in more] == [
+        (8, 3, 2), (8, 3, 3), (9, 3, 2), (9, 3, 3)
+    ]  # fmt: skip
+    assert {run.seed for run in group(expand("toy", "lite"), "adam")} == {8, 9}, "seeds of lite"
+    assert {run.seed for run in group(expand("toy", "smoke"), "adam")} == {3}
+
+
 def test_priority_is_plan_order_then_seed_by_seed(plans: Plans) -> None:
     plans(lambda plan: plan["runs"]["adam"].update(seeds=[7, 8]))
     runs = expand("toy", "paper")
@@ -186,6 +200,9 @@ def test_merge() -> None:
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
         (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
         (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
+        (_more(seeds=[7, 8]), ["runs.adam.more.seeds: the group has seed 7 already"]),
+        (_more(seeds=[8], grid={"round": [1]}), ["more.grid: no axis 'round'", "'rounds'?"]),
+        (_more(seeds=[8], grid={"rounds": [2]}), ["runs.adam.more.grid.rounds", "has no 2"]),
         (lambda p: p.update(seeds=[0, 1, 0]), ["toy.yaml", "seeds", "0 is there twice"]),
         (lambda p: p["scales"]["lite"].update(seeds=[4, 4]), ["lite.seeds", "4 is there twice"]),
         (

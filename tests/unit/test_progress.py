@@ -36,9 +36,7 @@ def test_the_arithmetic_of_a_pass_is_that_of_the_network(name):
         net = models.build(name, shape, 10).eval()
         with FlopCounterMode(display=False) as counter:
             net(torch.zeros(2, *shape)).sum().backward()
-    spec = planned().spec.model_copy(
-        update={"model": planned().spec.model.model_copy(update={"name": name, "width": 1.0})}
-    )
+    spec = planned(dataset={"name": "synthetic_rgb"}, model={"name": name}).spec
     assert cost.flop(spec) == pytest.approx(counter.get_total_flops() / 2, rel=0.02)
 
 
@@ -51,6 +49,16 @@ def test_the_arithmetic_by_hand():
 def test_the_arithmetic_goes_by_the_square_of_the_width():
     half, full = (planned(model={"name": "mnist_cnn", "width": w}).spec for w in (0.5, 1.0))
     assert cost.flop(half) == cost.flop(full) / 4 == 72.4e6 / 4
+
+
+def test_downsampled_images_cost_less_and_are_a_kind_of_their_own():
+    model = {"name": "fixup_resnet20"}
+    whole, half = (
+        planned(dataset={"name": "synthetic_rgb", "downsample": by}, model=model).spec
+        for by in (1, 2)
+    )
+    assert cost.flop(half) == cost.flop(whole) / 4
+    assert cost.kind(half) != cost.kind(whole)
 
 
 def test_lanes_are_participants_or_clients_or_one():

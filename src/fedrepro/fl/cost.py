@@ -48,7 +48,8 @@ def flop(spec: RunSpec) -> float:
     Raises:
         FedreproError: the data set is one in memory that this process does not have.
     """
-    return NETWORKS[spec.model.name].flop(describe(spec.dataset.name).shape, spec.model.width)
+    shape = spec.dataset.input_shape(describe(spec.dataset.name).shape)
+    return NETWORKS[spec.model.name].flop(shape, spec.model.width)
 
 
 def lanes(spec: RunSpec) -> int:
@@ -71,8 +72,9 @@ def seconds_per_pass(trained: Iterable[tuple[RunSpec, float]]) -> dict[str, floa
 
 
 def kind(spec: RunSpec) -> str:
-    """Return a key of what decides the speed of a sample pass: network, width and batch size."""
-    return f"{spec.model.name}*{spec.model.width:g}/B{spec.batch}"
+    """Return a key of what decides the speed of a sample pass: network, images, batch size."""
+    smaller = f"/{spec.dataset.downsample}" if spec.dataset.downsample > 1 else ""
+    return f"{spec.model.name}*{spec.model.width:g}{smaller}/B{spec.batch}"
 
 
 def estimate(spec: RunSpec, speeds: dict[str, float]) -> float:

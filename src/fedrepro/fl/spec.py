@@ -79,6 +79,12 @@ class DatasetSpec(Strict):
         "pixels, random horizontal flip; tutorial24: random 24x24 crop, random horizontal flip, "
         "random contrast between 0.2 and 1.8",
     )
+    downsample: int = Field(
+        default=1,
+        ge=1,
+        description="unit and standard: each block of so many pixels squared becomes one, their "
+        "mean, after augmentation and before the scaling",
+    )
 
     content: str | None = Field(
         default=None,
@@ -94,17 +100,30 @@ class DatasetSpec(Strict):
             stored: shape of one stored example, [channels, height, width].
 
         Raises:
-            FedreproError: the images are smaller than the crop.
+            FedreproError: the images are smaller than the crop, or cannot be cut into blocks of
+                ``downsample`` pixels squared.
         """
         channels, height, width = stored
         if self.transform != "tutorial24":
-            return channels, height, width
+            if height % self.downsample or width % self.downsample:
+                raise FedreproError(
+                    f"dataset.downsample: {self.name} has examples of {height}x{width} pixels, "
+                    f"which blocks of {self.downsample}x{self.downsample} do not fill; choose a "
+                    "divisor of both"
+                )
+            return channels, height // self.downsample, width // self.downsample
         if min(height, width) < TUTORIAL_CROP:
             raise FedreproError(
                 f"dataset.transform: tutorial24 crops 24x24 pixels, but {self.name} has examples "
                 f"of {height}x{width}; choose unit or standard"
             )
         return channels, TUTORIAL_CROP, TUTORIAL_CROP
+
+    @model_validator(mode="after")
+    def _tutorial_has_its_own_size(self) -> DatasetSpec:
+        if self.transform == "tutorial24" and self.downsample > 1:
+            raise ValueError("downsample goes with transform unit or standard, not tutorial24")
+        return self
 
 
 class ModelSpec(Strict):

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -56,6 +56,15 @@ class Range(Strict):
     step: int = Field(default=1, ge=1)
 
 
+class MoreSeeds(Strict):
+    """Further seeds at some points of a group's grid."""
+
+    seeds: Seeds
+    grid: dict[str, Axis] = Field(
+        default={}, description="dotted path of a field of the group's grid -> some of its values"
+    )
+
+
 class RunGroup(Strict):
     """A named set of runs: one for each grid point and seed."""
 
@@ -70,6 +79,11 @@ class RunGroup(Strict):
         default={}, description="dotted path of a field -> its values; one run a combination"
     )
     seeds: Seeds | None = Field(default=None, description="null: the plan's seeds")
+    more: MoreSeeds | None = Field(
+        default=None,
+        description="further seeds at some grid points, at scales that change neither the seeds "
+        "nor the grid",
+    )
 
 
 class RunGroupOverride(Strict):
@@ -382,12 +396,36 @@ def load_plan(paper: str) -> PaperPlan:
     for name, members in plan.runs.items():
         _require_columns(f"{file}: runs.{name}.grid", members.grid)
         _require_columns(f"{file}: runs.{name}.labels", [*members.grid, *members.labels])
+        _require_more(f"{file}: runs.{name}.more", members, plan.seeds)
     for scale, entry in plan.scales.items():
         _require_known(f"{file}: scales.{scale}", entry, plan)
         for group, override in entry.runs.items():
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
     return plan
+
+
+def _require_more(where: str, group: RunGroup, seeds: Seeds) -> None:
+    """Check that a group's further seeds are new, and at points of its grid.
+
+    Args:
+        where: file and key, for the error.
+        group: the group.
+        seeds: the plan's.
+
+    Raises:
+        FedreproError: they are not; names the value.
+    """
+    if group.more is None:
+        return
+    if known := set(group.seeds or seeds) & set(group.more.seeds):
+        raise FedreproError(f"{where}.seeds: the group has seed {min(known)} already; leave it out")
+    for path, values in group.more.grid.items():
+        if path not in group.grid:
+            raise FedreproError(f"{where}.grid: no axis '{path}' {nearest(path, list(group.grid))}")
+        for value in values:
+            if value not in _values(group.grid[path]):
+                raise FedreproError(f"{where}.grid.{path}: the group's grid has no {value}")
 
 
 def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
@@ -505,9 +543,11 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         base = merge(merge(defaults, group.set), override.set)
         grid = group.grid | override.grid
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
-        points = list(itertools.product(*(_values(axis) for axis in grid.values())))
+        trained = _product(seeds, grid)
+        if group.more and not (override.seeds or entry.seeds or override.grid):
+            trained += _product(group.more.seeds, grid | group.more.grid)
         where = f"{_file(paper)}: runs.{name} ({scale})"
-        for seed, point in itertools.product(seeds, points):
+        for seed, point in trained:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
@@ -519,6 +559,14 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
+
+
+def _product(
+    seeds: Seeds, grid: Mapping[str, Axis | Range]
+) -> list[tuple[int, tuple[Scalar, ...]]]:
+    """Return seeds and grid points, every one of them with every other."""
+    points = list(itertools.product(*(_values(axis) for axis in grid.values())))
+    return list(itertools.product(seeds, points))
 
 
 def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any]:

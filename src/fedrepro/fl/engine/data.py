@@ -47,6 +47,7 @@ class DeviceData:
         self.labels = {split: tensors[f"{split}_y"].to(device) for split in ("train", "test")}
         self.augments = spec.augment
         self.transform = spec.transform
+        self.downsample = spec.downsample
         self.shape = spec.input_shape(tuple(self.images["train"].shape[1:]))
         self._scale = 255.0 if self.images["train"].dtype == torch.uint8 else 1.0
         self._ready: dict[Split, torch.Tensor] = {}
@@ -117,6 +118,8 @@ class DeviceData:
 
     def _standard(self, images: torch.Tensor) -> torch.Tensor:
         images = images.to(torch.float32)
+        if self.downsample > 1:
+            images = torch.nn.functional.avg_pool2d(images, self.downsample)
         if self._scale != 1.0:
             images.div_(self._scale)
         if self._mean is not None and self._std is not None:

@@ -54,4 +54,4 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     return net
 
 
-NETWORK = Network("fixup_resnet20", build, mflop=243.3)
+NETWORK = Network("fixup_resnet20", build, mflop=243.3, pixels=32 * 32)

@@ -40,4 +40,4 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     return net
 
 
-NETWORK = Network("resnet9", build, mflop=571.6)
+NETWORK = Network("resnet9", build, mflop=571.6, pixels=32 * 32)

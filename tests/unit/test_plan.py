@@ -109,6 +109,12 @@ def test_some_grid_points_may_have_more_seeds(plans: Plans) -> None:
     assert {run.seed for run in group(expand("toy", "smoke"), "adam")} == {3}
 
 
+def test_a_scale_may_have_more_seeds_of_its_own(plans: Plans) -> None:
+    plans(lambda plan: plan["scales"]["smoke"].update(runs={"plain": {"more": {"seeds": [4]}}}))
+    assert [run.seed for run in group(expand("toy", "smoke"), "plain")] == [3, 4]
+    assert [run.seed for run in group(expand("toy", "paper"), "plain")] == [0, 1]
+
+
 def test_priority_is_plan_order_then_seed_by_seed(plans: Plans) -> None:
     plans(lambda plan: plan["runs"]["adam"].update(seeds=[7, 8]))
     runs = expand("toy", "paper")
@@ -200,9 +206,9 @@ def test_merge() -> None:
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
         (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
         (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
-        (_more(seeds=[7, 8]), ["runs.adam.more.seeds: the group has seed 7 already"]),
+        (_more(seeds=[7, 8]), ["runs.adam (paper): more.seeds: all points have seed 7"]),
         (_more(seeds=[8], grid={"round": [1]}), ["more.grid: no axis 'round'", "'rounds'?"]),
-        (_more(seeds=[8], grid={"rounds": [2]}), ["runs.adam.more.grid.rounds", "has no 2"]),
+        (_more(seeds=[8], grid={"rounds": [2]}), ["more.grid.rounds", "has no 2"]),
         (lambda p: p.update(seeds=[0, 1, 0]), ["toy.yaml", "seeds", "0 is there twice"]),
         (lambda p: p["scales"]["lite"].update(seeds=[4, 4]), ["lite.seeds", "4 is there twice"]),
         (

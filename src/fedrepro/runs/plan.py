@@ -92,6 +92,7 @@ class RunGroupOverride(Strict):
     set: dict[str, Any] = Field(default_factory=dict)
     grid: dict[str, Axis | Range] = Field(default_factory=dict)
     seeds: Seeds | None = None
+    more: MoreSeeds | None = Field(default=None, description="in place of the group's")
 
 
 class ScaleEntry(Strict):
@@ -396,36 +397,12 @@ def load_plan(paper: str) -> PaperPlan:
     for name, members in plan.runs.items():
         _require_columns(f"{file}: runs.{name}.grid", members.grid)
         _require_columns(f"{file}: runs.{name}.labels", [*members.grid, *members.labels])
-        _require_more(f"{file}: runs.{name}.more", members, plan.seeds)
     for scale, entry in plan.scales.items():
         _require_known(f"{file}: scales.{scale}", entry, plan)
         for group, override in entry.runs.items():
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
     return plan
-
-
-def _require_more(where: str, group: RunGroup, seeds: Seeds) -> None:
-    """Check that a group's further seeds are new, and at points of its grid.
-
-    Args:
-        where: file and key, for the error.
-        group: the group.
-        seeds: the plan's.
-
-    Raises:
-        FedreproError: they are not; names the value.
-    """
-    if group.more is None:
-        return
-    if known := set(group.seeds or seeds) & set(group.more.seeds):
-        raise FedreproError(f"{where}.seeds: the group has seed {min(known)} already; leave it out")
-    for path, values in group.more.grid.items():
-        if path not in group.grid:
-            raise FedreproError(f"{where}.grid: no axis '{path}' {nearest(path, list(group.grid))}")
-        for value in values:
-            if value not in _values(group.grid[path]):
-                raise FedreproError(f"{where}.grid.{path}: the group's grid has no {value}")
 
 
 def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
@@ -544,9 +521,11 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         grid = group.grid | override.grid
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         trained = _product(seeds, grid)
-        if group.more and not (override.seeds or entry.seeds or override.grid):
-            trained += _product(group.more.seeds, grid | group.more.grid)
         where = f"{_file(paper)}: runs.{name} ({scale})"
+        unchanged = not (override.seeds or entry.seeds or override.grid)
+        if more := override.more or (group.more if unchanged else None):
+            _require_more(f"{where}: more", more, seeds, grid)
+            trained += _product(more.seeds, grid | more.grid)
         for seed, point in trained:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
@@ -559,6 +538,30 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
+
+
+def _require_more(
+    where: str, more: MoreSeeds, seeds: Seeds, grid: Mapping[str, Axis | Range]
+) -> None:
+    """Check that further seeds are new, and at points of the grid.
+
+    Args:
+        where: file and key, for the error.
+        more: the seeds, and where.
+        seeds: those of all points.
+        grid: of the group.
+
+    Raises:
+        FedreproError: they are not; names the value.
+    """
+    if known := set(seeds) & set(more.seeds):
+        raise FedreproError(f"{where}.seeds: all points have seed {min(known)}; leave it out")
+    for path, values in more.grid.items():
+        if path not in grid:
+            raise FedreproError(f"{where}.grid: no axis '{path}' {nearest(path, list(grid))}")
+        for value in values:
+            if value not in _values(grid[path]):
+                raise FedreproError(f"{where}.grid.{path}: the group's grid has no {value}")
 
 
 def _product(

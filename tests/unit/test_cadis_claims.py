@@ -10,7 +10,7 @@ from cadis_records import GROUPS, World, write_all
 from seeds import Seeds
 
 from fedrepro.papers.cadis import claims
-from fedrepro.papers.cadis.claims import CLAIMS
+from fedrepro.papers.cadis.claims import RULES
 from fedrepro.papers.cadis.measurements import OVER_FEDAVG
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
@@ -22,7 +22,7 @@ CASES = {claim.id: claim for claim in load_expected("cadis").claims}
 
 def decide(name: str, runs: RunSet) -> Finding:
     """Return what a claim's rule finds with the claim's values."""
-    return CLAIMS[CASES[name].rule](runs, **CASES[name].values)
+    return RULES[CASES[name].rule](runs, **CASES[name].values)
 
 
 def lower(*names: str, by: float = 0.5) -> World:
@@ -188,13 +188,13 @@ def test_networks_near_chance_decide_nothing(as_claimed, name):
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
-    assert {claim.rule for claim in CASES.values()} == set(CLAIMS)
+    assert {claim.rule for claim in CASES.values()} == set(RULES)
 
 
 def test_values_that_choose_no_runs_are_refused():
     for claim in CASES.values():
-        inspect.signature(CLAIMS[claim.rule]).bind(None, **claim.values)
-    signature = inspect.signature(CLAIMS["pairs_known"])
+        inspect.signature(RULES[claim.rule]).bind(None, **claim.values)
+    signature = inspect.signature(RULES["pairs_known"])
     for wrong in ({"data_set": "mnist"}, {"clients": 10}):
         with pytest.raises(TypeError):
             signature.bind(None, what="cadis", percent=95, **wrong)

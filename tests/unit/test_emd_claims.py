@@ -8,7 +8,7 @@ from seeds import Seeds
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
-from fedrepro.papers.emd.claims import CLAIMS
+from fedrepro.papers.emd.claims import RULES
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
@@ -170,11 +170,11 @@ def as_claimed(tmp_path_factory) -> RunSet:
 
 def decide(name: str, runs: RunSet) -> Finding:
     """Decide a claim by its rule and values in the expected values."""
-    return CLAIMS[STATED[name].rule](runs, **STATED[name].values)
+    return RULES[STATED[name].rule](runs, **STATED[name].values)
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
-    assert {claim.rule for claim in STATED.values()} == set(CLAIMS)
+    assert {claim.rule for claim in STATED.values()} == set(RULES)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

@@ -8,7 +8,7 @@ import pytest
 from fedcd_records import MadeUpRuns, World, write_all
 
 from fedrepro.papers.fedcd import claims
-from fedrepro.papers.fedcd.claims import CLAIMS
+from fedrepro.papers.fedcd.claims import RULES
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
@@ -72,7 +72,7 @@ BY_ID = {claim.id: claim for claim in load_expected("fedcd").claims}
 def decide(name: str, runs: RunSet) -> Finding:
     """Decide a claim by its rule, with its values."""
     claim = BY_ID[name]
-    return CLAIMS[claim.rule](runs, **claim.values)
+    return RULES[claim.rule](runs, **claim.values)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def as_claimed() -> MadeUpRuns:
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
-    assert {claim.rule for claim in BY_ID.values()} == set(CLAIMS)
+    assert {claim.rule for claim in BY_ID.values()} == set(RULES)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

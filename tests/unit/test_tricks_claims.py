@@ -7,7 +7,7 @@ from seeds import Seeds
 from tricks_records import SPREAD, World, write_all
 
 from fedrepro.papers.tricks import claims
-from fedrepro.papers.tricks.claims import CLAIMS
+from fedrepro.papers.tricks.claims import RULES
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
@@ -82,7 +82,7 @@ BY_ID = {claim.id: claim for claim in load_expected("tricks").claims}
 
 def decide(name: str, runs: RunSet) -> Finding:
     """Decide a claim by its rule and values, at whatever scale the runs are."""
-    return CLAIMS[BY_ID[name].rule](runs, **BY_ID[name].values)
+    return RULES[BY_ID[name].rule](runs, **BY_ID[name].values)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def as_claimed(tmp_path_factory) -> RunSet:
 
 
 def test_every_claim_has_a_rule_and_every_rule_a_claim():
-    assert {claim.rule for claim in BY_ID.values()} == set(CLAIMS)
+    assert {claim.rule for claim in BY_ID.values()} == set(RULES)
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

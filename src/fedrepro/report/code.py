@@ -5,7 +5,7 @@
   and ``unit``: ``fraction`` (shown in per cent), ``points`` (a difference of fractions), or what
   the number is;
 - ``figures.FIGURES``: name of a figure -> a :class:`fedrepro.report.figure.Figure`;
-- ``claims.CLAIMS``: name of a rule -> a function from runs, and the values that a claim of
+- ``claims.RULES``: name of a rule -> a function from runs, and the values that a claim of
   ``config/expected`` has for the rule, to a finding.
 """
 
@@ -47,7 +47,7 @@ def figures(paper: str) -> dict[str, Figure]:
 
 def claims(paper: str) -> dict[str, Claim]:
     """Return the rules that decide the claims of a paper."""
-    return _found(paper, "claims", "CLAIMS")
+    return _found(paper, "claims", "RULES")
 
 
 def has_code(paper: str) -> bool:

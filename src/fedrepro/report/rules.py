@@ -12,14 +12,14 @@ that the verdict knows whether other seeds could turn it.
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -49,6 +49,12 @@ class Sample:
     seeds: tuple[int, ...] = ()
     chance: float | None = None
 
+    @classmethod
+    def of(cls, name: str, cells: pd.DataFrame, column: str, chance: float | None = None) -> Sample:
+        """Return a column of a frame that has one row a run, with its id and seed."""
+        values, ids, seeds = (tuple(cells[key]) for key in (column, "run", "seed"))
+        return cls(name, values, ids, seeds, chance)
+
     @property
     def mean(self) -> float:
         """Mean over the seeds."""
@@ -69,6 +75,14 @@ class Sample:
         """Whether it is 100 % for every seed, where nothing can be above it."""
         return all(value == 1 for value in self.values)
 
+    def above(self, bound: float, *, strict: bool = False) -> Margin:
+        """Return the margin by which it is above a bound."""
+        return Margin.of((value - bound for value in self.values), strict=strict)
+
+    def below(self, bound: float, *, strict: bool = False) -> Margin:
+        """Return the margin by which it is below a bound."""
+        return Margin.of((bound - value for value in self.values), strict=strict)
+
     def by_seed(self) -> dict[int, float]:
         """Return seed -> value.
 
@@ -88,6 +102,11 @@ def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> 
         ValueError: they have no seed in common.
     """
     return Margin.of((a - b - by for a, b in paired(one, other)), strict=strict)
+
+
+def within(one: Sample, other: Sample, points: float) -> list[Margin]:
+    """Return the margins by which two samples are at most so many points apart."""
+    return [less(one, other, -points / 100), less(other, one, -points / 100)]
 
 
 def steadier(one: Sample, other: Sample) -> Margin:
@@ -133,7 +152,33 @@ Quantity: TypeAlias = Callable[..., Sample]
 """``quantity(runs, what, **where)``; its further parameters are values that claims may give."""
 Rule: TypeAlias = Callable[..., Finding]
 """``rule(runs, **values)``."""
+_Rule = TypeVar("_Rule", bound=Rule)
 Names: TypeAlias = str | Sequence[str]
+
+
+class Rules(dict[str, Rule]):
+    """The rules of a paper, by the names that its claims have for them.
+
+    Args:
+        where: what the ``**where`` of its rules is passed on to; None: rules say nothing of it.
+    """
+
+    def __init__(self, where: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+        self._where = where
+
+    def add(self, rule: _Rule, name: str = "") -> _Rule:
+        """Add a rule and return it, so that it is a decorator.
+
+        Args:
+            rule: the function.
+            name: for claims; empty: that of the function.
+        """
+        *_, last = inspect.signature(rule).parameters.values()
+        if self._where is not None and last.kind is inspect.Parameter.VAR_KEYWORD:
+            taking(rule, self._where)
+        self[name or rule.__name__] = rule
+        return rule
 
 
 def title_of(runs: RunSet, group: str) -> str:
@@ -161,10 +206,9 @@ def final(metric: str) -> Quantity:
     """
 
     def quantity(runs: RunSet, what: str) -> Sample:
-        title, table = title_of(runs, what), runs.final([what], [metric])
+        title = title_of(runs, what)
         chance = runs.chance([what]) if metric == "accuracy" else None
-        seeds = tuple(table["seed"])
-        return Sample(title, tuple(table[metric]), tuple(table["run"]), seeds, chance)
+        return Sample.of(title, runs.final([what], [metric]), metric, chance)
 
     return quantity
 
@@ -184,17 +228,36 @@ def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[
 
 
 def compared(
-    samples: Sequence[Sample], margins: Sequence[Margin], ours: float | None, note: str = ""
+    samples: Sequence[Sample],
+    margins: Sequence[Margin],
+    ours: float | None = None,
+    evidence: str = "",
+    *,
+    note: str = "",
+    networks: Sequence[Sample] | None = None,
 ) -> Finding:
-    """Return a finding on samples: it holds where all margins are met.
+    """Return a finding on samples: it holds where all margins are met, and its runs are theirs.
 
-    Its evidence are the samples' means and a note, its runs theirs. Samples of published numbers
-    have no runs, and no seeds that could turn it.
+    Samples of published numbers have no runs, and no seeds that could turn it.
+
+    Args:
+        samples: what is compared.
+        margins: the parts of the claim.
+        ours: the one number that sums it up.
+        evidence: in a sentence; empty: the samples' means.
+        note: what follows it.
+        networks: accuracies of the runs, for networks near chance decide nothing; None: the
+            samples.
     """
-    evidence = f"{listed(samples)}; {note}" if note else listed(samples)
     runs = [run for sample in samples for run in sample.runs]
-    met = all(margin.met for margin in margins)
-    return Finding(met, evidence, runs, ours, tuple(margins) if runs else (), undecided(samples))
+    return Finding(
+        holds=all(margin.met for margin in margins),
+        evidence="; ".join(filter(None, [evidence or listed(samples), note])),
+        runs=runs,
+        ours=ours,
+        margins=tuple(margins) if runs else (),
+        undecided=undecided(samples if networks is None else networks),
+    )
 
 
 def undecided(samples: Sequence[Sample]) -> str:
@@ -219,17 +282,23 @@ def together(parts: Sequence[Finding], ours: float | None, evidence: str = "") -
     )
 
 
-def _taking(rule: Rule, quantity: Quantity) -> Rule:
-    """Say in a rule's signature which values its quantity takes, so that others are refused.
+def taking(rule: _Rule, source: Callable[..., Any], skip: int = 2) -> _Rule:
+    """Say in a rule's signature which values its ``**where`` takes, so that others are refused.
 
     Args:
-        rule: with keywords of its own, and ``**where`` for those of the quantity.
-        quantity: whose parameters after runs and name may be given.
+        rule: its last parameter is ``**where``, which it passes on.
+        source: to what.
+        skip: how many of the source's first parameters are not values, such as runs and name.
     """
     *own, _ = inspect.signature(rule).parameters.values()
-    _, _, *further = inspect.signature(quantity).parameters.values()
-    given = [each.replace(kind=max(each.kind, inspect.Parameter.KEYWORD_ONLY)) for each in further]
-    rule.__signature__ = inspect.Signature([*own, *given])  # type: ignore[attr-defined]
+    named = {parameter.name for parameter in own}
+    passed = [*inspect.signature(source).parameters.values()][skip:]
+    further = [
+        each.replace(kind=max(each.kind, inspect.Parameter.KEYWORD_ONLY))
+        for each in passed
+        if each.name not in named
+    ]
+    rule.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
     return rule
 
 
@@ -261,7 +330,7 @@ def leads(quantity: Quantity) -> Rule:
             margins.append(less(last, first, -at_most / 100))
         return compared([*low, *others, *high], margins, first.mean - last.mean)
 
-    return _taking(rule, quantity)
+    return taking(rule, quantity)
 
 
 def near(quantity: Quantity) -> Rule:
@@ -269,10 +338,9 @@ def near(quantity: Quantity) -> Rule:
 
     def rule(runs: RunSet, *, what: str, to: str, points: float, **where: Any) -> Finding:
         other, one = _samples(quantity, runs, [to, what], where)
-        margins = [less(one, other, -points / 100), less(other, one, -points / 100)]
-        return compared([other, one], margins, one.mean - other.mean)
+        return compared([other, one], within(one, other, points), one.mean - other.mean)
 
-    return _taking(rule, quantity)
+    return taking(rule, quantity)
 
 
 def between(quantity: Quantity) -> Rule:
@@ -282,26 +350,10 @@ def between(quantity: Quantity) -> Rule:
         runs: RunSet, *, what: str, low: float = 0, high: float = 100, **where: Any
     ) -> Finding:
         (sample,) = _samples(quantity, runs, what, where)
-        margins = [
-            Margin.of(value - low / 100 for value in sample.values),
-            Margin.of(high / 100 - value for value in sample.values),
-        ]
+        margins = [sample.above(low / 100), sample.below(high / 100)]
         return compared([sample], margins, sample.mean)
 
-    return _taking(rule, quantity)
-
-
-def descends(quantity: Quantity) -> Rule:
-    """Return the rule: each of ``what`` is above the next one."""
-
-    def rule(runs: RunSet, *, what: Sequence[str], **where: Any) -> Finding:
-        samples = _samples(quantity, runs, what, where)
-        margins = [less(one, other, strict=True) for one, other in itertools.pairwise(samples)]
-        return compared(
-            samples, margins, min(a.mean - b.mean for a, b in itertools.pairwise(samples))
-        )
-
-    return _taking(rule, quantity)
+    return taking(rule, quantity)
 
 
 def _mean(sample: Sample) -> float:

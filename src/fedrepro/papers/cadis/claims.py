@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +34,17 @@ from fedrepro.papers.cadis.measurements import (
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Rule, Sample, leads, less, listed, near, together, undecided
+from fedrepro.report.rules import (
+    Rule,
+    Rules,
+    Sample,
+    compared,
+    leads,
+    less,
+    listed,
+    near,
+    together,
+)
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
@@ -89,6 +98,9 @@ def chosen(
     return [Found(run, runs.record(run)) for run in found]
 
 
+RULES = Rules(where=chosen)
+
+
 def _ids(found: Sequence[Found]) -> list[str]:
     return [one.run.id for one in found]
 
@@ -123,30 +135,15 @@ def late_accuracy(
     return _accuracy(runs, what, lambda r: float(np.mean(r.metrics["accuracy"][-window:])), **where)
 
 
-def _finding(
-    samples: Sequence[Sample],
-    margins: Sequence[Margin],
-    evidence: str,
-    ours: float | None = None,
-    networks: Sequence[Sample] = (),
-) -> Finding:
-    """Return a finding that holds where all margins are met.
-
-    Args:
-        samples: what is compared.
-        margins: the parts of the claim.
-        evidence: in a sentence.
-        ours: the one number that sums it up.
-        networks: test accuracies of the runs, where networks near chance decide nothing.
-    """
-    used = [run for sample in samples for run in sample.runs]
-    met = all(margin.met for margin in margins)
-    return Finding(met, evidence, used, ours, margins, undecided(networks))
+RULES.add(leads(accuracy), "leads")
+RULES.add(leads(late_accuracy), "leads_late")
+RULES.add(near(accuracy), "near")
 
 
 # Tables I and II
 
 
+@RULES.add
 def leads_at_each(
     runs: RunSet, *, what: str, over: Sequence[str], clients: Sequence[int], **where: Any
 ) -> Finding:
@@ -158,6 +155,7 @@ def leads_at_each(
     return together([*each.values()], min(gaps.values()), evidence)
 
 
+@RULES.add
 def no_later(
     runs: RunSet, *, what: str, than: str, percent: Sequence[float], **where: Any
 ) -> Finding:
@@ -169,19 +167,24 @@ def no_later(
         margins.append(less(other, one))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
-    return _finding(samples, margins, "; ".join(parts))
+    return compared(samples, margins, None, "; ".join(parts), networks=())
 
 
+@RULES.add
 def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Hold where the best accuracy is below so many percent: N/A in Table II."""
     sample = accuracy(runs, what, **where)
-    margin = Margin.of((percent / 100 - value for value in sample.values), strict=True)
-    return _finding([sample], [margin], f"best accuracy: {listed([sample])}", sample.mean)
+    evidence, margin = (
+        f"best accuracy: {listed([sample])}",
+        sample.below(percent / 100, strict=True),
+    )
+    return compared([sample], [margin], sample.mean, evidence, networks=())
 
 
 # Figure 8 and Proposition III.5
 
 
+@RULES.add
 def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: Any) -> Finding:
     """Hold where the test loss, mean of the last ``window`` evaluations, is not higher."""
 
@@ -191,7 +194,7 @@ def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: A
     one, other = (_sample(runs, name, late, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
-    return _finding([one, other], [margin], evidence, -margin.value, networks)
+    return compared([one, other], [margin], -margin.value, evidence, networks=networks)
 
 
 def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
@@ -200,6 +203,7 @@ def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
     return np.array(values[len(values) * (100 - last) // 100 :])
 
 
+@RULES.add
 def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where accuracy moves less from one of the last evaluations to the next."""
 
@@ -209,9 +213,11 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     one, other = (_sample(runs, name, step, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
-    return _finding([one, other], [less(other, one, strict=True)], evidence, networks=networks)
+    margin = less(other, one, strict=True)
+    return compared([one, other], [margin], None, evidence, networks=networks)
 
 
+@RULES.add
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
@@ -225,7 +231,7 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
-    return _finding([one, other], margins, evidence, one.mean - other.mean, networks)
+    return compared([one, other], margins, one.mean - other.mean, evidence, networks=networks)
 
 
 # Figure 5, and what the clustering rests on
@@ -266,6 +272,11 @@ def _rising_rows_are_labels(rows: np.ndarray, own: np.ndarray) -> bool:
     return bool(((rows[:, 2] > 0) == own).all())
 
 
+RULES.add(every_client(_only_own_rows_rise), "only_own_rows_rise")
+RULES.add(every_client(_rising_rows_are_labels), "rising_rows_are_labels")
+
+
+@RULES.add
 def recovers_clusters(runs: RunSet, *, vector: str, threshold: float, **where: Any) -> Finding:
     """Hold where the cosines of all clients, rescaled and cut, give the true clusters."""
     found = chosen(runs, "probe", **where)
@@ -277,6 +288,7 @@ def recovers_clusters(runs: RunSet, *, vector: str, threshold: float, **where: A
     return Finding(max(wrong) == 0, evidence, _ids(found), float(np.mean(wrong)))
 
 
+@RULES.add
 def merges_all(runs: RunSet, *, vector: str, thresholds: Sequence[float], **where: Any) -> Finding:
     """Hold where the code's rescaling makes one cluster of all clients at each threshold."""
     found = chosen(runs, "probe", **where)
@@ -286,6 +298,7 @@ def merges_all(runs: RunSet, *, vector: str, thresholds: Sequence[float], **wher
     return Finding(all(numbers[tau] == 1 for tau in thresholds), evidence, _ids(found))
 
 
+@RULES.add
 def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> Finding:
     """Hold where the mean cosine of clients of other labels is that high."""
 
@@ -300,10 +313,10 @@ def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> 
     samples = {name: cosine(name) for name in vectors}
     found, each = samples[vector], listed([*samples.values()], "{:.3f}".format)
     evidence = f"mean cosine of clients of other labels: {each}"
-    margin = Margin.of((value - above for value in found.values), strict=True)
-    return _finding([found], [margin], evidence, found.mean)
+    return compared([found], [found.above(above, strict=True)], found.mean, evidence, networks=())
 
 
+@RULES.add
 def wrong_pairs(
     runs: RunSet, *, what: str, more_than: float = -1, at_most: float = 100, **where: Any
 ) -> Finding:
@@ -322,6 +335,7 @@ def wrong_pairs(
 # Figures 9 and 10
 
 
+@RULES.add
 def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
     """Hold where the error of the similarities, mean over the rounds, is smaller."""
 
@@ -330,9 +344,10 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
 
     one, other = (_sample(runs, name, error, **where) for name in (what, than))
     evidence, margin = listed([one, other], "{:.4f}".format), less(other, one, strict=True)
-    return _finding([one, other], [margin], evidence, margin.value)
+    return compared([one, other], [margin], margin.value, evidence, networks=())
 
 
+@RULES.add
 def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Theorem III.4: that many pairs are known when all clients are expected to be seen."""
 
@@ -351,6 +366,7 @@ def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
     return Finding(min(shares) >= percent / 100, evidence, _ids(found), float(np.mean(shares)))
 
 
+@RULES.add
 def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
     """Hold where the best accuracy ranges wider along one axis of a grid than along the other.
 
@@ -362,9 +378,10 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
         f"range over the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
     )
-    return _finding([networks], [less(one, wider, strict=True)], evidence, networks=[networks])
+    return compared([networks], [less(one, wider, strict=True)], None, evidence)
 
 
+@RULES.add
 def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) -> Finding:
     """Hold where a threshold of the grid has a higher accuracy than the others, in the mean."""
     if {run.spec.dataset.name for run in runs.members([group])} != {dataset}:
@@ -376,7 +393,7 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     margins = [less(highest, sample, strict=True) for sample in samples.values()]
     evidence = f"by threshold: {listed([*samples.values(), highest])}"
     least = min(margin.value for margin in margins)
-    return _finding([networks], margins, evidence, least, [networks])
+    return compared([networks], margins, least, evidence)
 
 
 def _networks(runs: RunSet, group: str) -> Sample:
@@ -407,6 +424,7 @@ def _range(levels: pd.DataFrame) -> Sample:
 # What the authors' code does
 
 
+@RULES.add
 def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> Finding:
     """Hold where every run stops being finite, and ends with every image in class 0.
 
@@ -422,6 +440,7 @@ def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> F
     return Finding(holds, ", ".join(parts), _ids(found))
 
 
+@RULES.add
 def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Hold where the norm of FedDyn's model swings with the period of its recursion.
 
@@ -449,6 +468,7 @@ def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Find
 # The partitions: the text against the authors' lists
 
 
+@RULES.add
 def cluster_sizes(runs: RunSet, *, what: str, sizes: list[int], **where: Any) -> Finding:
     """Section V.A: clusters of so many clients, of unequal amounts."""
     found = chosen(runs, what, **where)
@@ -460,6 +480,7 @@ def cluster_sizes(runs: RunSet, *, what: str, sizes: list[int], **where: Any) ->
     return Finding(largest_first == sizes and unequal, evidence, _ids(found)[:1])
 
 
+@RULES.add
 def main_cluster(
     runs: RunSet, *, what: str, kinds: Sequence[str], percent: float, **where: Any
 ) -> Finding:
@@ -504,6 +525,10 @@ def _parted(clusters: list[list[int]], one: list[int], other: list[int]) -> bool
     return not any({*one} & {*cluster} and {*other} & {*cluster} for cluster in clusters)
 
 
+RULES.add(every_end(_parted), "parts_groups")
+RULES.add(every_end(lambda clusters, one, other: clusters == [one, other]), "finds_groups")
+
+
 # The paper's own numbers
 
 
@@ -514,6 +539,7 @@ def _table1(paper: str) -> dict[tuple[str, str], float]:
     return published(paper, "table1") | cells
 
 
+@RULES.add
 def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     """Hold where Impr. (a) and (b) are the relative gains from Table I, to the digit printed."""
     cells, ours = _table1(runs.paper), title_of(runs, what)
@@ -527,6 +553,7 @@ def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
 
 
+@RULES.add
 def speed_ups_follow(runs: RunSet, *, than: str, within: float) -> Finding:
     """Hold where the speed-ups of Table II are ratios of its rounds, to the digit printed."""
     cells, base = _table2(runs.paper), title_of(runs, than)
@@ -550,6 +577,7 @@ def _table2(paper: str) -> dict[tuple[str, str], float]:
     return cells
 
 
+@RULES.add
 def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
     """Hold where the largest gain over FedAvg in Table I is the one that the abstract has."""
     cells = _table1(runs.paper)
@@ -558,6 +586,7 @@ def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
     return Finding(abs(largest - percent / 100) <= points / 100 + SLACK, evidence, [], largest)
 
 
+@RULES.add
 def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
     """Hold where so few federated methods are above ``what`` in each column of Table III."""
     cells, ours = published(runs.paper, "table3"), title_of(runs, what)
@@ -569,6 +598,7 @@ def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
     return Finding(max(found.values()) <= places, evidence, [], max(found.values()))
 
 
+@RULES.add
 def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) -> Finding:
     """Hold where central training reaches no more on one partition than on the best other."""
     cells = published(runs.paper, "table3")
@@ -576,49 +606,3 @@ def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) ->
     one, *others = (cells[SINGLESET, f"{title_of(runs, dataset)} {name}"] for name in names)
     evidence = ", ".join(f"{n} {in_percent(v)}" for n, v in zip(names, [one, *others], strict=True))
     return Finding(one <= max(others), evidence, [], one)
-
-
-def _strict(rule: Rule) -> Rule:
-    """Say in a rule's signature which values choose its runs, so that others are refused."""
-    *own, last = inspect.signature(rule).parameters.values()
-    if last.kind is inspect.Parameter.VAR_KEYWORD:
-        named = {parameter.name for parameter in own} | {"what"}
-        where = [p for p in inspect.signature(chosen).parameters.values() if p.name not in named]
-        rule.__signature__ = inspect.Signature([*own, *where])  # type: ignore[attr-defined]
-    return rule
-
-
-_RULES: dict[str, Rule] = {
-    "leads": leads(accuracy),
-    "leads_late": leads(late_accuracy),
-    "near": near(accuracy),
-    "leads_at_each": leads_at_each,
-    "no_later": no_later,
-    "stays_below": stays_below,
-    "loses_no_more": loses_no_more,
-    "steadier": steadier,
-    "serves_clients": serves_clients,
-    "only_own_rows_rise": every_client(_only_own_rows_rise),
-    "rising_rows_are_labels": every_client(_rising_rows_are_labels),
-    "recovers_clusters": recovers_clusters,
-    "merges_all": merges_all,
-    "cosines_exceed": cosines_exceed,
-    "wrong_pairs": wrong_pairs,
-    "nearer_to_truth": nearer_to_truth,
-    "pairs_known": pairs_known,
-    "varies_more": varies_more,
-    "best_threshold": best_threshold,
-    "is_lost": is_lost,
-    "oscillates": oscillates,
-    "cluster_sizes": cluster_sizes,
-    "main_cluster": main_cluster,
-    "parts_groups": every_end(_parted),
-    "finds_groups": every_end(lambda clusters, one, other: clusters == [one, other]),
-    "gains_follow": gains_follow,
-    "speed_ups_follow": speed_ups_follow,
-    "largest_gain": largest_gain,
-    "among_best": among_best,
-    "no_better": no_better,
-}
-
-CLAIMS = {name: _strict(rule) for name, rule in _RULES.items()}

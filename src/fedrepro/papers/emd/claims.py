@@ -40,7 +40,7 @@ from fedrepro.report.finding import (
     not_planned,
 )
 from fedrepro.report.rules import (
-    Rule,
+    Rules,
     Sample,
     compared,
     leads,
@@ -50,9 +50,12 @@ from fedrepro.report.rules import (
     paired,
     steady,
     undecided,
+    within,
 )
 from fedrepro.report.stats import jackknife
 from fedrepro.runs.runset import RunSet
+
+RULES = Rules()
 
 
 def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "large") -> Sample:
@@ -63,7 +66,7 @@ def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "l
     """
     if isinstance(what, str):
         groups = runs.labelled(dataset=dataset, training=what, batches=batches)
-        return _sample(_name(runs, what), reported(runs, groups), runs.chance(groups))
+        return _reported(_name(runs, what), reported(runs, groups), runs.chance(groups))
     (group,) = runs.labelled(dataset=dataset, training="sweep")
     return _at(runs, group, emd=what)
 
@@ -92,13 +95,11 @@ def _at(runs: RunSet, group: str, **point: float) -> Sample:
     name = ", ".join(f"{key.replace('emd', 'EMD')} {value:g}" for key, value in point.items())
     if table.empty:
         raise not_planned(runs, group, name)
-    return _sample(name, table, runs.chance([group]))
+    return _reported(name, table, runs.chance([group]))
 
 
-def _sample(name: str, table: pd.DataFrame, chance: float) -> Sample:
-    ordered = table.sort_values("seed")
-    accuracies, ids, seeds = (tuple(ordered[key]) for key in ("accuracy", "run", "seed"))
-    return Sample(name, accuracies, ids, seeds, chance)
+def _reported(name: str, table: pd.DataFrame, chance: float) -> Sample:
+    return Sample.of(name, table.sort_values("seed"), "accuracy", chance)
 
 
 def _name(runs: RunSet, what: object) -> str:
@@ -113,36 +114,29 @@ def _shown(
     return ", ".join(f"{name} {show(value)}" for name, value in values)
 
 
-def _finding(
-    margins: Sequence[Margin], ours: float | None, samples: Sequence[Sample], evidence: str = ""
-) -> Finding:
-    """Return a finding on samples, whose means are the evidence where there is no other."""
-    found = compared(samples, margins, ours)
-    return replace(found, evidence=evidence) if evidence else found
-
-
-def _within(one: Sample, other: Sample, points: float) -> list[Margin]:
-    """Return the margins by which two samples are at most so many points apart."""
-    return [less(one, other, -points / 100), less(other, one, -points / 100)]
-
-
 def _rank_correlation(values: pd.Series) -> float:
     """Return Spearman's rank correlation of values with their index."""
     return float(values.rank().corr(values.index.to_series().rank()))
 
 
+RULES.add(near(accuracy), "near")
+RULES.add(leads(accuracy), "leads")
+
+
 # Table 3, figures 1 and 8
 
 
+@RULES.add
 def in_turn(runs: RunSet, *, first: Sequence[str], then: str, last: str, **where: str) -> Finding:
     """All of ``first`` are above ``then``, and that is above ``last``."""
     *high, middle, low = samples = [accuracy(runs, x, **where) for x in [*first, then, last]]
     top = min(sample.mean for sample in high)
     smallest = min(top - middle.mean, middle.mean - low.mean)
     margins = [less(sample, middle, strict=True) for sample in high]
-    return _finding([*margins, less(middle, low, strict=True)], smallest, samples)
+    return compared(samples, [*margins, less(middle, low, strict=True)], smallest)
 
 
+@RULES.add
 def costs_less(
     runs: RunSet, *, what: str, than: str, over: str, percent: float, **where: str
 ) -> Finding:
@@ -151,9 +145,10 @@ def costs_less(
     lost, more = best.mean - one.mean, best.mean - other.mean
     share = [percent / 100 * (a - c) - (a - b) for a, b, c in paired(best, one, other)]
     margins = [less(best, other, strict=True), Margin.of(share, strict=True)]
-    return _finding(margins, lost / more if more else None, samples)
+    return compared(samples, margins, lost / more if more else None)
 
 
+@RULES.add
 def small_batches(
     runs: RunSet, *, raised: Sequence[str], lowered: str, points: float, **where: str
 ) -> Finding:
@@ -166,9 +161,10 @@ def small_batches(
     evidence = _shown(zip([sample.name for sample in small], changes, strict=True), in_points)
     gains = [less(*pair, strict=True) for pair in zip(small[:-1], large[:-1], strict=True)]
     margins = [*gains, less(large[-1], small[-1], points / 100)]
-    return _finding(margins, changes[-1], [*large, *small], f"change: {evidence}")
+    return compared([*large, *small], margins, changes[-1], f"change: {evidence}")
 
 
+@RULES.add
 def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
     """A pre-trained run ends below where it began, and above one from random weights."""
     scratch, pretrained = (accuracy(runs, name, dataset=dataset) for name in (over, what))
@@ -180,9 +176,10 @@ def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -
     samples = [scratch, pretrained]
     evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"
     margins = [less(pretrained, scratch, strict=True), less(start, pretrained, strict=True)]
-    return _finding(margins, pretrained.mean - scratch.mean, samples, evidence)
+    return compared(samples, margins, pretrained.mean - scratch.mean, evidence)
 
 
+@RULES.add
 def curves_overlap(
     runs: RunSet, *, what: str, to: str, points: float, dataset: str, batches: str = "large"
 ) -> Finding:
@@ -223,6 +220,7 @@ def _seeds(table: pd.DataFrame) -> list[int]:
     return sorted(table["seed"].unique())
 
 
+@RULES.add
 def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Finding:
     """In every layer the divergence of each training is below that of the next."""
     table = _divergence(runs, "training", dataset, what, batches="large")
@@ -233,8 +231,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
         f"{layer}: {_shown(zip(names, means[layer], strict=True))}" for layer in means
     )
     cells = {
-        key: Sample(str(key), tuple(of["value"]), tuple(of["run"]), tuple(of["seed"]))
-        for key, of in table.groupby(["training", "layer"])
+        key: Sample.of(str(key), of, "value") for key, of in table.groupby(["training", "layer"])
     }
     margins = [
         less(cells[higher, layer], cells[lower, layer], strict=True)
@@ -245,6 +242,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
     return Finding(holds, evidence, [*table["run"].unique()], smallest, margins)
 
 
+@RULES.add
 def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """In every layer Spearman's rank correlation of EMD and mean divergence is high."""
     table = _divergence(runs, "emd", dataset, ["sweep"])
@@ -258,6 +256,7 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
     return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
 
 
+@RULES.add
 def divergence_rises_most(
     runs: RunSet, *, layers: Sequence[str], low: float, high: float, dataset: str
 ) -> Finding:
@@ -278,6 +277,7 @@ def divergence_rises_most(
     return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
 
 
+@RULES.add
 def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Finding:
     """The largest divergence of any layer and EMD is that of one data set."""
     tables = {name: _divergence(runs, "emd", name, ["sweep"]) for name in [what, *over]}
@@ -304,14 +304,16 @@ def _emds(runs: RunSet, dataset: str) -> list[float]:
     return sorted({float(run.coordinates["emd"]) for run in sweep})
 
 
+@RULES.add
 def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
     """From each EMD to the next the mean accuracy rises by at most so many points."""
     samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
-    return _finding(margins, max(b.mean - a.mean for a, b in steps), samples)
+    return compared(samples, margins, max(b.mean - a.mean for a, b in steps))
 
 
+@RULES.add
 def falls_faster(
     runs: RunSet, *, low: float, middle: float, high: float, times: float, dataset: str
 ) -> Finding:
@@ -326,17 +328,19 @@ def falls_faster(
         Margin.of((fall[1] for fall in falls), strict=True),
         Margin.of((fall[1] - times * fall[0] for fall in falls), strict=times <= 1),
     ]
-    return _finding(margins, float(late / early) if early > 0 else None, samples, evidence)
+    return compared(samples, margins, float(late / early) if early > 0 else None, evidence)
 
 
+@RULES.add
 def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str) -> Finding:
     """At one EMD so many per cent of the accuracy at another are kept."""
     whole, rest = samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
     share = rest.mean / whole.mean
     margin = Margin.of(b - percent / 100 * a for a, b in paired(whole, rest))
-    return _finding([margin], share, samples, f"{in_percent(share)} kept")
+    return compared(samples, [margin], share, f"{in_percent(share)} kept")
 
 
+@RULES.add
 def varies_little(runs: RunSet, *, percent: float, dataset: str) -> Finding:
     """At no EMD is the relative standard deviation over the distributions larger."""
     emds = _emds(runs, dataset)
@@ -345,9 +349,10 @@ def varies_little(runs: RunSet, *, percent: float, dataset: str) -> Finding:
     largest = max(relative, key=relative.__getitem__)
     margins = [steady(sample, percent / 100 * sample.mean) for sample in samples.values()]
     evidence = f"largest sd / mean {100 * relative[largest]:.3f} % (EMD {largest:g})"
-    return _finding(margins, relative[largest], [*samples.values()], evidence)
+    return compared([*samples.values()], margins, relative[largest], evidence)
 
 
+@RULES.add
 def ends_match(
     runs: RunSet, *, emds: Sequence[float], to: Sequence[str], points: float, dataset: str
 ) -> Finding:
@@ -355,8 +360,8 @@ def ends_match(
     ends, others = ([accuracy(runs, x, dataset=dataset) for x in what] for what in (emds, to))
     pairs = [*zip(ends, others, strict=True)]
     worst = max((a.mean - b.mean for a, b in pairs), key=abs)
-    margins = [margin for pair in pairs for margin in _within(*pair, points)]
-    return _finding(margins, worst, [*ends, *others])
+    margins = [margin for pair in pairs for margin in within(*pair, points)]
+    return compared([*ends, *others], margins, worst)
 
 
 # Data sharing: figure 7
@@ -368,6 +373,7 @@ def _by_beta(runs: RunSet) -> dict[float, Sample]:
     return {beta: replace(shared(runs, beta), name=f"{beta:g} %") for beta in betas}
 
 
+@RULES.add
 def sharing_helps(runs: RunSet, *, beta: float, over: float, points: float, fall: float) -> Finding:
     """A beta gains so many points over another; none loses more than ``fall`` to the one before."""
     samples = [*_by_beta(runs).values()]
@@ -375,19 +381,18 @@ def sharing_helps(runs: RunSet, *, beta: float, over: float, points: float, fall
     steps = [less(b, a, -fall / 100) for a, b in itertools.pairwise(samples)]
     margins = [less(one, other, points / 100), *steps]
     evidence = f"accuracy by beta: {listed(samples)}"
-    return _finding(margins, one.mean - other.mean, samples, evidence)
+    return compared(samples, margins, one.mean - other.mean, evidence)
 
 
+@RULES.add
 def sharing_reaches(runs: RunSet, *, beta: float, percent: float, points: float) -> Finding:
     """A beta reaches an accuracy that the text quotes, within so many points."""
     sample = shared(runs, beta)
-    margins = [
-        Margin.of(value - (percent - points) / 100 for value in sample.values),
-        Margin.of((percent + points) / 100 - value for value in sample.values),
-    ]
-    return _finding(margins, sample.mean, [sample])
+    margins = [sample.above((percent - points) / 100), sample.below((percent + points) / 100)]
+    return compared([sample], margins, sample.mean)
 
 
+@RULES.add
 def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
     """Spearman's rank correlation of beta and accuracy is high."""
     by_beta = _by_beta(runs)
@@ -399,19 +404,21 @@ def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
     ours = correlation([*table.index])
     margin = Margin.of(jackknife(lambda seeds: correlation(seeds) - rank, [*table.index]))
     evidence = f"accuracy by beta: {listed([*by_beta.values()])}; rank {ours:.3f}"
-    return _finding([margin], ours, [*by_beta.values()], evidence)
+    return compared([*by_beta.values()], [margin], ours, evidence)
 
 
+@RULES.add
 def share_is_enough(
     runs: RunSet, *, betas: Sequence[float], alpha: float, of: float, points: float
 ) -> Finding:
     """For each G a share changes the accuracy of a larger share by at most so many points."""
     pairs = [(shared(runs, beta, of), shared(runs, beta, alpha)) for beta in betas]
     worst = max((whole.mean - part.mean for whole, part in pairs), key=abs)
-    margins = [margin for pair in pairs for margin in _within(*pair, points)]
-    return _finding(margins, worst, [*itertools.chain(*pairs)])
+    margins = [margin for pair in pairs for margin in within(*pair, points)]
+    return compared([*itertools.chain(*pairs)], margins, worst)
 
 
+@RULES.add
 def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     """At every alpha the larger G gives the higher accuracy."""
     alphas = sorted({100 * float(run.coordinates["alpha"]) for run in runs.members([WARM])})
@@ -420,9 +427,10 @@ def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     named = ((f"alpha {alpha:g} %", gap) for alpha, gap in zip(alphas, lead, strict=True))
     evidence = f"lead of the larger G: {_shown(named, in_points)}"
     margins = [less(large, small, strict=True) for large, small in pairs]
-    return _finding(margins, min(lead), [*itertools.chain(*pairs)], evidence)
+    return compared([*itertools.chain(*pairs)], margins, min(lead), evidence)
 
 
+@RULES.add
 def warm_up_gains(
     runs: RunSet,
     *,
@@ -439,9 +447,10 @@ def warm_up_gains(
         margins.append(less(warm, scratch, points / 100, strict=points <= 0))
     if at_most < math.inf:
         margins.append(less(scratch, warm, -at_most / 100))
-    return _finding(margins, warm.mean - scratch.mean, [scratch, warm])
+    return compared([scratch, warm], margins, warm.mean - scratch.mean)
 
 
+@RULES.add
 def realised_emd(runs: RunSet, *, alone: float, to: float) -> Finding:
     """Every client's EMD is ``alone`` / (1 + K alpha beta)."""
     worst, members = 0.0, runs.members([SCRATCH, WARM])
@@ -458,6 +467,7 @@ def realised_emd(runs: RunSet, *, alone: float, to: float) -> Finding:
 # Proposition 3.1
 
 
+@RULES.add
 def bound_holds(runs: RunSet, *, percent: float) -> Finding:
     """No distance exceeds its bound by more than so many per cent of the weights' norm."""
     table = synchronisations(runs)
@@ -472,19 +482,18 @@ def bound_holds(runs: RunSet, *, percent: float) -> Finding:
     return Finding(holds, f"bound / distance: {evidence}", [*table["run"].unique()], lowest)
 
 
+@RULES.add
 def distance_follows_emd(runs: RunSet, *, m: int) -> Finding:
     """The larger the EMD, the larger the distance after synchronisation m."""
     table = synchronisations(runs)
     table = table[table["m"] == m]
-    samples = [
-        Sample(f"EMD {emd:g}", tuple(of["distance"]), tuple(of["run"]), tuple(of["seed"]))
-        for emd, of in table.groupby("emd")
-    ]
+    samples = [Sample.of(f"EMD {emd:g}", of, "distance") for emd, of in table.groupby("emd")]
     margins = [less(b, a, strict=True) for a, b in itertools.pairwise(samples)]
     evidence = f"distance: {listed(samples, '{:.3g}'.format)}"
-    return _finding(margins, None, samples, evidence)
+    return compared(samples, margins, None, evidence)
 
 
+@RULES.add
 def no_skew_no_distance(runs: RunSet, *, emd: float, m: int, percent: float) -> Finding:
     """At this EMD the distance after synchronisation m is rounding."""
     table = synchronisations(runs)
@@ -521,6 +530,7 @@ def _printed(runs: RunSet) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index(["dataset", "batches", "training"])
 
 
+@RULES.add
 def table1_is_table3(runs: RunSet, *, points: float) -> Finding:
     """Table 1's entries are differences of Table 3's, to so many points."""
     table = _printed(runs)
@@ -534,6 +544,7 @@ def table1_is_table3(runs: RunSet, *, points: float) -> Finding:
     return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
 
 
+@RULES.add
 def introduction_is_table1(
     runs: RunSet, *, datasets: Sequence[str], percent: Sequence[float], points: float
 ) -> Finding:
@@ -547,6 +558,7 @@ def introduction_is_table1(
     return Finding(holds, evidence, [])
 
 
+@RULES.add
 def reduction_is_table2(runs: RunSet, *, dataset: str, points: float) -> Finding:
     """The reduction quoted in the text is Table 2's, to so many points."""
     means = _table2(runs.paper, dataset)
@@ -560,6 +572,7 @@ def reduction_is_table2(runs: RunSet, *, dataset: str, points: float) -> Finding
     return Finding(holds, evidence, [], float(gaps[0]))
 
 
+@RULES.add
 def variation_is_relative(runs: RunSet, *, dataset: str, percent: float) -> Finding:
     """The text's bound on the variation is Table 2's largest sd / mean, or little above it."""
     sds = _table2(runs.paper, dataset, "sd")
@@ -572,6 +585,7 @@ def variation_is_relative(runs: RunSet, *, dataset: str, percent: float) -> Find
     return Finding(quoted - percent / 100 <= relative <= quoted, evidence, [], relative)
 
 
+@RULES.add
 def emd_alone_decides(
     runs: RunSet, *, what: str, emd: float, sds: float, dataset: str, batches: str = "large"
 ) -> Finding:
@@ -595,6 +609,10 @@ def as_printed(runs: RunSet, what: str | float, *, dataset: str, batches: str = 
     return Sample(f"Table 2, EMD {what:g}", (_table2(runs.paper, dataset)[what],), ())
 
 
+RULES.add(near(as_printed), "printed_near")
+
+
+@RULES.add
 def emd_predicts_sharing(
     runs: RunSet, *, beta: float, emd: float, points: float, dataset: str
 ) -> Finding:
@@ -605,6 +623,7 @@ def emd_predicts_sharing(
     return Finding(abs(here - predicted) <= points / 100 + SLACK, evidence, [], here - predicted)
 
 
+@RULES.add
 def means_fall(runs: RunSet, *, dataset: str) -> Finding:
     """The published means of Table 2 never rise with EMD."""
     rises = {
@@ -614,41 +633,3 @@ def means_fall(runs: RunSet, *, dataset: str) -> Finding:
     }
     evidence = ", ".join(f"{in_points(rise)} from EMD {step}" for step, rise in rises.items())
     return Finding(not rises, f"rises: {evidence or 'none'}", [], max(rises.values(), default=0.0))
-
-
-CLAIMS: dict[str, Rule] = {
-    "near": near(accuracy),
-    "leads": leads(accuracy),
-    "printed_near": near(as_printed),
-    "in_turn": in_turn,
-    "costs_less": costs_less,
-    "small_batches": small_batches,
-    "pretraining_is_undone": pretraining_is_undone,
-    "curves_overlap": curves_overlap,
-    "divergence_in_turn": divergence_in_turn,
-    "divergence_follows_emd": divergence_follows_emd,
-    "divergence_rises_most": divergence_rises_most,
-    "divergence_is_largest": divergence_is_largest,
-    "never_rises": never_rises,
-    "falls_faster": falls_faster,
-    "keeps": keeps,
-    "varies_little": varies_little,
-    "ends_match": ends_match,
-    "sharing_helps": sharing_helps,
-    "sharing_reaches": sharing_reaches,
-    "sharing_trend": sharing_trend,
-    "share_is_enough": share_is_enough,
-    "larger_set_leads": larger_set_leads,
-    "warm_up_gains": warm_up_gains,
-    "realised_emd": realised_emd,
-    "bound_holds": bound_holds,
-    "distance_follows_emd": distance_follows_emd,
-    "no_skew_no_distance": no_skew_no_distance,
-    "table1_is_table3": table1_is_table3,
-    "introduction_is_table1": introduction_is_table1,
-    "reduction_is_table2": reduction_is_table2,
-    "variation_is_relative": variation_is_relative,
-    "emd_alone_decides": emd_alone_decides,
-    "emd_predicts_sharing": emd_predicts_sharing,
-    "means_fall": means_fall,
-}

@@ -8,7 +8,6 @@ are about the paper's own numbers and rest on no run.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -31,8 +30,10 @@ from fedrepro.papers.fedcd.measurements import (
 )
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Names, Rule, Sample, leads, less, paired
+from fedrepro.report.rules import Names, Rule, Rules, Sample, leads, less, paired, taking
 from fedrepro.runs.runset import RunSet
+
+RULES = Rules()
 
 _Decided: TypeAlias = tuple[bool | Sequence[Margin], str, float | None]
 """Whether a claim holds, or its margins by seed; the evidence; the number that sums it up."""
@@ -58,7 +59,7 @@ def _ids(logs_: Iterable[Log]) -> list[str]:
 
 
 def _decided(decide: Callable[..., _Decided]) -> Rule:
-    """Return the rule that decides by the logs of experiments, cut to some rounds.
+    """Add the rule that decides by the logs of experiments, cut to some rounds: a decorator.
 
     Args:
         decide: gets the logs, one a seed, and its values.
@@ -77,10 +78,7 @@ def _decided(decide: Callable[..., _Decided]) -> Rule:
         holds, evidence, ours = decide(found, **values)
         return _finding(holds, evidence, found, ours)
 
-    *own, _ = inspect.signature(rule).parameters.values()
-    _, *further = inspect.signature(decide).parameters.values()
-    rule.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
-    return rule
+    return RULES.add(taking(rule, decide, skip=1), decide.__name__)
 
 
 def _finding(
@@ -142,6 +140,10 @@ def accuracy(
     return _sample(f"{of} {what}", found, means)
 
 
+RULES.add(leads(accuracy), "leads")
+
+
+@RULES.add
 def leads_everywhere(
     runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
 ) -> Finding:
@@ -179,10 +181,7 @@ def calms_down(found: list[Log], *, until: int, above: float, since: int, below:
         f"largest: {in_points(early.mean)} up to round {until}, {in_points(late.mean)} from "
         f"{since} on"
     )
-    margins = [
-        Margin.of((value - above / 100 for value in early.values), strict=True),
-        Margin.of((below / 100 - value for value in late.values), strict=True),
-    ]
+    margins = [early.above(above / 100, strict=True), late.below(below / 100, strict=True)]
     return margins, evidence, late.mean
 
 
@@ -212,6 +211,7 @@ def _correlation(log: Log, together: bool) -> float:
     )
 
 
+@RULES.add
 def changes_more(
     runs: RunSet, *, what: str, than: str, experiment: str, first: int, last: int, times: float = 1
 ) -> Finding:
@@ -244,8 +244,8 @@ def gains_little(found: list[Log], *, points: float) -> _Decided:
     """From the first to the last round the mean accuracy of all devices gains less."""
     gains = [log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found]
     gain = _sample("gain", found, gains)
-    margin = Margin.of((points / 100 - value for value in gain.values), strict=True)
-    return [margin], f"gain of {in_points(gain.mean)}", gain.mean
+    margins = [gain.below(points / 100, strict=True)]
+    return margins, f"gain of {in_points(gain.mean)}", gain.mean
 
 
 def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
@@ -325,6 +325,7 @@ def favours(
     return margins, evidence, None
 
 
+@RULES.add
 def is_cheaper(
     runs: RunSet,
     *,
@@ -431,6 +432,7 @@ def rises_and_falls(found: list[Log]) -> _Decided:
     return holds, "; ".join(told), None
 
 
+@RULES.add
 def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     """The mean number of active models falls from each bias to the next."""
     levels = by_rising_bias(runs)
@@ -443,6 +445,7 @@ def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     return _finding(margins, evidence, itertools.chain(*levels.values()))
 
 
+@RULES.add
 def costs_little(
     runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
 ) -> Finding:
@@ -457,6 +460,7 @@ def costs_little(
     return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
 
 
+@RULES.add
 def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
     """The deviation of the scores in a round is small at every bias."""
     levels = by_rising_bias(runs)
@@ -528,6 +532,7 @@ def swings_widely(found: list[Log], *, low: float, high: float, percent: float) 
 # The paper's own numbers
 
 
+@RULES.add
 def text_is_table(runs: RunSet, *, experiments: Sequence[str], rounds: Sequence[int]) -> Finding:
     """The rounds of convergence in the text are Table 1's."""
     table = published(runs.paper, "table1")
@@ -538,40 +543,10 @@ def text_is_table(runs: RunSet, *, experiments: Sequence[str], rounds: Sequence[
     return Finding(apart == 0, evidence, [], apart)
 
 
+@RULES.add
 def ratio_fits(runs: RunSet, *, experiment: str, models: int) -> Finding:
     """By Table 1 a FedCD round costs at most so many FedAvg rounds."""
     table = published(runs.paper, "table1")
     fedavg, fedcd = (table[experiment, ROUNDS.format(method)] for method in (FEDAVG, FEDCD))
     cost = fedavg / fedcd / table[experiment, PASSES_RATIO]
     return Finding(cost <= models, f"a FedCD round in FedAvg rounds: {cost:.2f}", [], cost)
-
-
-CLAIMS: dict[str, Rule] = {
-    "leads": leads(accuracy),
-    "leads_everywhere": leads_everywhere,
-    "converges": converges,
-    "calms_down": calms_down,
-    "moves_together": moves_together,
-    "changes_more": changes_more,
-    "stays_restless": stays_restless,
-    "gains_little": gains_little,
-    "bits_do_not_matter": bits_do_not_matter,
-    "converge_alike": converge_alike,
-    "costs_little": costs_little,
-    "favours": favours,
-    "is_cheaper": is_cheaper,
-    "splits": splits,
-    "prefers_few": prefers_few,
-    "prefers_named": prefers_named,
-    "deletes_most": deletes_most,
-    "keeps_few": keeps_few,
-    "rises_and_falls": rises_and_falls,
-    "bias_prunes": bias_prunes,
-    "scores_agree": scores_agree,
-    "as_logged": as_logged,
-    "falls_back": falls_back,
-    "ends_as_logged": ends_as_logged,
-    "swings_widely": swings_widely,
-    "text_is_table": text_is_table,
-    "ratio_fits": ratio_fits,
-}

@@ -24,7 +24,7 @@ from fedrepro.papers.selective.measurements import (
 from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
 from fedrepro.report.rules import (
-    Rule,
+    Rules,
     Sample,
     between,
     compared,
@@ -88,11 +88,12 @@ def accuracy(
     )
 
 
-def _above(sample: Sample, percent: float) -> Margin:
-    """Return the margin by which an accuracy is above so many percent."""
-    return Margin.of((value - percent / 100 for value in sample.values), strict=True)
+RULES = Rules()
+RULES.add(near(accuracy), "near")
+RULES.add(between(accuracy), "between")
 
 
+@RULES.add
 def collapses(
     runs: RunSet, *, iid: Sequence[float], noniid: Sequence[float], **where: Any
 ) -> Finding:
@@ -104,6 +105,7 @@ def collapses(
     return together(parts, parts[0].ours)
 
 
+@RULES.add
 def rises_steeply(
     runs: RunSet, *, what: Sequence[str], first: int, by: int, last: int, share: float, **where: Any
 ) -> Finding:
@@ -118,8 +120,8 @@ def rises_steeply(
         shares[f"{method} (N = {early}) {in_percent(part)}"] = part
         samples += path
         margins += [gain, _beyond(share / 100, *path)]
-    found = compared(samples, margins, min(shares.values()))
-    return replace(found, evidence=f"share of the gain: {', '.join(shares)}")
+    evidence = f"share of the gain: {', '.join(shares)}"
+    return compared(samples, margins, min(shares.values()), evidence)
 
 
 def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
@@ -128,6 +130,7 @@ def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
     return Margin.of((b - a - share * (c - a) for a, b, c in paths), strict=True)
 
 
+@RULES.add
 def ahead(
     runs: RunSet,
     *,
@@ -149,14 +152,14 @@ def ahead(
     if at_zero is not None:
         one, other = pairs[0]
         margins.append(less(one, other, at_zero / 100, strict=True))
-    found = compared([sample for pair in pairs.values() for sample in pair], margins, lead[least])
     evidence = (
         f"lead of {what} over {over}: {in_points(lead[0])} at N = 0, smallest "
         f"{in_points(lead[least])} at N = {least}"
     )
-    return replace(found, evidence=evidence)
+    return compared([*itertools.chain(*pairs.values())], margins, lead[least], evidence)
 
 
+@RULES.add
 def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) -> Finding:
     """Decide whether a method is less than so many points below selective and below local."""
     behind = {"selective": selective, "local": local}
@@ -164,6 +167,7 @@ def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) 
     return together(parts, min(part.ours or 0.0 for part in parts))
 
 
+@RULES.add
 def falls(
     runs: RunSet, *, what: str, first: int, last: int, points: float, **where: Any
 ) -> Finding:
@@ -173,6 +177,7 @@ def falls(
     return compared([start, end], [fall], start.mean - end.mean)
 
 
+@RULES.add
 def meet(
     runs: RunSet, *, to: str, points: float, over: str = "", by: Sequence[float] = (), **where: Any
 ) -> Finding:
@@ -190,6 +195,7 @@ def meet(
     return together(parts, None)
 
 
+@RULES.add
 def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which: Any) -> Finding:
     """Decide whether groups have these sizes at one N, and are one from ``first`` on."""
     group = _group(runs, **which)
@@ -211,6 +217,7 @@ def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which:
     )
 
 
+@RULES.add
 def storage_alone(
     runs: RunSet, *, shared: str, apart: str, below: float, points: float, **where: Any
 ) -> Finding:
@@ -220,13 +227,11 @@ def storage_alone(
     """
     low = accuracy(runs, reading="as_run", variant=shared, **where)
     high = accuracy(runs, reading="as_written", variant=apart, **where)
-    margins = [
-        Margin.of((below / 100 - value for value in low.values), strict=True),
-        less(high, low, points / 100, strict=True),
-    ]
+    margins = [low.below(below / 100, strict=True), less(high, low, points / 100, strict=True)]
     return compared([low, high], margins, low.mean)
 
 
+@RULES.add
 def rises_with_complexity(
     runs: RunSet, *, networks: Sequence[str], points: float, **where: Any
 ) -> Finding:
@@ -240,6 +245,7 @@ def rises_with_complexity(
     return compared(samples, margins, min(less(after, before).value for before, after in steps))
 
 
+@RULES.add
 def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any) -> Finding:
     """Decide whether on both tests the accuracy is above ``percent`` at every N from one on."""
     samples = [
@@ -249,22 +255,18 @@ def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any)
         if n >= first
     ]
     least = min(samples, key=lambda sample: sample.mean)
-    found = compared(samples, [_above(sample, percent) for sample in samples], least.mean)
-    return replace(found, evidence=f"lowest: {listed([least])}")
+    margins = [sample.above(percent / 100, strict=True) for sample in samples]
+    return compared(samples, margins, least.mean, f"lowest: {listed([least])}")
 
 
 def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:
     """Return an accuracy at every threshold, ascending: the mean over these N, seed by seed."""
     means = over_percents(runs, n).sort_values(["threshold", "seed"])
-    samples = {}
+    samples: dict[float, Sample] = {}
     for threshold in means["threshold"].unique():
         cells = means[means["threshold"] == threshold]
-        samples[float(threshold)] = Sample(
-            name=f"{threshold:g}",
-            values=tuple(cells[what]),
-            runs=tuple(run for ids in cells["run"] for run in ids),
-            seeds=tuple(cells["seed"]),
-        )
+        ids = tuple(itertools.chain(*cells["run"]))
+        samples[threshold] = replace(Sample.of(f"{threshold:g}", cells, what), runs=ids)
     return samples
 
 
@@ -274,6 +276,7 @@ def _best(samples: Mapping[float, Sample]) -> float:
     return min(value for value, sample in samples.items() if sample.mean >= most - SLACK)
 
 
+@RULES.add
 def threshold_is_tuned(
     runs: RunSet, *, n: Sequence[int], printed: float, low: float, high: float
 ) -> Finding:
@@ -293,9 +296,10 @@ def threshold_is_tuned(
         f"best on the tuning images: {best:g} with {in_percent(tuning[best].mean)}; "
         f"{printed:g} has {in_percent(tuning[printed].mean)}"
     )
-    return replace(compared([*tuning.values()], margins, best), evidence=evidence)
+    return compared([*tuning.values()], margins, best, evidence)
 
 
+@RULES.add
 def threshold_costs_little(
     runs: RunSet, *, n: Sequence[int], printed: float, points: float
 ) -> Finding:
@@ -308,8 +312,7 @@ def threshold_costs_little(
         f"{in_percent(usual.mean)} at {printed:g}"
     )
     margin = less(usual, chosen, -points / 100)
-    found = compared([*noniid.values()], [margin], chosen.mean - usual.mean)
-    return replace(found, evidence=evidence)
+    return compared([*noniid.values()], [margin], chosen.mean - usual.mean, evidence)
 
 
 def _sent(runs: RunSet, what: str, **where: str) -> Sent:
@@ -321,6 +324,7 @@ def _sent(runs: RunSet, what: str, **where: str) -> Sent:
     return found
 
 
+@RULES.add
 def rounds_added(runs: RunSet, *, what: str, over: str, rounds: int, **where: Any) -> Finding:
     """Decide whether a method communicates in so many rounds more than another."""
     one, other = (_sent(runs, method, **where) for method in (what, over))
@@ -329,6 +333,7 @@ def rounds_added(runs: RunSet, *, what: str, over: str, rounds: int, **where: An
     return Finding(added == rounds, evidence, [one.run.id, other.run.id], float(added))
 
 
+@RULES.add
 def grouping_costs_rounds(runs: RunSet, *, what: str, rounds: float, **where: Any) -> Finding:
     """Decide whether what is sent to form groups is at most so many rounds' worth of models."""
     sent = _sent(runs, what, **where)
@@ -341,6 +346,7 @@ def grouping_costs_rounds(runs: RunSet, *, what: str, rounds: float, **where: An
     return Finding(worth <= rounds, evidence, [sent.run.id], worth)
 
 
+@RULES.add
 def unfair_optimum(
     runs: RunSet, *, factors: Sequence[float], gammas: Sequence[float], share: float, percent: float
 ) -> Finding:
@@ -363,24 +369,3 @@ def unfair_optimum(
 
 def _off(ratio: float) -> float:
     return abs(ratio - 1)
-
-
-CLAIMS: dict[str, Rule] = {
-    "ahead": ahead,
-    "best_or_tied": best_or_tied,
-    "between": between(accuracy),
-    "collapses": collapses,
-    "falls": falls,
-    "grouping": grouping,
-    "grouping_costs_rounds": grouping_costs_rounds,
-    "meet": meet,
-    "near": near(accuracy),
-    "rises_steeply": rises_steeply,
-    "rises_with_complexity": rises_with_complexity,
-    "robust": robust,
-    "rounds_added": rounds_added,
-    "storage_alone": storage_alone,
-    "threshold_costs_little": threshold_costs_little,
-    "threshold_is_tuned": threshold_is_tuned,
-    "unfair_optimum": unfair_optimum,
-}

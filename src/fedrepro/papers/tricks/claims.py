@@ -7,7 +7,6 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from fedrepro.papers.tricks.measurements import (
 from fedrepro.report.finding import SLACK, Finding, in_percent, in_points
 from fedrepro.report.rules import (
     Quantity,
-    Rule,
+    Rules,
     Sample,
     compared,
     final,
@@ -39,22 +38,27 @@ from fedrepro.report.rules import (
     steadier,
     steady,
     title_of,
-    undecided,
 )
 from fedrepro.runs.runset import RunSet
 
 accuracy = final(ACCURACY)
+
+RULES = Rules()
+RULES.add(near(accuracy), "near")
+RULES.add(leads(accuracy), "leads")
 
 
 def spreads_less(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the standard deviation of one group is smaller than that of the other."""
     one, other = accuracy(runs, what), accuracy(runs, than)
     evidence = f"standard deviation {in_points(one.sd)} with, {in_points(other.sd)} without"
-    margin = steadier(one, other)
-    used = [*one.runs, *other.runs]
-    return Finding(margin.met, evidence, used, one.sd, [margin], undecided([one, other]))
+    return compared([one, other], [steadier(one, other)], one.sd, evidence)
 
 
+RULES.add(spreads_less, "steadier")
+
+
+@RULES.add
 def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float) -> Finding:
     """Hold where ``what`` gains, and ``noisy`` is at most so many points below it."""
     base, plain, other = (accuracy(runs, group) for group in (over, what, noisy))
@@ -62,6 +66,7 @@ def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float
     return compared([base, plain, other], margins, plain.mean - base.mean)
 
 
+@RULES.add
 def unsurpassed(
     runs: RunSet, *, what: str, over: str, points: float, by: Sequence[str], spread: float
 ) -> Finding:
@@ -74,9 +79,10 @@ def unsurpassed(
         steady(one, spread / 100),
     ]
     note = f"standard deviation of the last {in_points(one.sd)}"
-    return compared([base, *others, one], margins, one.mean - base.mean, note)
+    return compared([base, *others, one], margins, one.mean - base.mean, note=note)
 
 
+@RULES.add
 def search_ends(
     runs: RunSet, *, server_percent: float, server_momentum: float, threshold: int
 ) -> Finding:
@@ -87,8 +93,7 @@ def search_ends(
     best = chosen(table, TEST)
     chance = runs.chance(GRID)
     found = {
-        str(cell): Sample(str(cell), tuple(of[TEST]), tuple(of["run"]), tuple(of["seed"]), chance)
-        for cell, of in table.groupby("cell")
+        str(cell): Sample.of(str(cell), of, TEST, chance) for cell, of in table.groupby("cell")
     }
     own = found.pop(papers)
     rank = sum(other.mean > own.mean for other in found.values()) + 1
@@ -98,8 +103,7 @@ def search_ends(
         f"number {rank} of {len(found) + 1}"
     )
     margins = [less(own, other) for other in found.values()]
-    finding = compared([own, *found.values()], margins, float(rank))
-    return replace(finding, evidence=evidence)
+    return compared([own, *found.values()], margins, float(rank), evidence)
 
 
 # Hypotheses of section 3
@@ -109,19 +113,23 @@ def lately(quantity: str) -> Quantity:
     """Return the quantity: what the rounds log, in the mean of the last ``last`` % of them."""
 
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
-        title, table = title_of(runs, what), late(diagnosis(runs, [what]), last)
-        kept = table[table["quantity"] == quantity]
-        return Sample(title, tuple(kept["value"]), tuple(kept["run"]), tuple(kept["seed"]))
+        table = late(diagnosis(runs, [what]), last)
+        return Sample.of(title_of(runs, what), table[table["quantity"] == quantity], "value")
 
     return mean
 
 
+RULES.add(leads(lately(SAME_SIGN)), "signs_agree_more")
+
+
+@RULES.add
 def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Finding:
     """Hold where the agents' models differ on fewer test images in one group than in the other."""
     one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
     return compared([other, one], [less(other, one, strict=True)], one.mean - other.mean)
 
 
+@RULES.add
 def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the agents end closer to each other in every round that both groups keep."""
     one, other = _distances(runs, what), _distances(runs, than)
@@ -150,6 +158,7 @@ def _distances(runs: RunSet, group: str) -> dict[int, Sample]:
     return found
 
 
+@RULES.add
 def trees_conflict(runs: RunSet) -> Finding:
     """Hold where a tree learns the four points and the agents' trees cancel on the whole plane."""
     known = np.array(POINTS)
@@ -165,6 +174,7 @@ def trees_conflict(runs: RunSet) -> Finding:
 # The paper's own numbers
 
 
+@RULES.add
 def quoted(
     runs: RunSet,
     *,
@@ -191,6 +201,7 @@ def quoted(
     return Finding(holds, "; ".join(parts), [])
 
 
+@RULES.add
 def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float) -> Finding:
     """Hold where Welch's t test separates all published means from that of ``over``."""
     cells = reported(runs.paper)
@@ -200,19 +211,3 @@ def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float)
     )
     worst = max(p for _, p in tests.values())
     return Finding(worst < percent / 100, evidence, [], worst)
-
-
-CLAIMS: dict[str, Rule] = {
-    "near": near(accuracy),
-    "leads": leads(accuracy),
-    "steadier": spreads_less,
-    "bears_noise": bears_noise,
-    "unsurpassed": unsurpassed,
-    "search_ends": search_ends,
-    "conflicts_fall": conflicts_fall,
-    "signs_agree_more": leads(lately(SAME_SIGN)),
-    "keeps_together": keeps_together,
-    "trees_conflict": trees_conflict,
-    "quoted": quoted,
-    "established": established,
-}

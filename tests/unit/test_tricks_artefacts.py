@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from frames import cell, check_any_subset
 from readable import check_readable
-from tricks_records import PRODUCTS, World, kind, write_all
+from tricks_records import PRODUCTS, World, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
@@ -30,7 +30,7 @@ from fedrepro.papers.tricks.measurements import (
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check
-from fedrepro.runs.plan import expand, load_plan, unique
+from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
@@ -112,16 +112,19 @@ def test_the_published_plan():
     assert len(cells) == 36
 
 
-def test_at_lite_the_grid_shares_the_runs_of_the_tables():
-    runs = expand("tricks", "lite")
-    searched_runs = {run.id: kind(run.spec) for run in runs if run.group in GRID}
-    reported = {run.id for run in runs if run.group in SINGLE_CELLS}
-    shared = {searched_runs[run] for run in reported & searched_runs.keys()}
-    assert shared == SINGLE_CELLS
-    assert len(searched_runs) == 36
-    assert len(unique(runs)) == 70 + 18, "18 of other choices"
-    calibration = {run.id for run in runs if run.group == "calibration"}
-    assert len(calibration & {run.id for run in runs if run.group == "centralised"}) == 1
+def test_at_lite_the_grid_is_smaller_than_the_tables():
+    by_group: dict[str, set[str]] = {}
+    sizes = {}
+    for run in expand("tricks", "lite"):
+        by_group.setdefault(run.group, set()).add(run.id)
+        sizes[run.group] = (run.spec.partition.per_class, run.spec.dataset.downsample)
+    searched_runs = set().union(*(by_group.pop(group) for group in GRID))
+    calibrated = by_group.pop("calibration")
+    assert (len(searched_runs), len(calibrated)) == (36, 8)
+    assert len(set().union(*by_group.values())) == 35 + 6, "6 of other choices"
+    short = {*GRID, "calibration"}
+    assert {group for group, size in sizes.items() if size == (300, 1)} == short
+    assert {size for group, size in sizes.items() if group not in short} == {(2500, 2)}
 
 
 @pytest.mark.parametrize("name", ROWS)

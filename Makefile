@@ -22,8 +22,8 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(PYTEST) $(PARALLEL) tests/unit tests/golden
-	$(PYTEST) tests/workflow tests/slurm tests/reproduction tests/faults
+	$(PYTEST) $(PARALLEL) tests/unit tests/golden tests/reproduction
+	$(PYTEST) tests/workflow tests/slurm tests/faults
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only

@@ -73,5 +73,3 @@ def test_a_command_ends_with_the_status_of_its_signal(
 
     assert command.carry_out(work) == status
     assert capsys.readouterr().err.startswith(text)
-    for number in STOPPING:  # a scheduler may send another one while the process ends
-        os.kill(os.getpid(), number)

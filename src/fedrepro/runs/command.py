@@ -22,7 +22,7 @@ from fedrepro.runs.plan import (
     unique,
     use_plans,
 )
-from fedrepro.runs.stopping import ignore_stopping, signal_of
+from fedrepro.runs.stopping import signal_of
 
 
 def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
@@ -33,7 +33,7 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
         unread: the exit status where the reader of the output has gone.
 
     Returns:
-        The exit status; after a signal it is that of the signal, whichever follow.
+        The exit status.
     """  # noqa: DOC501 - caught below
     try:
         here = find_root()
@@ -52,7 +52,6 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
         return 1
     except KeyboardInterrupt as interrupt:
         number = signal_of(interrupt)
-        ignore_stopping()
         how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
         print(f"fedrepro: {how}; run again to go on from the checkpoints", file=sys.stderr)
         return 128 + number

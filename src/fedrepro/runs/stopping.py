@@ -27,12 +27,6 @@ def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
     return interrupt.signal if isinstance(interrupt, Stopped) else signal.SIGINT
 
 
-def ignore_stopping() -> None:
-    """Ignore these signals from now on, in a process that is about to end by one of them."""
-    for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)
-
-
 @contextlib.contextmanager
 def interrupting() -> Iterator[None]:
     """Let the first of these signals raise :class:`Stopped`, and ignore those that follow.

@@ -174,11 +174,9 @@ def no_later(
 def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Hold where the best accuracy is below so many percent: N/A in Table II."""
     sample = accuracy(runs, what, **where)
-    evidence, margin = (
-        f"best accuracy: {listed([sample])}",
-        sample.below(percent / 100, strict=True),
-    )
-    return compared([sample], [margin], sample.mean, evidence, networks=())
+    margins = [sample.below(percent / 100, strict=True)]
+    evidence = f"best accuracy: {listed([sample])}"
+    return compared([sample], margins, sample.mean, evidence, networks=())
 
 
 # Figure 8 and Proposition III.5

@@ -46,7 +46,8 @@ def flop(spec: RunSpec) -> float:
     """Return the arithmetic of one sample pass of a run, in FLOP.
 
     Raises:
-        FedreproError: the data set is one in memory that this process does not have.
+        FedreproError: the data set is one in memory that this process does not have, or its
+            images do not fit the transform.
     """
     shape = spec.dataset.input_shape(describe(spec.dataset.name).shape)
     return NETWORKS[spec.model.name].flop(shape, spec.model.width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -105,7 +106,10 @@ def pages(folder: Path) -> Iterator[tuple[Path, Page]]:
 
 def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> None:
     ids = {file: page.ids for file, page in pages(folder)}
-    assert len(ids) == 2 + len({run.id for run in expand(PAPER, "smoke")})
+    kinds = Counter(file.parent.name for file in ids)
+    runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
+    clients = {run.spec.partition.clients for run in runs}  # made-up partitions differ by these
+    assert kinds == {"report": 1, "papers": 1, "runs": len(runs), "partitions": len(clients)}
     for file, page in pages(folder):
         assert not page.open
         assert len(set(page.ids)) == len(page.ids), f"{file} has an id twice"
@@ -159,6 +163,18 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
     assert f"seed {run.seed}" in page
     title = next(iter(load_plan(PAPER).tables.values())).title
     assert f"{title}</a>" in page
+
+
+def test_runs_of_a_partition_share_its_page(folder: Path) -> None:
+    runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
+    two = [run for run in runs if run.spec.partition.clients == 2]
+    leads = re.compile(r'<dt>partition</dt><dd><a href="\.\./(partitions/\w+\.html)">2 clients')
+    found = {leads.search((folder / f"report/runs/{run.id}.html").read_text())[1] for run in two}
+    (page,) = found
+    text = (folder / "report" / page).read_text()
+    assert '<tr><th scope="row">1</th><td>2</td><td>2</td><td>0.25</td></tr>' in text
+    linked = re.findall(r'href="\.\./runs/(\w+)\.html"', text)
+    assert sorted(linked) == sorted(run.id for run in two)
 
 
 def test_what_was_imported_is_marked(folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""Writes the pages of the report: an overview, a page a paper, a page a run."""
+"""Writes the pages of the report: an overview, a page a paper, a run and a partition."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from fedrepro.report.trace import facts
 from fedrepro.report.verdicts import DECIDED, how_sure, outlook, shown
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, expand, is_study
-from fedrepro.runs.records import RunRecord
+from fedrepro.runs.records import PartitionRecord, RunRecord
 
 CURVES = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
 """Metrics over the rounds that a run's page draws, where it has them, and what they are called."""
@@ -65,7 +66,10 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
             facts=facts(run, record),
             curves=_curves(record),
             used=used[run.id],
+            partition=_page_of(record.partition),
         )
+    for page, of_partition in _partitions(runs).items():
+        pages.write(page, "partition.html", **of_partition)
     write_text(folder / _ENTRIES, _entries(read, runs))
     write_text(folder / "summary.txt", _summary(read, runs, folder))
     return pages.write("index.html", "index.html", papers=read, bars=BARS)
@@ -92,6 +96,7 @@ class _Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
         self._templates.globals.update(
             scale=scale, notebooks=notebooks, shown=shown, how_sure=how_sure, outlook=outlook
         )
@@ -133,6 +138,24 @@ def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str, str]]]:
                 for run in cell.runs:
                     used[run][paper.name, view.name, view.about.title] = None
     return defaultdict(list, {run: list(places) for run, places in used.items()})
+
+
+def _page_of(partition: PartitionRecord) -> str:
+    """Return where a partition's page is: equal index lists may cut different data sets."""
+    digest = hashlib.sha256(partition.model_dump_json().encode()).hexdigest()
+    return f"partitions/{digest[:12]}.html"
+
+
+def _partitions(runs: Runs) -> dict[str, dict[str, Any]]:
+    """Return what the page of each partition says: it, and its runs' ids by paper and group."""
+    found: dict[str, dict[str, Any]] = {}
+    for run, record in runs.values():
+        partition = record.partition
+        page = found.setdefault(
+            _page_of(partition), {"partition": partition, "runs": defaultdict(list)}
+        )
+        page["runs"][run.paper, run.group].append(run.id)
+    return found
 
 
 def _curves(record: RunRecord) -> list[dict[str, Any]]:

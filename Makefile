@@ -22,8 +22,7 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(PYTEST) $(PARALLEL) tests/reproduction tests/unit tests/golden
-	$(PYTEST) tests/workflow tests/slurm tests/faults
+	$(PYTEST) $(PARALLEL) tests
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only

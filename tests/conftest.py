@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,14 @@ from fedrepro.runs.plan import PlannedRun
 
 hypothesis.settings.register_profile("fedrepro", deadline=None)  # machines are slow at times
 hypothesis.settings.load_profile("fedrepro")
+
+# Tests send these signals to programs they start, which `nohup make test &` would have ignore them.
+for _number, _handler in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 WriteRecord = Callable[..., Path]
 

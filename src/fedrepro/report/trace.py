@@ -140,6 +140,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     from_ = record.provenance
     changed = ", with uncommitted changes" if from_.dirty else ""
     note = f"; {from_.dataset_note}" if from_.dataset_note else ""
+    clients = len(record.partition.counts)
     versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
     found = {
         "record": str(file),
@@ -149,7 +150,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
         f"torch {from_.torch}, numpy {from_.numpy}, Python {from_.python}",
         "data": f"{record.spec['dataset']['name']}, {from_.dataset_source}, "
         f"sha256 {from_.dataset_sha256}{note}",
-        "partition": f"{len(record.partition.counts)} clients, sha256 {record.partition.sha256}",
+        "partition": f"{clients} client{'s' * (clients > 1)}, sha256 {record.partition.sha256}",
         "device": f"{from_.device}, {from_.threads} thread(s), backend {from_.backend}; "
         f"{'; '.join(filter(None, (from_.arithmetic, from_.host)))}",
         "trained": f"{from_.seconds:g} s, process started {from_.started}",

@@ -9,6 +9,8 @@ READY := .venv/.ready
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
 PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
+# What takes or waits longest goes first, small files fill the gaps at the end.
+IN_ORDER := --no-loadscope-reorder tests/workflow tests/slurm tests/faults tests/reproduction tests/golden tests/unit
 
 .PHONY: help
 help:  ## List the targets
@@ -22,7 +24,7 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(PYTEST) $(PARALLEL) tests
+	$(PYTEST) $(PARALLEL) $(IN_ORDER)
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only

@@ -9,8 +9,6 @@ READY := .venv/.ready
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
 PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
-# What takes or waits longest goes first, small files fill the gaps at the end.
-IN_ORDER := --no-loadscope-reorder tests/workflow tests/slurm tests/faults tests/reproduction tests/golden tests/unit
 
 .PHONY: help
 help:  ## List the targets
@@ -24,7 +22,7 @@ figures: $(READY)  ## Draw every figure from the committed run records, and writ
 
 .PHONY: test
 test: lint  ## Everything CI checks: style, types, all tests
-	$(PYTEST) $(PARALLEL) $(IN_ORDER)
+	$(PYTEST) $(PARALLEL) tests
 
 .PHONY: unit
 unit: $(READY)  ## The fast tests only

@@ -161,8 +161,8 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
     page = (folder / f"report/runs/{run.id}.html").read_text()
     assert f"fedrepro train {run.id}" in page
     assert f"seed {run.seed}" in page
-    title = next(iter(load_plan(PAPER).tables.values())).title
-    assert f"{title}</a>" in page
+    table = next(iter(load_plan(PAPER).tables))
+    assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in page
 
 
 def test_runs_of_a_partition_share_its_page(folder: Path) -> None:

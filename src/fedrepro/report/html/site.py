@@ -129,14 +129,14 @@ def _recorded(papers: Iterable[Paper], scale: Scale) -> Runs:
     return found
 
 
-def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str, str]]]:
-    """Return run id -> (paper, table or figure, title) of what it is part of."""
-    used: dict[str, dict[tuple[str, str, str], None]] = defaultdict(dict)
+def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:
+    """Return run id -> (paper, table or figure) of what it is part of."""
+    used: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
     for paper in papers:
         for view in paper.views:
             for cell in view.cells:
                 for run in cell.runs:
-                    used[run][paper.name, view.name, view.about.title] = None
+                    used[run][paper.name, view.name] = None
     return defaultdict(list, {run: list(places) for run, places in used.items()})
 
 
@@ -159,12 +159,14 @@ def _partitions(runs: Runs) -> dict[str, dict[str, Any]]:
 
 
 def _curves(record: RunRecord) -> list[dict[str, Any]]:
-    """Return what a run's page draws: name, rounds and values of each metric."""
+    """Return what a run's page draws: name, rounds and values, to four digits, of each metric."""
     curves = []
     for metric, name in CURVES.items():
         if record.metrics.get(metric):
             curve = record.curve(metric)
-            curves.append({"name": name, "x": [*curve], "y": [*curve.values()]})
+            curves.append(
+                {"name": name, "x": [*curve], "y": [float(f"{y:.4g}") for y in curve.values()]}
+            )
     return curves
 
 

@@ -14,6 +14,8 @@ import pytest
 from clones import PAPERS, SMOKE_OF_MADE, Clone, copy_repository
 from filelock import FileLock
 
+from fedrepro.runs.plan import PlannedRun, expand, unique
+
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
@@ -58,12 +60,16 @@ SmokeIds = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="session")
-def smoke_ids() -> SmokeIds:
-    """Return the ids of planned smoke runs, by paper and what is true of them."""
-    from fedrepro.runs.plan import PlannedRun, expand, unique
+def smoke_runs() -> list[PlannedRun]:
+    """All planned smoke runs, each once."""
+    return [*unique([run for paper in PAPERS for run in expand(paper, "smoke")]).values()]
+
+
+@pytest.fixture(scope="session")
+def smoke_ids(smoke_runs: list[PlannedRun]) -> SmokeIds:
+    """Return the ids of planned smoke runs of which something is true."""
 
     def ids(keep: Callable[[PlannedRun], bool] = lambda _: True) -> list[str]:
-        runs = unique([run for paper in PAPERS for run in expand(paper, "smoke")])
-        return sorted(run.id for run in runs.values() if keep(run))
+        return sorted(run.id for run in smoke_runs if keep(run))
 
     return ids

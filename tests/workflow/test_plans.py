@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 from clones import PAPERS, REPOSITORY, SMOKE, Clone, Plan, copy_repository
 
-from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan import PlannedRun, expand, load_plan
 
 pytestmark = pytest.mark.slow
 TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks", "all_report")
 DATASETS = {run.spec.dataset.name for paper in PAPERS for run in expand(paper, "smoke")}
+
+
+@pytest.fixture
+def recorded(clone: Clone, write_record: Any, smoke_runs: list[PlannedRun]) -> Clone:
+    """A fresh clone with made-up records of the smoke scale: a plan asks no more of them."""
+    for run in smoke_runs:
+        write_record(run, clone.records)
+    return clone
 
 
 @pytest.fixture(scope="module")

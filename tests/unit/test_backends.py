@@ -39,6 +39,8 @@ from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.models import NETWORKS, Network
+from fedrepro.fl.models.parts.layers import BatchNorm2d, Dropout
 from fedrepro.fl.requests import Objective, Predict, Train
 from fedrepro.fl.spec import run_id
 
@@ -555,12 +557,18 @@ def test_losses_are_compiled_once_for_all_lanes(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs a C compiler")
 @pytest.mark.filterwarnings("ignore")  # the compiler looks for CUDA and warns
-def test_compiled_losses_are_those_of_the_loop():
-    """With PyTorch's own compiler, for a network with dropout and batch normalisation."""
+def test_compiled_losses_are_those_of_the_loop(monkeypatch):
+    """With PyTorch's own compiler, for dropout and batch normalisation in few layers."""
+
+    def build(shape, classes, width):
+        convolution = torch.nn.Conv2d(shape[0], 3, 3, stride=4)
+        layers = [convolution, BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten(), Dropout(0.5)]
+        return torch.nn.Sequential(*layers, torch.nn.Linear(3 * 7 * 7, classes))
+
+    tiny = Network("tiny", build, mflop=1)
+    monkeypatch.setitem(NETWORKS._found, tiny.name, (tiny, None, tiny.module))
     compiled._compiled.cache_clear()
-    spec = make_spec(
-        model={"name": "liu3", "width": 0.1}, last_batch="drop_single", optimizer=sgd(lr=0.01)
-    )
+    spec = make_spec(model={"name": tiny.name}, last_batch="drop_single", optimizer=sgd(lr=0.01))
     request = Train(make_lanes(federation(spec), (24, 17)), 0)
     found = answer(GraphsBackend(compile="on"), spec, request)
     assert_near(found, answer(LoopBackend(), spec, request), request.lanes, share=1e-3)

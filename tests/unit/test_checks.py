@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -116,6 +117,23 @@ def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
 def test_what_is_no_target_is_not_judged() -> None:
     shown = judged([0.9], unusable="quoted wrongly")
     assert (shown["verdict"], shown["reason"]) == ("no target", "quoted wrongly")
+
+
+@pytest.mark.parametrize("scales", [["paper"], ["lite"]])
+def test_a_claim_that_cannot_fail_is_no_target_with_and_without_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scales: list[str]
+) -> None:
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads", "scales": scales}
+    content |= {"with": {"what": "best", "over": "niid"}}
+    runs = RunSet("tricks", "paper", tmp_path)
+    for unusable, verdict in (
+        ("", "not run" if scales == ["paper"] else "not decidable"),
+        ("it cannot fail", "no target"),
+    ):
+        (claim,) = Claim.model_validate(content | {"unusable": unusable}).cases({})
+        judged = verdicts._judge_claim(runs, claim)
+        assert (judged["verdict"], judged.get("reason", "")) == (verdict, unusable)
 
 
 @pytest.mark.parametrize(("shown_by", "cause"), [([], "conjecture"), (["table1"], "measured")])

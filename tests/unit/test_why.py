@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,16 @@ def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
     printed = "published in Table 2, MNIST, mean, x = 0.36: 98.60 %, tolerance ± "
     assert printed in text
     assert "verdict: not decidable (T2-mean-mnist@0.36)" in text
+
+
+def test_what_is_recorded_is_traced_and_the_rest_is_named() -> None:
+    for run in AT_036:
+        records.path_of(run.id).unlink()
+    absent = r"Left out is what needs runs without a record: MNIST, .* recorded\.$"
+    assert re.search(absent, why("emd", "table2", None, "smoke"))
+    with pytest.raises(FedreproError, match=r"no cell 'MNIST/0\.36'.*" + absent):
+        why("emd", "table2", "MNIST/0.36", "smoke")
+    assert "run " in why("emd", "table2", "MNIST/0", "smoke")
 
 
 def test_numbers_may_be_written_in_any_way() -> None:

@@ -56,7 +56,9 @@ class Number(Strict):
     )
     reason: str = Field(description="why this tolerance")
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
-    reading: str = Field(default="", description="as_run or as_written, where both are held")
+    reading: str = Field(
+        default="", description="of several readings of the paper the one that it is held against"
+    )
     explanation: str = Field(
         default="", description="our explanation, where ours is beyond the tolerance"
     )

@@ -10,12 +10,12 @@ import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
-from fedrepro.report.artefacts import frame, keys_of
+from fedrepro.report.artefacts import frame, keys_of, left_out
 from fedrepro.report.expected import cell_key
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, Scale, is_study
 from fedrepro.runs.records import RunRecord
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import describe
 
 
@@ -29,16 +29,22 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
         scale: the plan's scale.
 
     Returns:
-        Without a cell one line for each: its name, our value, the published one, its run ids. With
-        a cell also, for each of its runs: where the record is, its spec, seed, code, data, device,
-        time, and the command that trains it again.
+        Without a cell one line for each: its name, our value, the published one, its run ids; then
+        which runs have no record, where that leaves something out. With a cell also, for each of
+        its runs: where the record is, its spec, seed, code, data, device, time, and the command
+        that trains it again.
 
     Raises:
-        FedreproError: unknown names (says the nearest), or a record is missing.
+        FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
     """
     runs = RunSet(paper, scale)
     about = runs.plan.artefact(artefact)
-    cells = frame(runs, artefact)
+    try:
+        cells = frame(runs, artefact, partial=True)
+    except MissingRunsError:
+        runs.require(about.runs, artefact)  # says how many, and how to train them
+        raise
+    absent = left_out(runs, artefact)
     if "runs" not in cells:  # one run a row, or a drawing of all of them
         cells["runs"] = [
             (run,) if run and run == run else () for run in cells.get("run", [""] * len(cells))
@@ -47,8 +53,8 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
         lines = [_line(key, row) for key, (_, row) in zip(keys, cells.iterrows(), strict=True)]
-        return "\n".join([title, *lines])
-    wanted = _find(cell, keys, f"{paper} {artefact} ({scale})")
+        return "\n".join([title, *lines, *filter(None, [absent])])
+    wanted = _find(cell, keys, f"{paper} {artefact} ({scale})", absent)
     chosen = cells[[key == wanted for key in keys]]
     ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
@@ -58,8 +64,12 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 
-def _find(cell: str, keys: list[str], where: str) -> str:
-    """Return the key that is meant; numbers may be written in any way (``0.360`` is ``0.36``)."""
+def _find(cell: str, keys: list[str], where: str, absent: str) -> str:
+    """Return the key that is meant; numbers may be written in any way (``0.360`` is ``0.36``).
+
+    Raises:
+        FedreproError: there is none; says the nearest, and what is ``absent``.
+    """
     for split in (i for i, letter in enumerate(cell) if letter == "/"):
         key = "/".join(cell_key(_number(cell[:split]), _number(cell[split + 1 :])))
         if key in keys:
@@ -68,6 +78,7 @@ def _find(cell: str, keys: list[str], where: str) -> str:
     hint = f"; did you mean '{near[0]}'?" if near else f", but for example '{keys[0]}'."
     raise FedreproError(
         f"{where} has no cell '{cell}'{hint} The command without a cell lists all {len(keys)}."
+        + (f" {absent}" if absent else "")
     )
 
 

@@ -377,12 +377,14 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
         "reading": claim.reading,
         "statement": claim.statement,
     }
+    no_target = {"verdict": "no target", "reason": claim.unusable} if claim.unusable else {}
     if runs.scale not in claim.scales:
-        return content | {"evidence": f"our {runs.scale} runs cannot decide this claim"}
+        evidence = f"our {runs.scale} runs cannot decide this claim"
+        return content | {"evidence": evidence} | no_target
     try:
         finding = _rule(runs.paper, claim)(runs, **claim.values)
     except MissingRunsError as error:
-        return content | {"verdict": "not run", "evidence": str(error)}
+        return content | {"verdict": "not run", "evidence": str(error)} | no_target
     content |= {
         "verdict": _verdict_of(finding),
         "evidence": finding.evidence,
@@ -394,11 +396,9 @@ def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
     }
     if finding.undecided:
         content["evidence"] += f"; {finding.undecided}"
-    if claim.unusable:
-        content |= {"verdict": "no target", "reason": claim.unusable}
-    elif content["verdict"] != "reproduced":
+    if content["verdict"] != "reproduced" and not no_target:
         content |= _explained(claim)
-    return records.rounded(content)  # type: ignore[no-any-return]
+    return records.rounded(content | no_target)  # type: ignore[no-any-return]
 
 
 def _verdict_of(finding: Finding) -> Verdict:

@@ -141,3 +141,12 @@ def test_another_kind_of_run_opens_the_question_anew():
     assert max(wide.counts) == 16
     wide.work(4000, kind="b")
     assert max(wide.counts[-10:]) == 8
+
+
+@pytest.mark.parametrize(("lanes", "first"), [(1, 24), (10, 3), (24, 1), (50, 1)])
+def test_the_first_group_has_as_many_lanes_as_there_are_streams(lanes, first):
+    admission, runs = Admission(), 0
+    while admission.has_room([0.01] * runs):
+        runs += 1
+        admission.admitted(runs, "a", 0, lanes)
+    assert runs == first

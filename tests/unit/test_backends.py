@@ -1,12 +1,15 @@
 """All backends do what the plain loop does: every hook, every kind of network, alone or not."""
 
 import dataclasses
+import gc
 import shutil
 import time
+import weakref
 
 import numpy as np
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from pretend import pretended_gpu
 from small_runs import (
     SMALL_CNN,
@@ -19,6 +22,7 @@ from small_runs import (
     make_lanes,
     make_spec,
 )
+from torch._dynamo.backends.common import aot_autograd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -33,6 +37,7 @@ from fedrepro.fl.engine import (
     lane,
     memory,
     network,
+    places,
 )
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
@@ -453,6 +458,7 @@ def watch_captures(monkeypatch, **options):
 
 def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
     spec = make_spec()  # two epochs of batches of 8
+    monkeypatch.setattr(graphs, "_OFTEN", 1)
     recorded = watch_captures(monkeypatch)
     request = Train(make_lanes(federation(spec), (20,)), 0)  # 8, 8, 4, 8, 8, 4
     backend = GraphsBackend()
@@ -468,6 +474,7 @@ def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
 
 def test_a_slot_serves_runs_with_other_constants(monkeypatch):
     """What is no part of the key is loaded: step size, seed, round, moments, linear term."""
+    monkeypatch.setattr(graphs, "_OFTEN", 1)
     recorded = watch_captures(monkeypatch)
     backend = GraphsBackend()
     backend._most_slots = 1
@@ -575,25 +582,37 @@ def test_compiled_losses_are_those_of_the_loop(monkeypatch):
     compiled._compiled.cache_clear()
 
 
-@pytest.mark.parametrize("required", [False, True])
-def test_what_cannot_be_compiled_is_said(monkeypatch, required):
-    def broken(*_):
-        raise RuntimeError("no such device\nand more")
+def broken(*_):
+    raise RuntimeError("no such device\nand more")
 
+
+def forward_only(graph, inputs):
+    """A compiler that fails at the gradient, which it is asked for when that is first computed."""
+    backend = aot_autograd(
+        fw_compiler=lambda part, _: make_boxed_func(part.forward), bw_compiler=broken
+    )
+    return backend(graph, inputs)
+
+
+@pytest.mark.parametrize("compiler", [broken, forward_only])
+@pytest.mark.parametrize("required", [False, True])
+def test_what_cannot_be_compiled_is_said(monkeypatch, required, compiler):
     compiled._compiled.cache_clear()
     monkeypatch.setattr(
-        compiled, "_compile", lambda function: torch.compile(function, backend=broken)
+        compiled,
+        "_compile",
+        lambda function: torch.compile(function, backend=compiler, dynamic=False),
     )
-    spec = make_spec(model=SMALL_CNN)
+    spec = make_spec(model={"name": "liu3", "width": 0.1}, last_batch="drop_single")
     request = Train(make_lanes(federation(spec), (20,)), 0)
     losses = compiled.compiled_losses(spec, required=required)
     monkeypatch.setattr(graphs, "compiled_losses", lambda *_, **__: losses)
     backend = GraphsBackend(compile="on")
     if required:
-        with pytest.raises(FedreproError, match=r"--compile on: spec field model = mnist_cnn"):
+        with pytest.raises(FedreproError, match=r"--compile on: spec field model = liu3"):
             answer(backend, spec, request)
     else:
-        with pytest.warns(UserWarning, match="spec field model = mnist_cnn cannot be compiled"):
+        with pytest.warns(UserWarning, match="spec field model = liu3 cannot be compiled"):
             found = answer(backend, spec, request)
         assert_equal(found, answer(LoopBackend(), spec, request))
     compiled._compiled.cache_clear()
@@ -609,6 +628,7 @@ def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):
     """Clients of many sizes leave last batches of many sizes."""
     recorded = watch_captures(monkeypatch)
     monkeypatch.setattr(graphs, "_MOST_GRAPHS", 2)
+    monkeypatch.setattr(graphs, "_OFTEN", 1)
     spec = make_spec(local_epochs=3)
     backend = GraphsBackend()
     backend._most_slots = 1
@@ -616,6 +636,68 @@ def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):
         request = Train(make_lanes(federation(spec), sizes), 0)
         assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
     assert recorded.captures == 2  # full batches, and the first of the four last ones
+
+
+@pytest.mark.parametrize(("epochs", "captures"), [(4, 1), (5, 2)])
+def test_a_smaller_last_batch_is_captured_if_it_recurs(monkeypatch, epochs, captures):
+    recorded = watch_captures(monkeypatch)
+    spec = make_spec(local_epochs=epochs)
+    answer(GraphsBackend(), spec, Train(make_lanes(federation(spec), (12,)), 0))
+    assert recorded.captures == captures
+
+
+def test_a_closed_backend_leaves_nothing_for_the_garbage_collector():
+    """It might destroy a graph while another one is captured."""
+    backend, spec = GraphsBackend(), make_spec()
+    answer(backend, spec, Train(make_lanes(federation(spec), (12,)), 0))
+    slots = [weakref.ref(slot) for kind in backend._kinds.values() for slot in kind.slots]
+    assert slots
+    with places.without_collections():
+        backend.close()
+        assert all(slot() is None for slot in slots)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_it_was_after_a_capture(enabled):
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with places.without_collections():
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+
+
+def test_what_a_lost_device_holds_is_not_freed(monkeypatch):
+    def lost(*_):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(graphs, "_LEFT", [])
+    monkeypatch.setattr("torch.cuda.synchronize", lost)
+    monkeypatch.setattr("torch.cuda.empty_cache", lost)
+    backend, spec = GraphsBackend(), make_spec()
+    answer(backend, spec, Train(make_lanes(federation(spec), (12,)), 0))
+    kinds = backend._kinds
+    backend.device = torch.device("cuda")
+    backend.close()
+    [(_, held, _)] = graphs._LEFT
+    assert held is kinds
+    assert len(kinds) == 1
+    assert backend._kinds == {}
+
+
+def test_more_work_may_pay_for_compiling_later(monkeypatch):
+    """The first slot of a kind is made when one run is in flight, others when there are more."""
+    asked = []
+    monkeypatch.setattr(
+        GraphsBackend, "_pays_to_compile", lambda self, job: asked.append(1) or len(asked) > 1
+    )
+    monkeypatch.setattr(graphs, "compiled_losses", lambda *_, **__: lane.losses)
+    backend, spec = GraphsBackend(compile="auto"), make_spec(model=SMALL_CNN)
+    request = Train(make_lanes(federation(spec), (20, 20, 20)), 0)
+    assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+    assert len(asked) == 2
+    assert backend.compiles
 
 
 def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
@@ -835,6 +917,25 @@ def test_a_memory_limit_bounds_the_slots_and_the_runs_in_flight(cnn_lanes):
         assert_equal(answer(backend, spec, request), expected)
         [kind] = backend._kinds.values()
         assert len(kind.slots) == slots
+
+
+@pytest.mark.parametrize(("seconds", "slots"), [(graphs._STALE - 1, 1), (graphs._STALE + 1, 4)])
+def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
+    """Also for a kind that has one, once nothing was put into theirs for a while."""
+    backend, (spec, request) = GraphsBackend(), cnn_lanes
+    answer(backend, spec, request)
+    [first] = backend._kinds.values()
+    first.most = len(first.slots)
+    first.used -= seconds
+    smaller = make_spec(model=SMALL_CNN, batch=4)
+    few = Train(make_lanes(federation(smaller), (12, 12, 12, 12)), 0)
+    size = backend._slot_bytes(LaneJob(smaller, few, few.lanes[0]))
+    backend._limit = len(first.slots) * first.size + size
+    assert_equal(answer(backend, smaller, few), answer(LoopBackend(), smaller, few))
+    _, second = backend._kinds.values()
+    assert len(second.slots) == slots
+    assert (first.slots == []) == (slots == 4)
+    assert first.most == (first.bound if slots == 4 else 7)
 
 
 def test_memory_estimates():

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
-from fedrepro.fl.engine import checkpoint, driver, optim
+from fedrepro.fl.engine import admission, checkpoint, driver, optim
 from fedrepro.fl.engine.active import ActiveRun, Place
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
@@ -499,6 +499,7 @@ def test_a_gpu_gets_more_runs_while_they_make_it_faster(
     """A CPU gets all that its load allows at once."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(driver, "time", clock)
+    monkeypatch.setattr(admission, "FIRST_LANES", 1)
     counts = []
 
     class Device(LoopBackend):

@@ -271,9 +271,46 @@ def test_flat_views_share_storage_with_the_module():
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-def test_differentiate_writes_the_gradient_of_the_last_loss_alone(channels_last):
+@pytest.mark.parametrize("name", ["fixup_resnet20", "resnet9", "liu1"])
+def test_aligned_tensors_begin_at_16_bytes_and_compute_the_same(name, channels_last):
+    shape = (1, 28, 28) if name == "liu1" else (3, 32, 32)
+    net, plain = (
+        FlatModule(
+            build(name, shape, 10),
+            torch.device("cpu"),
+            channels_last=channels_last,
+            aligned=aligned,
+        )
+        for aligned in (True, False)
+    )
+    weights = plain.weights()
+    net.load(weights)
+    assert torch.equal(net.weights(), weights)
+    parameters = weights[: net.layout.parameters]
+    assert torch.equal(net.outward(net.inward(parameters)), parameters)
+    assert torch.equal(net.outward(net.parameters), parameters)
+    places = [
+        (tensor.data_ptr() - net.flat.data_ptr()) % 16
+        for tensor in net.module.parameters()
+        if tensor.numel() % 4 == 0
+    ]
+    assert places
+    assert not any(places)
+    net.module.eval()
+    plain.module.eval()
+    images = torch.rand(3, *shape)
+    for ours, theirs in zip(net.forward(images), plain.forward(images), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_differentiate_writes_the_gradient_of_the_last_loss_alone(channels_last, aligned):
     net = FlatModule(
-        build("mnist_cnn", (1, 28, 28), 10, 0.1), torch.device("cpu"), channels_last=channels_last
+        build("mnist_cnn", (1, 28, 28), 10, 0.1),
+        torch.device("cpu"),
+        channels_last=channels_last,
+        aligned=aligned,
     )
     images = torch.rand(2, 1, 28, 28)
     for loss in (net.module(images).sum(), net.module(images).square().sum()):

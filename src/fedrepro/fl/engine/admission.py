@@ -1,11 +1,11 @@
 """How many runs a GPU has in flight: more, while memory lasts and more make it faster.
 
 A GPU that trains the lanes of one run is mostly idle; how many it takes to fill it depends on the
-network, the batch and the card, so it is measured. Runs are admitted in groups: as many again as
-are in flight. Once all of them are past their first round (in which graphs are captured and
-kernels chosen), the work a second is held against that before the group. A group that gained less
-than a twentieth is the last, and its places are not filled again when runs end; a run of another
-kind opens the question anew.
+network, the batch and the card, so it is measured. Runs are admitted in groups: first as many as
+have :data:`FIRST_LANES` lanes together, then as many again as are in flight. Once all of them are
+past their first round (in which graphs are captured and kernels chosen), the work a second is held
+against that before the group. A group that gained less than a twentieth is the last, and its places
+are not filled again when runs end; a run of another kind opens the question anew.
 
 Groups rather than single runs: where 20 runs are in flight, one more gains a twentieth at best, so
 its gain drowns in noise, and filling a card one by one takes as many times longer.
@@ -13,9 +13,12 @@ its gain drowns in noise, and filling a card one by one takes as many times long
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
+FIRST_LANES = 24
+"""Lanes that are worth it on any card: the streams that they are trained on."""
 LEAST_GAIN = 0.05
 ROUNDS = 2
 SECONDS = 2.0
@@ -78,15 +81,18 @@ class Admission:
         used = sum(loads)
         return len(self._runs) < self._most and used + used / len(loads) <= 1
 
-    def admitted(self, run: int, kind: Hashable, rounds: int) -> None:
+    def admitted(self, run: int, kind: Hashable, rounds: int, lanes: float = FIRST_LANES) -> None:
         """Take note of a run.
 
         Args:
             run: its number.
             kind: runs of one kind are alike to the device: same network, same number of lanes.
             rounds: rounds of it that were done before.
+            lanes: that it trains side by side.
         """
         self._runs[run] = _Run(kind, rounds)
+        if self._before is None:
+            self._most = max(self._most, math.ceil(FIRST_LANES / max(lanes, 1)))
         if self._settled_for is not None:
             if self._kinds() == self._settled_for:
                 return

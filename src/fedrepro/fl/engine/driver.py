@@ -217,8 +217,9 @@ class _Flight:
         self._tickets += 1
         self.runs[self._tickets] = run
         if self._admission is not None:
-            kind = cost.kind(run.spec), run.spec.precision, cost.lanes(run.spec)
-            self._admission.admitted(self._tickets, kind, run.progress.round)
+            lanes = cost.lanes(run.spec)
+            kind = cost.kind(run.spec), run.spec.precision, lanes
+            self._admission.admitted(self._tickets, kind, run.progress.round, lanes)
         self._submit(self._tickets, run)
 
     def take(self, answer: Answer) -> None:

@@ -60,10 +60,14 @@ STREAMS = 24
 MOST_SLOTS = 256
 _MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
+_OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
+_STALE = 10.0  # seconds after which slots that nothing is in make room for others
 _SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, computed once
 _WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
 _FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
 _PAUSE = 1e-4  # seconds between two looks at a GPU that has enough to do
+_LEFT: list[object] = []
+"""What a lost device holds."""
 
 
 @dataclass(eq=False)
@@ -97,14 +101,18 @@ class _Kind:
 
     Attributes:
         size: bytes of a slot, estimated.
-        most: slots that memory suffices for, once that has been found out.
+        bound: slots that it may have.
+        most: slots that memory suffices for, once that has been found out; until then the bound.
+        used: when a piece was last put into a slot, in seconds of ``time.monotonic()``.
         captured: whether steps are captured.
         pauses: whether, short of memory, it waits until some lane has ended.
         compiled: a faster loss, or None.
     """
 
     size: int
+    bound: int = MOST_SLOTS
     most: int = MOST_SLOTS
+    used: float = 0.0
     captured: bool = True
     pauses: bool = False
     compiled: lane.Loss | None = None
@@ -183,13 +191,15 @@ class _Slot:
     def _is_to_be_captured(self, size: int) -> bool:
         """Return whether a step was taken often enough: a compiler may look at the first two."""
         often = 1 if self._kind.compiled is None else 2
+        if size != self.work.batch:
+            often = _OFTEN
         room = len(self._replays) < _MOST_GRAPHS or size == self.work.batch
         return self._kind.captured and self._taken[size] >= often and room
 
     def _capture(self, size: int) -> None:
         """Capture the step and replay it, or take it as it is, from now on, if that fails."""
         try:
-            replay = self._place.capture(lambda: self.work.step(size))
+            replay = self._place.capture(functools.partial(self.work.step, size))
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
@@ -337,7 +347,7 @@ class GraphsBackend:
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
             if piece.job is None:
-                kind = _Kind(self._asking_bytes(piece.spec), most=_MOST_ASKED)
+                kind = _Kind(self._asking_bytes(piece.spec), _MOST_ASKED, _MOST_ASKED)
             else:
                 kind = _Kind(self._slot_bytes(piece.job))
             self._kinds[piece.key] = kind
@@ -385,13 +395,21 @@ class GraphsBackend:
         return []
 
     def close(self) -> None:
-        """Free the slots."""
+        """Free the slots; of a lost device, which was said before, they are left as they are."""
+        if self.device.type == "cuda":
+            try:
+                torch.cuda.synchronize(self.device)
+            except RuntimeError:  # PyTorch would end the process where it frees memory
+                _LEFT.append((self._open, self._kinds, self._places))
+                self._open, self._kinds, self._places = OpenRequests(), {}, []
+                return
         self._open = OpenRequests()
+        for kind in self._kinds.values():
+            kind.slots.clear()  # which know their kind: else they would stay until a collection
         self._kinds.clear()
         self._places.clear()
         if self.device.type == "cuda":
-            with contextlib.suppress(RuntimeError):  # of a lost device, which was said before
-                torch.cuda.empty_cache()
+            torch.cuda.empty_cache()
 
     def _busy(self) -> list[_Slot]:
         slots = [slot for kind in self._kinds.values() for slot in kind.slots]
@@ -455,12 +473,22 @@ class GraphsBackend:
         kind.pauses = busy
         kind.waiting.appendleft(piece)
 
-    def _drop_idle(self) -> bool:
-        """Free all slots that nothing is in; return whether there were any."""
+    def _drop_idle(self, since: float = 0.0) -> bool:
+        """Free the slots that nothing is in; return whether there were any.
+
+        Args:
+            since: seconds for which no piece was put into a slot of their kind.
+        """
         before = sum(len(kind.slots) for kind in self._kinds.values())
+        now = time.monotonic()
         for kind in self._kinds.values():
-            kind.slots = [slot for slot in kind.slots if slot.piece is not None]
-        return sum(len(kind.slots) for kind in self._kinds.values()) < before
+            if now - kind.used >= since:
+                kind.slots = [slot for slot in kind.slots if slot.piece is not None]
+        freed = sum(len(kind.slots) for kind in self._kinds.values()) < before
+        if freed:
+            for kind in self._kinds.values():
+                kind.most = kind.bound  # there is more memory than when it was found out
+        return freed
 
     def _start_waiting(self) -> None:
         """Put waiting pieces into idle slots, and into new ones while there is memory."""
@@ -474,7 +502,7 @@ class GraphsBackend:
                     break
                 self._tick()
                 piece = kind.waiting.popleft()
-                piece.since = self._clock
+                piece.since, kind.used = self._clock, time.monotonic()
                 slot = idle[0] if idle else self._new_slot(kind, piece)
                 if slot is not None:
                     slot.piece = piece
@@ -494,8 +522,8 @@ class GraphsBackend:
             return False
         if fits():
             return True
-        if kind.slots:  # one of them will be free
-            return False
+        if kind.slots:  # one of them will be free: others make room only if they are out of use
+            return self._drop_idle(_STALE) and fits()
         self._drop_idle()
         return fits() or not self._busy()
 
@@ -528,7 +556,7 @@ class GraphsBackend:
             # Networks that train in bfloat16 predict in float32, which likes channels first.
             net = self._network(spec, channels_last=spec.precision == "tf32")
             return Asking(net, data, piece.request.split, fixed=True)
-        if not kind.slots and self._pays_to_compile(job):
+        if kind.compiled is None and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
         distils = objectives.needs_start_model(job.request.objective)
@@ -542,7 +570,7 @@ class GraphsBackend:
         return self._resources.build(spec, channels_last=on_gpu and channels_last)
 
     def _pays_to_compile(self, job: LaneJob) -> bool:
-        """Return whether full batches of a key are to be compiled; asked when it gets a slot."""
+        """Return whether full batches of a key are to be compiled; asked with each slot of it."""
         if self._compile != "auto":
             return self._compile == "on"
         if self.deterministic:  # the compiler chooses by timing

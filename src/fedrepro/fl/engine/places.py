@@ -7,7 +7,8 @@ on a machine without a GPU.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import torch
@@ -118,7 +119,10 @@ class CudaPlace:
         """
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            with (
+                without_collections(),
+                torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
+            ):
                 step()
         except torch.OutOfMemoryError:  # the capture itself has ended well
             raise
@@ -150,3 +154,19 @@ class CudaPlace:
         event.record(self._stream)
         done: Callable[[], bool] = event.query
         return done
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Hold back the garbage collector.
+
+    A graph that it finds is destroyed, which CUDA does not permit while another one is captured:
+    that capture would fail (https://github.com/pytorch/pytorch/issues/161037).
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -173,7 +173,9 @@ def test_central_training_alone_is_in_all_its_rows(tmp_path):
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("scale", ["lite", "paper"])
 def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, name):
-    check_any_subset(request.getfixturevalue(scale), name, share, tmp_path, FIGURES)
+    check_any_subset(
+        request.getfixturevalue(scale), name, share, tmp_path, FIGURES, of_pairs=["choices"]
+    )
 
 
 def test_parts_of_tables_show_the_published_values(lite):
@@ -188,14 +190,13 @@ def test_parts_of_tables_show_the_published_values(lite):
 def test_the_ablation_is_paired_by_seed(tmp_path):
     world = World(accuracy={"MNIST MC FedAvg": 0.9, "CADIS without distillation": 0.93})
     frame = artefacts.frame(write_all(tmp_path, "lite", world), "ablation")
-    gain = cell(frame, "CADIS without distillation", "over FedAvg")
-    assert (gain["mean"], gain["n"], gain["unit"]) == (pytest.approx(0.03), 8, "points")
-    assert len(gain["runs"]) == 16
-    assert cell(frame, "FedAvg", "best accuracy")["mean"] == pytest.approx(0.9)
+    gain = cell(frame, "MNIST, CADIS without distillation", "over FedAvg")
+    assert (gain["mean"], gain["n"], gain["unit"]) == (pytest.approx(0.03), 36, "points")
+    assert len(gain["runs"]) == 72
+    assert cell(frame, "MNIST, FedAvg", "best accuracy")["mean"] == pytest.approx(0.9)
+    parts = ("CADIS", "CADIS without distillation", "weights inverse to the true cluster sizes")
     assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
-        "CADIS",
-        "CADIS without distillation",
-        "weights inverse to the true cluster sizes",
+        f"{dataset}, {part}" for dataset in ("MNIST", "CIFAR-10") for part in parts
     }
 
 
@@ -257,7 +258,7 @@ def test_table2_says_which_numbers_stand_for_never(request, scale):
     plan = request.getfixturevalue(scale).plan
     shown = [run for run in expand("cadis", scale) if run.group in plan.tables["table2"].runs]
     never = {run.spec.rounds + 1 for run in shown}
-    assert len(never) == 2
+    assert len(never) > 1
     assert never <= {int(number) for number in re.findall(r"\d+", plan.tables["table2"].title)}
 
 
@@ -554,7 +555,7 @@ def test_fig8_says_over_what_it_averages(lite):
     frame = artefacts.frame(lite, "fig8")
     long, short = (
         [axis.get_title().partition("\n")[2] for axis in FIGURES["fig8"].draw(part).axes]
-        for part in (frame, frame[frame["x"] <= 10])
+        for part in (frame, frame[frame["x"] <= 20])
     )
     last = "mean of 10 evaluations", "mean of 10 rounds", "mean of 10 rounds"
     all_ = (

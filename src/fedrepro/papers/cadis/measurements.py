@@ -442,14 +442,15 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 
 
 def ablation(runs: RunSet) -> pd.DataFrame:
-    """Build our table of what each part of CADIS adds to FedAvg on MNIST MC, paired by seed."""
+    """Build our table of what each part of CADIS adds to FedAvg on MC, paired by seed."""
     found = _shown(runs, "ablation").assign(column="best accuracy", unit="fraction")
-    base = found.loc[found["method"] == BASELINES[0], ["seed", "run", "best"]]
-    gains = found.merge(base, on="seed", suffixes=("", "_fedavg"))
+    base = found.loc[found["method"] == BASELINES[0], ["dataset", "seed", "run", "best"]]
+    gains = found.merge(base, on=["dataset", "seed"], suffixes=("", "_fedavg"))
     gains = gains[gains["run"] != gains["run_fedavg"]].assign(column="over FedAvg", unit="points")
     gains["best"] -= gains["best_fedavg"]
     gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
-    both = pd.concat([found, gains]).assign(row=lambda table: table["method"])
+    both = pd.concat([found, gains])
+    both["row"] = both["dataset"] + ", " + both["method"]
     cells = summarise(both, "best", ["row", "column", "unit"])
     return cells[[*cells.columns.drop("unit"), "unit"]]
 

@@ -8,8 +8,8 @@ SHELL := /bin/bash
 READY := .venv/.ready
 RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
 PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest
-# One process more than cores: tests wait for programs that they start.
-PARALLEL := -n $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4))) --dist loadfile --no-loadscope-reorder
+# Two processes more than cores: tests wait for programs that they start.
+PARALLEL := -n $(shell n=$$(nproc); echo $$((n < 4 ? n + 2 : 5))) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help:  ## List the targets

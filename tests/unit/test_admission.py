@@ -5,6 +5,7 @@ import random
 import pytest
 
 from fedrepro.fl.engine.admission import ROUNDS, SECONDS, Admission
+from fedrepro.fl.engine.places import STREAMS
 
 ROUND = 10.0
 """Work of a round of a run."""
@@ -37,7 +38,7 @@ class Card:
         while self.admission.has_room([self.load] * len(self.runs)):
             self.number += 1
             self.runs[self.number] = [0, self.length(0)]
-            self.admission.admitted(self.number, kind, 0)
+            self.admission.admitted(self.number, kind, 0, STREAMS)
 
     def work(self, seconds, kind="a"):
         end = self.now + seconds
@@ -104,7 +105,7 @@ def test_the_first_round_says_nothing_of_the_speed():
 
 def test_short_rounds_are_measured_for_a_while():
     admission, now = Admission(), 0.0
-    admission.admitted(1, "a", 0)
+    admission.admitted(1, "a", 0, STREAMS)
     for done in range(1, 1000):
         now += 0.01
         admission.worked(1, 1.0, done, now)
@@ -117,7 +118,7 @@ def test_short_rounds_are_measured_for_a_while():
 def test_nobody_is_admitted_before_anything_was_measured():
     admission = Admission()
     assert admission.has_room([])
-    admission.admitted(1, "a", 7)
+    admission.admitted(1, "a", 7, STREAMS)
     for done, now in ((7, 10.0), (8, 20.0), (8, 30.0), (9, 40.0)):
         admission.worked(1, 1.0, done, now)
         assert not admission.has_room([0.1])

@@ -499,7 +499,7 @@ def test_a_gpu_gets_more_runs_while_they_make_it_faster(
     """A CPU gets all that its load allows at once."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(driver, "time", clock)
-    monkeypatch.setattr(admission, "FIRST_LANES", 1)
+    monkeypatch.setattr(admission, "STREAMS", 1)
     counts = []
 
     class Device(LoopBackend):

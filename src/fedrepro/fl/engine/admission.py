@@ -2,7 +2,7 @@
 
 A GPU that trains the lanes of one run is mostly idle; how many it takes to fill it depends on the
 network, the batch and the card, so it is measured. Runs are admitted in groups: first as many as
-have :data:`FIRST_LANES` lanes together, then as many again as are in flight. Once all of them are
+have a lane for every stream together, then as many again as are in flight. Once all of them are
 past their first round (in which graphs are captured and kernels chosen), the work a second is held
 against that before the group. A group that gained less than a twentieth is the last, and its places
 are not filled again when runs end; a run of another kind opens the question anew.
@@ -17,8 +17,8 @@ import math
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
-FIRST_LANES = 24
-"""Lanes that are worth it on any card: the streams that they are trained on."""
+from fedrepro.fl.engine.places import STREAMS
+
 LEAST_GAIN = 0.05
 ROUNDS = 2
 SECONDS = 2.0
@@ -81,7 +81,7 @@ class Admission:
         used = sum(loads)
         return len(self._runs) < self._most and used + used / len(loads) <= 1
 
-    def admitted(self, run: int, kind: Hashable, rounds: int, lanes: float = FIRST_LANES) -> None:
+    def admitted(self, run: int, kind: Hashable, rounds: int, lanes: int) -> None:
         """Take note of a run.
 
         Args:
@@ -92,7 +92,7 @@ class Admission:
         """
         self._runs[run] = _Run(kind, rounds)
         if self._before is None:
-            self._most = max(self._most, math.ceil(FIRST_LANES / max(lanes, 1)))
+            self._most = max(self._most, math.ceil(STREAMS / max(lanes, 1)))
         if self._settled_for is not None:
             if self._kinds() == self._settled_for:
                 return

@@ -50,13 +50,11 @@ from fedrepro.fl.engine.jobs import (
 )
 from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
 from fedrepro.fl.engine.network import FlatModule
-from fedrepro.fl.engine.places import CudaPlace, HostPlace, Place, Step
+from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
 from fedrepro.fl.engine.resources import Resources, precision
 from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained, Weights
 from fedrepro.fl.spec import RunSpec
 
-STREAMS = 24
-"""Streams on a GPU. On an H100, more do not help, and fewer are slower with small kernels."""
 MOST_SLOTS = 256
 _MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
@@ -111,13 +109,16 @@ class _Kind:
 
     size: int
     bound: int = MOST_SLOTS
-    most: int = MOST_SLOTS
+    most: int = field(init=False)
     used: float = 0.0
     captured: bool = True
     pauses: bool = False
     compiled: lane.Loss | None = None
     slots: list[_Slot] = field(default_factory=list)
     waiting: deque[_Piece] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.most = self.bound
 
 
 class _Slot:
@@ -347,7 +348,7 @@ class GraphsBackend:
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
             if piece.job is None:
-                kind = _Kind(self._asking_bytes(piece.spec), _MOST_ASKED, _MOST_ASKED)
+                kind = _Kind(self._asking_bytes(piece.spec), _MOST_ASKED)
             else:
                 kind = _Kind(self._slot_bytes(piece.job))
             self._kinds[piece.key] = kind

@@ -13,6 +13,9 @@ from typing import Protocol
 
 import torch
 
+STREAMS = 24
+"""Streams on a GPU. On an H100, more do not help, and fewer are slower with small kernels."""
+
 Step = Callable[[], object]
 
 

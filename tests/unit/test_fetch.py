@@ -181,7 +181,7 @@ def test_a_slow_drip_ends(server: Server, behave: Callable[[Handler], None]) -> 
     begun = time.monotonic()
     with pytest.raises(fetch.DownloadError, match=r"not done after 1 s"):
         get(server, seconds=0.6)
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 60
     assert not TARGET.exists()
 
 
@@ -194,7 +194,7 @@ def test_the_time_there_is_grows_with_the_size(
     begun = time.monotonic()
     with pytest.raises(fetch.DownloadError, match="not done"):
         fetch.fetch([server.url], TARGET, size=len(CONTENT), plain_hosts=["127.0.0.1"])
-    assert 0.3 <= time.monotonic() - begun < 4
+    assert 0.3 <= time.monotonic() - begun < 60
 
 
 def test_the_next_attempt_goes_on_where_the_last_one_ended(server: Server) -> None:

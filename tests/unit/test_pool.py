@@ -5,7 +5,6 @@ import re
 import signal
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from subprocess import PIPE, Popen, check_output
 
@@ -293,14 +292,14 @@ def test_a_deadline_in_months_is_waited_for_in_parts(make_pool):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
-    spec, request = some_request((250, 250), local_epochs=400, model={"name": "liu1"})
+    spec, request = some_request((250, 250), local_epochs=10_000, model={"name": "liu1"})
     backend = make_pool(workers)
     answer(backend, *some_request())  # the workers are there
     backend.submit(1, Ask(spec, data.load("synthetic"), request))
     begin = time.monotonic()
     with pytest.raises(OutOfTime):
         backend.collect(begin + 0.3)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     pids = [one.process.pid for one in backend._pool]
     backend.close()
     wait_for_the_end_of(pids)
@@ -308,7 +307,7 @@ def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
 
 def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
     adam = {"name": "adam", "lr": 0.01}
-    runs = [planned(seed=seed, rounds=60, optimizer=adam) for seed in (1, 2)]
+    runs = [planned(seed=seed, rounds=6, optimizer=adam) for seed in (1, 2)]
     specs = [run.spec for run in runs]
 
     def drive(backend, folder, deadline=float("inf")):
@@ -324,15 +323,23 @@ def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_pat
         return done, cut
 
     whole, _ = drive(make_pool(1, stack=True), "whole")
-    answered = Counter()
 
     class Stopped(PoolBackend):
-        """Time ends once both runs have had a round, of training and prediction, and one more."""
+        """Time ends in mid-request once both runs, kept in step, have had three answers.
+
+        Those are a round, of training and prediction, and the training of the next.
+        """
+
+        steps = 0
 
         def collect(self, deadline):
-            enough = len(answered) == 2 and min(answered.values()) >= 3
-            found = super().collect(0.0 if enough else time.monotonic() + 60)
-            answered.update(answer.ticket for answer in found)
+            if self.steps == 3:
+                self._hand_out()
+                raise OutOfTime
+            found = []
+            while len(found) < len(runs):
+                found += super().collect(deadline)
+            self.steps += 1
             return found
 
     backend = Stopped(2, stack=True)
@@ -341,7 +348,7 @@ def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_pat
     assert not done
     assert [run.id for run in cut] == [run.id for run in runs]
     saved = [checkpoint.load(tmp_path / f"cut/{run.id}.pt", run.id) for run in runs]
-    assert all(0 < content["progress"]["round"] < 12 for content in saved)
+    assert [content["progress"]["round"] for content in saved] == [1, 1]
     resumed, _ = drive(make_pool(2, stack=True), "cut")
     for run in runs:
         assert resumed[run.id].resumed_at > 0

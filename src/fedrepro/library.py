@@ -259,7 +259,7 @@ class Result:
         return self.frame.groupby("run", sort=False).tail(1).reset_index(drop=True)
 
     def plot(self, metric: str = "accuracy") -> matplotlib.figure.Figure:
-        """Draw a metric over the rounds: the mean and every seed; accuracies in per cent.
+        """Draw a metric over the rounds: the mean and its seeds; accuracies in per cent.
 
         Raises:
             FedreproError: there is no such metric; says which there are.

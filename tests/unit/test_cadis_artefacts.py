@@ -36,7 +36,7 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.report import artefacts, expected, style
 from fedrepro.report.expected import load_expected
-from fedrepro.report.plots import EVERY_SEED, PUBLISHED
+from fedrepro.report.plots import ALL_SEEDS, EVERY_SEED, PUBLISHED
 from fedrepro.runs.plan import expand
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -515,13 +515,22 @@ def test_the_legend_knows_the_published_rounds():
     assert {"mnist": ROUNDS["MNIST"], "cifar10": ROUNDS["CIFAR-10"]}.items() <= rounds.items()
 
 
-@pytest.mark.parametrize("name", ["fig8", "fig9", "as_run"])
-def test_panels_have_the_same_rounds(lite, name):
+@pytest.mark.parametrize(("name", "rows"), [("fig8", 2), ("fig9", 1), ("as_run", 1)])
+def test_panels_of_a_data_set_have_the_same_rounds(lite, name, rows):
     figure = FIGURES[name].draw(artefacts.frame(lite, name))
-    assert len({axis.get_xlim() for axis in figure.axes}) == 1
+    for row in np.array_split(figure.axes, rows):
+        assert len({axis.get_xlim() for axis in row}) == 1
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     several = any(line.get_linewidth() < 0.5 for axis in figure.axes for line in axis.lines)
     assert (EVERY_SEED in labels) == several
+    assert (ALL_SEEDS in labels) == any(axis.collections for axis in figure.axes)
+
+
+def test_a_row_of_fig8_ends_with_its_data_set(lite):
+    frame = artefacts.frame(lite, "fig8")
+    figure = FIGURES["fig8"].draw(frame)
+    last = frame.groupby("dataset")["x"].max()
+    assert [axis.get_xlim()[1] for axis in figure.axes[::4]] == pytest.approx(list(1.03 * last))
 
 
 def test_fig7_has_one_colour_bar(lite):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from readable import alike, small
 from fedrepro.report import style
 from fedrepro.report.plots import (
     ACCURACY,
+    ALL_SEEDS,
     BLACK,
     EVERY_SEED,
     PUBLISHED,
@@ -107,6 +109,17 @@ def test_seeds_that_miss_a_point_are_drawn_where_they_are() -> None:
     canvas.curve(canvas.axis, points({0: (0.1, 0.3), 1: (0.2,)}), BLACK)
     assert heights(canvas.axis.lines[2])[:1] == pytest.approx([20])
     assert np.isnan(heights(canvas.axis.lines[2])[1])
+
+
+def test_many_seeds_are_an_area_that_leaves_the_mean_to_be_seen() -> None:
+    canvas = Canvas()
+    of = {seed: (0.1 + seed / 100, 0.3) for seed in range(11)}
+    canvas.curve(canvas.axis, points(of | {5: (0.15,)}), Ink("blue"), "ours")
+    [area] = canvas.axis.collections
+    [outline] = area.get_paths()
+    assert outline.get_extents().get_points() == pytest.approx(np.array([[1, 10], [2, 30]]))
+    assert len(canvas.axis.lines) == 1
+    assert keys(canvas) == ["ours", ALL_SEEDS]
 
 
 @pytest.mark.parametrize("shown", [{"points": points({0: (0.1, 0.2)})}, {"seeds": False}])
@@ -238,6 +251,8 @@ def test_equal_figures_are_equal_files(tmp_path: Path) -> None:
         style.save(canvas.figure, tmp_path / name)
         content.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("svg", "png")])
     assert content[0] == content[1]
+    coordinates = re.findall(r' (?:d|x|y)="([^"]*)"', content[0][0].decode())
+    assert max(len(digits) for text in coordinates for digits in re.findall(r"\.(\d+)", text)) == 2
     assert plt.get_fignums() == []
 
 

@@ -165,6 +165,23 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
     assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in page
 
 
+@pytest.mark.parametrize(
+    ("rounds", "x"),
+    [
+        ([2, 4, 6], {"x0": 2, "dx": 2}),
+        ([1, 3, 4], {"x": [1, 3, 4]}),
+        ([5], {"x0": 5, "dx": 1}),
+    ],
+)
+def test_rounds_at_equal_distances_are_not_listed(
+    folder: Path, rounds: list[int], x: dict[str, Any]
+) -> None:
+    record = records.read(expand(PAPER, "smoke")[0].id, folder / "results/runs")
+    metrics = {"accuracy": [0.123456] * len(rounds), "evaluated_rounds": rounds}
+    (curve,) = site._curves(record.model_copy(update={"metrics": metrics}))
+    assert curve == {"name": "test accuracy", **x, "y": [0.1235] * len(rounds)}
+
+
 def test_runs_of_a_partition_share_its_page(folder: Path) -> None:
     runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
     two = [run for run in runs if run.spec.partition.clients == 2]

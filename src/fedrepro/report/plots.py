@@ -25,9 +25,10 @@ from fedrepro.report.style import PALETTE, WIDTH
 
 ACCURACY = "test accuracy (%)"
 ROUND = "communication round"
-EVERY_SEED, PUBLISHED = "every seed", "published"
+EVERY_SEED, ALL_SEEDS, PUBLISHED = "every seed", "range of seeds", "published"
 INTERVALS = "mean, 95 % Student t interval, every run as a dot"
-_LAST = (EVERY_SEED, PUBLISHED)
+_LAST = (EVERY_SEED, ALL_SEEDS, PUBLISHED)
+_MOST_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ class Canvas:
         seeds: bool = True,
         **options: Any,
     ) -> None:
-        """Draw the mean as a line and, where there are several, every seed as a thin one.
+        """Draw the mean as a line and, where there are several seeds, each as a thin one.
+
+        More than ten would hide the mean: then an area reaches from the lowest to the highest.
 
         Args:
             axis: the panel.
@@ -119,14 +122,19 @@ class Canvas:
             ink: how it is drawn.
             label: in the legend; empty: not there.
             factor: on the values; 100 draws fractions in per cent.
-            seeds: whether every seed is drawn.
+            seeds: whether they are drawn.
             options: further keywords of ``Axes.plot``.
         """
         if points.empty:
             return
         style = ink.options | options
         axis.plot(points["x"], factor * points["mean"], **style)
-        if seeds and (points["n"] > 1).any():
+        most = points["n"].max() if seeds else 0
+        if most > _MOST_LINES:
+            low, high = (factor * points["values"].map(end) for end in (min, max))
+            axis.fill_between(points["x"], low, high, color=style["color"], alpha=0.2, linewidth=0)
+            self.patch(ALL_SEEDS, color=Ink("grey").options["color"], alpha=0.4, linewidth=0)
+        elif most > 1:
             thin = {"color": style["color"], "linewidth": 0.4, "alpha": 0.4}
             for seed in itertools.zip_longest(*points["values"], fillvalue=np.nan):
                 axis.plot(points["x"], factor * np.array(seed), **thin)
@@ -145,7 +153,13 @@ class Canvas:
     ) -> None:
         """Draw every seed as a dot."""
         colour = ink.options["color"]
-        dot: dict[str, Any] = {"linestyle": "", "marker": ".", "markersize": 3, "alpha": 0.6}
+        dot: dict[str, Any] = {
+            "linestyle": "",
+            "marker": ".",
+            "markersize": 4,
+            "markeredgewidth": 0,
+            "alpha": 0.7,
+        }
         for x, values in zip(points["x"], points["values"], strict=True):
             heights = [factor * value for value in values]
             axis.plot([x] * len(heights), heights, color=colour, **dot)

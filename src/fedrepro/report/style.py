@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,5 +66,24 @@ def save(figure: matplotlib.figure.Figure, stem: Path) -> None:
     for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)
-        write_bytes(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
+        content = buffer.getvalue()
+        write_bytes(
+            stem.with_name(f"{stem.name}.{kind}"), _shortened(content) if kind == "svg" else content
+        )
     plt.close(figure)
+
+
+_COORDINATES = re.compile(rb' (?:d|x|y)="[^"]*"|translate\([^)]*\)')
+_BEYOND_HUNDREDTHS = re.compile(rb"(?<=\.\d\d)\d+")
+_NAMES_OF_GROUPS = re.compile(rb'(?<=<g) id="[^"]*"')
+_MARGINS = re.compile(rb"^ +| +$", re.MULTILINE)
+
+
+def _shortened(svg: bytes) -> bytes:
+    """Return a drawing of Matplotlib's in fewer bytes: a report holds dozens.
+
+    Coordinates end at a hundredth of a point; indentation goes, and the names of groups, which
+    nothing refers to.
+    """
+    svg = _COORDINATES.sub(lambda found: _BEYOND_HUNDREDTHS.sub(b"", found[0]), svg)
+    return _MARGINS.sub(b"", _NAMES_OF_GROUPS.sub(b"", svg))

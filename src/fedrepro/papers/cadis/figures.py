@@ -6,7 +6,7 @@ accuracies stand at the end of ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -149,9 +149,9 @@ def _methods(canvas: Canvas, axis: Axes, cells: pd.DataFrame, factor: float = 10
         canvas.published(axis, points, ink, column="reported", factor=factor)
 
 
-def _same_rounds(canvas: Canvas, cells: pd.DataFrame) -> None:
-    """Let all panels begin at round 0 and end a little after the last round of any."""
-    for axis in canvas:
+def _same_rounds(axes: Iterable[Axes], cells: pd.DataFrame) -> None:
+    """Let panels begin at round 0 and end a little after the last round of any."""
+    for axis in axes:
         axis.set_xlim(0, 1.03 * float(cells["x"].max()))
 
 
@@ -342,8 +342,8 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
             axis.set_title(title, fontsize=8)
             axis.tick_params(labelsize=7)
         canvas.over_rounds(dataset, line)
-    _same_rounds(canvas, cells)
-    return _with_legend(canvas, 5, _about_published(*datasets))
+        _same_rounds(line, cells[cells["dataset"] == dataset])
+    return _with_legend(canvas, 6, _about_published(*datasets))
 
 
 _ERROR, _KNOWN = "error", "known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -159,14 +160,19 @@ def _partitions(runs: Runs) -> dict[str, dict[str, Any]]:
 
 
 def _curves(record: RunRecord) -> list[dict[str, Any]]:
-    """Return what a run's page draws: name, rounds and values, to four digits, of each metric."""
+    """Return what a run's page draws: name, rounds and values, to four digits, of each metric.
+
+    Rounds at equal distances are their first one and the distance, as Plotly takes them.
+    """
     curves = []
     for metric, name in CURVES.items():
         if record.metrics.get(metric):
             curve = record.curve(metric)
-            curves.append(
-                {"name": name, "x": [*curve], "y": [float(f"{y:.4g}") for y in curve.values()]}
-            )
+            rounds = [*curve]
+            steps = {after - before for before, after in itertools.pairwise(rounds)} or {1}
+            x = {"x0": rounds[0], "dx": steps.pop()} if len(steps) == 1 else {"x": rounds}
+            y = [float(f"{value:.4g}") for value in curve.values()]
+            curves.append({"name": name, **x, "y": y})
     return curves
 
 

@@ -18,14 +18,14 @@ for (const place of document.querySelectorAll("[data-curves]")) {
     modebar: { bgcolor: "rgba(0, 0, 0, 0)" },
     legend: { orientation: "h", y: 1.1 },
   };
-  const traces = curves.map(({ name, x, y }) => {
+  const traces = curves.map(({ name, y, ...rounds }) => {
     const accuracy = name === "test accuracy";
     return {
-      name, x,
+      name, ...rounds,
       y: accuracy ? y.map((value) => 100 * value) : y,
       yaxis: accuracy ? "y" : "y2",
       line: { color: COLOURS[name] },
-      mode: x.length < 60 ? "lines+markers" : "lines",
+      mode: y.length < 60 ? "lines+markers" : "lines",
     };
   });
   Plotly.newPlot(place, traces, layout, { responsive: true, displaylogo: false });

@@ -1,6 +1,12 @@
-// Search over all pages, and the filter of claims. Without scripts everything stays readable.
+// Search over all pages, and the filter of claims: what needs scripts is made by them.
 "use strict";
 
+document.querySelector("header").insertAdjacentHTML("beforeend", `
+<form role="search" onsubmit="return false">
+<label for="search">Search numbers, claims and runs</label>
+<input id="search" type="search" autocomplete="off" aria-controls="found" placeholder="emd table2 1.44, deviates, a run id">
+<ul id="found" aria-live="polite"></ul>
+</form>`);
 const input = document.getElementById("search");
 const found = document.getElementById("found");
 const top_ = document.body.dataset.top;

@@ -98,6 +98,7 @@ AGAINST_AT_LITE = {
     "NS3": World(cluster_of=[*GROUPS[:9], 0]),
     "NS4": World(cluster_of=[*GROUPS[:9], 9]),
     "NS5": World(lost=None),
+    "NS6": World(accuracy={"synthetic pills FedProx": 0.95}),
 }
 """Claims on synthetic pills, and on a grid on MNIST, of which only lite has runs."""
 

@@ -32,7 +32,7 @@ from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, Canvas, Ink, moving_average
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
@@ -45,6 +45,7 @@ STANDARD = "CADIS without transitive learning"
 
 _INKS = {
     SINGLESET: Ink("grey", "--"),
+    f"{SINGLESET}, clients' SGD": Ink("grey", ":"),
     "FedAvg": Ink("blue"),
     "FedProx": Ink("sky", "--"),
     "FedFA": Ink("purple"),
@@ -487,14 +488,13 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=7)
     left.grid(visible=False)
     left.set_title("made-up images")
-    notes = {SINGLESET: ": rounds of central training"}
     for method, points in cells.groupby("series", sort=False):
-        label = f"{method}{notes.get(str(method), '')}"
-        canvas.curve(right, points, _INKS[str(method)], label)
+        canvas.curve(right, points, _INKS[str(method)], str(method))
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
     canvas.over_rounds("", [right])
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
+    right.set_xlabel(f"{ROUND} ({SINGLESET}: of central training)")
     right.set_title("not PILL, not comparable with it", fontsize=8)
     return _with_legend(canvas, 4)
 

@@ -305,6 +305,17 @@ def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
     wait_for_the_end_of(pids)
 
 
+def test_a_deadline_holds_where_an_answer_is_always_ready(make_pool):
+    spec, request = some_request()
+    backend = make_pool(2)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    backend._hand_out()
+    for one in backend._pool:
+        assert one.pipe.poll(300)
+    with pytest.raises(OutOfTime):
+        backend.collect(time.monotonic() - 1)
+
+
 def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
     adam = {"name": "adam", "lr": 0.01}
     runs = [planned(seed=seed, rounds=6, optimizer=adam) for seed in (1, 2)]

@@ -198,6 +198,7 @@ class PoolBackend:
             answers = self._open.answers()
             if answers:
                 return answers
+            check_time(deadline)  # else workers that are never waited for would hide it
             if self._alone is not None:
                 self._perform_here(self._alone, deadline)
             else:
@@ -218,8 +219,6 @@ class PoolBackend:
             return
         left = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT)
         ready = wait([worker.pipe for worker in busy], left)
-        if not ready:
-            check_time(deadline)
         for worker in busy:
             if worker.pipe in ready:
                 self._take_back(worker)

@@ -340,13 +340,13 @@ def test_pill_is_published_only_beside_the_stand_in(lite):
     assert (printed["n"], printed["runs"], printed["published"]) == (0, (), 0.7971)
     assert math.isnan(printed["mean"])
     ours = cell(table, "CADIS", ON_STAND_IN)
-    assert (ours["mean"], ours["n"]) == (0.5, 1)
+    assert (ours["mean"], ours["n"]) == (0.5, 6)
     assert math.isnan(ours["published"])
     assert cell(table, "FedFA, as run", ON_STAND_IN)["runs"]
     text = artefacts.markdown(lite, "pill", table)
     assert "| [79.71 %] " in text
     assert "| [136] " in text
-    assert "| 50.00 % (n=1) " in text
+    assert "| 50.00 ± 0.00 % (n=6) " in text
     assert "nan" not in text
 
 

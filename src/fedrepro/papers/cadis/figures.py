@@ -44,8 +44,8 @@ TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
 STANDARD = "CADIS without transitive learning"
 
 _INKS = {
-    SINGLESET: Ink("grey", "--"),
-    f"{SINGLESET}, clients' SGD": Ink("grey", ":"),
+    SINGLESET: Ink("black", "--"),
+    f"{SINGLESET}, clients' SGD": Ink("black", "-."),
     "FedAvg": Ink("blue"),
     "FedProx": Ink("sky", "--"),
     "FedFA": Ink("purple"),

@@ -67,9 +67,9 @@ def save(figure: matplotlib.figure.Figure, stem: Path) -> None:
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)
         content = buffer.getvalue()
-        write_bytes(
-            stem.with_name(f"{stem.name}.{kind}"), _shortened(content) if kind == "svg" else content
-        )
+        if kind == "svg":
+            content = _shortened(content)
+        write_bytes(stem.with_name(f"{stem.name}.{kind}"), content)
     plt.close(figure)
 
 

@@ -67,7 +67,7 @@ def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "l
     if isinstance(what, str):
         groups = runs.labelled(dataset=dataset, training=what, batches=batches)
         return _reported(_name(runs, what), reported(runs, groups), runs.chance(groups))
-    (group,) = runs.labelled(dataset=dataset, training="sweep")
+    (group,) = runs.labelled(dataset=dataset, training="sweep", batches=batches)
     return _at(runs, group, emd=what)
 
 
@@ -201,11 +201,9 @@ def curves_overlap(
 # Weight divergence: figures 2 and 4
 
 
-def _divergence(
-    runs: RunSet, by: str, dataset: str, trainings: Sequence[str], **labels: str
-) -> pd.DataFrame:
+def _divergence(runs: RunSet, by: str, dataset: str, trainings: Sequence[str]) -> pd.DataFrame:
     """Return the divergence, one row a run and layer, with the column ``by``."""
-    chosen = (runs.labelled(dataset=dataset, training=name, **labels) for name in trainings)
+    chosen = (runs.labelled(dataset=dataset, training=name, reference="sgd") for name in trainings)
     return divergences(runs, [*itertools.chain(*chosen)])[[by, "layer", "seed", "run", "value"]]
 
 
@@ -223,7 +221,7 @@ def _seeds(table: pd.DataFrame) -> list[int]:
 @RULES.add
 def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Finding:
     """In every layer the divergence of each training is below that of the next."""
-    table = _divergence(runs, "training", dataset, what, batches="large")
+    table = _divergence(runs, "training", dataset, what)
     means = _means(table).loc[[*what]]
     smallest = float(np.nanmin(means / means.shift()))
     names = [_name(runs, name) for name in what]

@@ -22,6 +22,7 @@ from fedrepro.fl.partition.data_sharing import DataSharing
 from fedrepro.papers.emd.measurements import (
     BOUND,
     DATASETS,
+    FIRST_ROUND,
     SCRATCH,
     WARM,
     accuracy_by_choice,
@@ -141,7 +142,7 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
         floor = divergences(runs, iid, "sgd_other_shuffle").assign(title=NOISE_FLOOR)
         table = pd.concat([table, floor])
     table["x"] = table["dataset"] + " " + table["layer"]
-    table = table.rename(columns={"title": "series"})
+    table["series"] = table["title"].str.removesuffix(FIRST_ROUND)
     return described(table, "value", _KEYS, "dataset", "layer")
 
 
@@ -229,8 +230,10 @@ def variation(runs: RunSet) -> pd.DataFrame:
     At a scale without that EMD, the nearest is taken.
     """
     groups = groups_of(runs, "fig5b")
-    accuracy = reported(runs, groups).rename(columns={"accuracy": "value"})
-    divergence = divergences(runs, groups).assign(series="weight divergence")
+    accuracy = reported(runs, runs.labelled(groups, batches="large"))
+    accuracy = accuracy.rename(columns={"accuracy": "value"})
+    divergence = divergences(runs, runs.labelled(groups, reference="sgd"))
+    divergence = divergence.assign(series="weight divergence")
     table = pd.concat([accuracy.assign(series="accuracy", layer=""), divergence])
     level = min(table["emd"].unique(), key=lambda emd: abs(emd - _BOXED_EMD))
     table = table[table["emd"] == level].reset_index()

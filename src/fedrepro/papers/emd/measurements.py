@@ -3,7 +3,8 @@
 The paper does not say which accuracy of a training it prints. Here it is the mean over the
 evaluations in the last ten rounds; the accuracy of the last round and the best one stand beside it.
 
-Groups of runs are chosen by their labels in the plan: ``dataset``, ``training`` and ``batches``.
+Groups of runs are chosen by their labels in the plan: ``dataset``, ``training`` and ``batches``;
+``reference: sgd`` where they record the weight divergence from SGD after the first round.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import pandas as pd
 from fedrepro.report.choices import COMMITTED, accuracies, moved
 from fedrepro.report.stats import summarise
 from fedrepro.runs.runset import RunSet
+
+FIRST_ROUND = ", first round"
+"""How titles of groups end that are trained for the weight divergence alone."""
 
 LAST_ROUNDS = 10
 """How many rounds at the end of a run are reported."""
@@ -44,9 +48,9 @@ CHOICE_TRAININGS = {
 """Trainings by label, the columns of the table."""
 
 CHOICES = {
-    "pixels": "pixels standardised",
-    "init": "Glorot's initial weights, biases 0",
-    "both": "pixels standardised, Glorot's weights",
+    "pixels": "pixels in [0, 1]",
+    "init": "PyTorch's initial weights",
+    "both": "pixels in [0, 1], PyTorch's weights",
     "start": "other initial weights",
     "examples": "a ninth of the examples fewer",
     "decay": "step size decays by epoch",
@@ -168,7 +172,7 @@ def table2(runs: RunSet) -> pd.DataFrame:
 
 def table3(runs: RunSet) -> pd.DataFrame:
     """Build Table 3 (the text's Table A.2)."""
-    return _cells(reported(runs, groups_of(runs, "table3")), row="title", column="dataset")
+    return _by_title(runs, "table3")
 
 
 def sweep_text(runs: RunSet) -> pd.DataFrame:
@@ -229,8 +233,12 @@ def bound(runs: RunSet) -> pd.DataFrame:
 
 def own_initial(runs: RunSet) -> pd.DataFrame:
     """Build our table on Remark 3.3: accuracy by what clients start from."""
-    table = reported(runs, groups_of(runs, "own_initial"))
-    return _cells(table, row="title", column="dataset")
+    return _by_title(runs, "own_initial")
+
+
+def unit_pixels(runs: RunSet) -> pd.DataFrame:
+    """Build our table of the trainings of MNIST in the other reading of what is left open."""
+    return _by_title(runs, "unit_pixels")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:
@@ -278,6 +286,11 @@ def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
     return cells.join(means, on=["row", "column"]).assign(unit="fraction")
 
 
+def _by_title(runs: RunSet, artefact: str) -> pd.DataFrame:
+    """Summarise the accuracies of a table's groups: a row a title, a column a data set."""
+    return _cells(reported(runs, groups_of(runs, artefact)), row="title", column="dataset")
+
+
 def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:
     """Return the ids of two runs each, for a value that both make."""
     return pd.Series(list(zip(ones, others, strict=True)), ones.index)
@@ -291,5 +304,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "warm_up": warm_up,
     "bound": bound,
     "own_initial": own_initial,
+    "unit_pixels": unit_pixels,
     "choices": choices,
 }

@@ -82,16 +82,16 @@ def _runs(paper: str, scale: Scale, *groups: str) -> str:
         if name not in runs.plan.runs:
             raise ValueError(f"no group of runs '{name}' {nearest(name, list(runs.plan.runs))}")
     missing = {run.id for run in runs.missing(groups)}
+    recorded = [run for run in runs.members(groups) if run.id not in missing]
+    axes = dict.fromkeys(axis for run in recorded for axis in run.coordinates)
     rows = []
-    for run in runs.members(groups):
-        if run.id in missing:
-            continue
+    for run in recorded:
         record = runs.record(run)
         accuracy, from_ = record.metrics["accuracy"], record.provenance
         rows.append(
             {
                 "runs": runs.plan.runs[run.group].title,
-                **run.coordinates,
+                **{axis: run.coordinates.get(axis, "") for axis in axes},
                 "seed": run.seed,
                 "record": f"[`{run.id}`](../../{records.path_of(run.id)})",
                 "after the last round": f"{100 * accuracy[-1]:.2f} %",

@@ -46,7 +46,7 @@ def test_costs_leave_out_groups_without_runs_at_the_scale(document):
 
 
 def test_runs_are_listed_one_by_one(document):
-    text = document("runs emd paper mnist_one_class_large mnist_sgd_large")
+    text = document("runs emd paper unit_pixels_one_class mnist_sgd_large")
     rows = [line for line in text.splitlines() if "results/runs/" in line]
     assert len(rows) == 3
     assert "FedAvg, non-IID(1), large B | 0 " in rows[0]

@@ -209,7 +209,7 @@ def test_warm_up_table_shows_each_model_once(tmp_path):
 
 
 def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_path):
-    """At lite every choice has the three seeds of the reading, and E = 5 two."""
+    """At lite every choice has three of the eight seeds of the reading, and E = 5 two."""
     gain = {
         "choice_pixels_one_class/unit": 0.95,
         "choice_start_iid/1": 0.9,
@@ -221,12 +221,12 @@ def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_p
     pixels = cell(frame, "pixels in [0, 1]", "non-IID(1)")
     assert pixels["mean"] == pytest.approx(0.95 - 0.9217)
     assert pixels["sd"] == pytest.approx(0, abs=1e-9)  # equal jitter cancels
-    ids = {run.id for run in lite.members(["choice_pixels_one_class", "mnist_one_class_large"])}
-    assert set(pixels["runs"]) == ids
+    pairs = lite.members(["choice_pixels_one_class", "mnist_one_class_large"])
+    assert set(pixels["runs"]) == {run.id for run in pairs if run.seed < 3}
     iid = [cell(frame, f"other initial weights, {seed}", "IID")["mean"] for seed in (1, 2)]
     assert iid == pytest.approx([0.9 - 0.9869, 0.8 - 0.9869])
     last = cell(frame, "after the last round", "non-IID(2)")
-    assert (last["mean"], last["n"]) == (pytest.approx(0.0001), 3)
+    assert (last["mean"], last["n"]) == (pytest.approx(0.0001), 8)
     assert cell(frame, "step size decays by epoch", "non-IID(1), E = 5")["n"] == 2
 
 

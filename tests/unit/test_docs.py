@@ -49,7 +49,8 @@ def test_runs_are_listed_one_by_one(document):
     text = document("runs emd paper unit_pixels_one_class mnist_sgd_large")
     rows = [line for line in text.splitlines() if "results/runs/" in line]
     assert len(rows) == 3
-    assert "| own    | 0 " in rows[0]
+    title = "FedAvg, non-IID(1), large B; pixels in [0, 1], PyTorch's initial weights"
+    assert f"| {title} | unit        | own    | 0 " in rows[0]
     assert "83.69 %" in rows[0]
     assert "NVIDIA H100 80GB HBM3, backend stacked, commit 0f335c9" in rows[0]
 

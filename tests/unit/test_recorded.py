@@ -129,10 +129,10 @@ def test_curves_are_labelled_by_what_differs() -> None:
 
 def test_what_a_spec_leaves_at_its_default_is_compared_as_its_value() -> None:
     runs = recorded.find([run.id for run in RUNS[:2]])
-    runs[1].record.spec["dataset"]["transform"] = "standard"
-    assert "transform" not in runs[0].record.spec["dataset"]
-    transform = [keys["dataset.transform"] for keys in recorded._differences(runs)]
-    assert transform == ["unit", "standard"]
+    runs[1].record.spec["dataset"]["downsample"] = 2
+    assert "downsample" not in runs[0].record.spec["dataset"]
+    downsample = [keys["dataset.downsample"] for keys in recorded._differences(runs)]
+    assert downsample == ["1", "2"]
 
 
 def test_commands_print_and_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def claimed(run: PlannedRun) -> float:
         beta, alpha = (float(run.coordinates[key]) for key in ("beta", "alpha"))
         best = {0.1: 0.7312, 0.2: 0.7708}[beta]
         return best - 0.01 * (1 - alpha)
-    if run.group == "bound":
+    if run.group in ("bound", "choice_divergence"):
         return 0.5
-    if labels["training"] == "sweep":
+    if labels.get("training") == "sweep":
         return published("emd", "table2")[row, f"{run.coordinates['emd']:g}"]
     if labels["training"] == "iid_own_initial":
         return 0.96
@@ -123,7 +123,7 @@ class World:
     def _divergence(self, run: PlannedRun) -> dict[str, dict[str, float]]:
         labels = GROUPS[run.group].labels
         dataset = labels["dataset"]
-        emd = float(run.coordinates.get("emd", EMD.get(labels["training"], 0.0)))
+        emd = float(run.coordinates.get("emd", EMD.get(labels.get("training", ""), 0.0)))
         emd = self.emd.get(run.group, emd)
         shift = 1e-5 * run.seed
         layers = LAYERS[dataset]

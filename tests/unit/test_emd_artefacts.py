@@ -230,6 +230,23 @@ def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_p
     assert cell(frame, "step size decays by epoch", "non-IID(1), E = 5")["n"] == 2
 
 
+def test_the_rise_of_the_divergence_is_shown_by_pixels_and_initial_weights(smoke):
+    frame = artefacts.frame(smoke, "choice_divergence")
+    rows = frame["row"].unique()
+    assert len(rows) == 6
+    assert rows[0] == "standardised pixels, Glorot's weights"
+    assert list(frame["column"].unique()) == ["conv1", "conv2", "fc1", "fc2"]
+    found = cell(frame, "pixels in [0, 1], TensorFlow's tutorial weights", "fc2")
+    assert found["mean"] == pytest.approx(1.8 * rise("mnist", "fc2"))
+    assert found["n"] == 2
+    pairs = [run for run in smoke.members(["choice_divergence"]) if run.id in found["runs"]]
+    assert {(run.coordinates["emd"], run.seed) for run in pairs} == {
+        (emd, seed) for emd in (0, 1.8) for seed in (0, 1)
+    }
+    (model,) = {run.spec.model.init for run in pairs}
+    assert model == "truncated_normal"
+
+
 def test_open_choices_are_drawn_a_panel_a_training(smoke):
     panels = drawn(smoke, "open_choices").axes
     titles = [axis.get_title() for axis in panels]

@@ -1,6 +1,7 @@
 """The loop backend and the driver, against hand-written training and against themselves."""
 
 import dataclasses
+import itertools
 import math
 from types import SimpleNamespace
 
@@ -168,6 +169,18 @@ def test_common_and_own_initial_weights(init_seed):
     before = torch.random.get_rng_state()
     fed.initial_weights()
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_the_spec_says_how_initial_weights_are_drawn():
+    dataset = data.load("synthetic")
+    name = make_spec().model.name
+    drawn = {
+        init: Federation(make_spec(model={"name": name, "init": init}), dataset).initial_weights()
+        for init in ("own", "glorot", "truncated_normal")
+    }
+    assert float(drawn["truncated_normal"].abs().max()) == pytest.approx(0.2, rel=0.02)
+    for one, other in itertools.combinations(drawn.values(), 2):
+        assert not torch.isclose(one, other).all()
 
 
 def test_initial_weights_are_of_the_run_seed_where_no_other_is_named():

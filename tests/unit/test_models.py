@@ -8,9 +8,10 @@ from torch.nn import functional
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import NETWORKS, build
-from fedrepro.fl.models.parts import layers
+from fedrepro.fl.models.parts import initial, layers
 from fedrepro.fl.models.parts.blocks import LocalResponseNorm
 
+DRAWN = nn.Conv2d | nn.Linear
 PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds
     ("liu1", (1, 28, 28), 10, 23_860, 23_820),
     ("liu2", (1, 28, 28), 10, 21_840, 480_500),
@@ -177,6 +178,43 @@ def test_initial_weights_of_kws_cnn():
     assert float(low_rank.std()) == pytest.approx((2 / (1920 + 16)) ** 0.5, rel=0.03)
     assert float(low_rank.abs().max()) <= (6 / (1920 + 16)) ** 0.5
     assert all(not tensor.any() for key, tensor in initial.items() if key.endswith("bias"))
+
+
+def test_glorots_weights_in_place_of_the_networks_own():
+    torch.manual_seed(0)
+    net = build("mnist_cnn", (1, 28, 28), 10)
+    initial.draw(net, "glorot", 1)
+    weights = net.state_dict()
+    for name, units in (("conv1", 25 + 25 * 32), ("conv2", 25 * 32 + 25 * 64), ("fc2", 512 + 10)):
+        bound = (6 / units) ** 0.5
+        largest = float(weights[f"{name}.weight"].abs().max())
+        assert 0.98 * bound < largest <= bound, name
+        assert not weights[f"{name}.bias"].any()
+
+
+@pytest.mark.parametrize("width", [1, 0.25])
+def test_the_tutorials_weights_in_place_of_the_networks_own(width):
+    torch.manual_seed(0)
+    net = build("mnist_cnn", (1, 28, 28), 10, width)
+    initial.draw(net, "truncated_normal", width)
+    weights = net.state_dict()
+    for name in ("conv1", "conv2", "fc1", "fc2"):
+        std = 0.1 if name == "conv1" else 0.1 / width**0.5
+        largest = float(weights[f"{name}.weight"].abs().max())
+        assert 1.9 * std < largest <= 2 * std * (1 + 1e-6), name
+        bias = weights[f"{name}.bias"]
+        assert bias.tolist() == pytest.approx([0.1] * len(bias))
+
+
+def test_initial_weights_leave_batch_normalisation_as_it_is():
+    torch.manual_seed(0)
+    net = build("liu3", (1, 28, 28), 10)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    initial.draw(net, "truncated_normal", 1)
+    drawn = {f"{name}." for name, part in net.named_modules() if isinstance(part, DRAWN)}
+    for name, tensor in net.state_dict().items():
+        kept = not name.startswith(tuple(drawn))
+        assert torch.equal(tensor, before[name]) == kept, name
 
 
 def test_initial_weights_of_cifar_tutorial():

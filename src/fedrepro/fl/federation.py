@@ -12,7 +12,7 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models.parts.initial import draw_glorot
+from fedrepro.fl.models.parts.initial import draw
 from fedrepro.fl.partition import Partition, build_partition
 from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import RunSpec
@@ -84,8 +84,8 @@ class Federation:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key(seed, "init", *ids) >> 1)
             module = self._module()
-            if self.spec.model.init == "glorot":
-                draw_glorot(module)
+            if self.spec.model.init != "own":
+                draw(module, self.spec.model.init, self.spec.model.width)
             return self.layout.flatten(module).to(self.device)
 
     def participants(self, t: int, count: int | None) -> list[int]:

@@ -133,10 +133,11 @@ class ModelSpec(Strict):
     width: float = Field(
         default=1.0, gt=0, le=1, description="share of the hidden units and channels kept"
     )
-    init: Literal["own", "glorot"] = Field(
+    init: Literal["own", "glorot", "truncated_normal"] = Field(
         default="own",
         description="initial weights. own: as the network draws them; glorot: kernels uniform "
-        "(Glorot and Bengio 2010), biases 0, as Keras does",
+        "(Glorot and Bengio 2010), biases 0, as Keras does; truncated_normal: kernels normal, "
+        "standard deviation 0.1, cut at two of them, biases 0.1, as in TensorFlow's MNIST tutorial",
     )
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from fedrepro.fl.models.network import Network
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 
 _INITIAL = {
@@ -38,6 +38,7 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
     from torch import nn
 
     from fedrepro.fl.models.parts.blocks import LocalResponseNorm
+    from fedrepro.fl.models.parts.initial import draw_truncated_normal
 
     channels, height, breadth = shape
     first, second, third, fourth = (max(1, round(full * width)) for full in (64, 64, 384, 192))
@@ -64,23 +65,9 @@ def build(shape: tuple[int, int, int], classes: int, width: float) -> nn.Sequent
         assert layer.bias is not None
         if name != "conv1":
             std /= math.sqrt(width)
-        _draw(layer.weight, std)
+        draw_truncated_normal(layer.weight, std)
         nn.init.constant_(layer.bias, bias)
     return net
-
-
-def _draw(weights: Tensor, std: float) -> None:
-    """Draw from a normal distribution cut at two standard deviations, by its inverse.
-
-    PyTorch's ``trunc_normal_`` did the same until 2.11; 2.13 draws again what is beyond, and so
-    other numbers from the same seed.
-    """
-    import torch
-
-    share = math.erf(math.sqrt(2.0))  # of a normal distribution, within two standard deviations
-    with torch.no_grad():
-        weights.uniform_(-share, share).erfinv_().mul_(std * math.sqrt(2.0))
-        weights.clamp_(-2 * std, 2 * std)
 
 
 NETWORK = Network("cifar_tutorial", build, mflop=110.8)

@@ -51,11 +51,23 @@ CHOICES = {
     "pixels": "pixels in [0, 1]",
     "init": "PyTorch's initial weights",
     "both": "pixels in [0, 1], PyTorch's weights",
+    "tutorial_weights": "TensorFlow's tutorial weights",
+    "tutorial": "pixels in [0, 1], TensorFlow's tutorial weights",
     "start": "other initial weights",
     "examples": "a ninth of the examples fewer",
     "decay": "step size decays by epoch",
 }
 """Choices by label."""
+
+PIXELS = {"standard": "standardised pixels", "unit": "pixels in [0, 1]"}
+"""Transforms of MNIST, and how our table of their divergence calls them."""
+
+INITIAL_WEIGHTS = {
+    "glorot": "Glorot's weights",
+    "own": "PyTorch's weights",
+    "truncated_normal": "TensorFlow's tutorial weights",
+}
+"""Initial weights by ``model.init``, in the same table."""
 
 OF_THE_SAME_RUN = {"final": "after the last round", "best": "best round"}
 """Choices of what is reported, by column of :func:`fedrepro.papers.emd.measurements.reported`."""
@@ -278,6 +290,24 @@ def accuracy_by_choice(runs: RunSet) -> pd.DataFrame:
     return accuracies(by_choice(runs))
 
 
+def choice_divergence(runs: RunSet) -> pd.DataFrame:
+    """Build our table of the rise of each layer's divergence with EMD, by pixels and weights.
+
+    The rise is from the lowest to the highest EMD, seed by seed; one column a layer.
+    """
+    table = divergences(runs, groups_of(runs, "choice_divergence"))
+    table["row"] = table["transform"].map(PIXELS) + ", " + table["init"].map(INITIAL_WEIGHTS)
+    level = table["emd"]
+    low, high = table[level == level.min()], table[level == level.max()]
+    pairs = high.merge(low, on=["row", "layer", "seed"], suffixes=("", "_low"))
+    rise = pairs.assign(
+        value=pairs["value"] - pairs["value_low"],
+        run=_pairs(pairs["run"], pairs["run_low"]),
+        column=pairs["layer"],
+    )
+    return summarise(rise, "value", ["row", "column"]).assign(unit="number")
+
+
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
     """Summarise ``accuracy`` by two columns of a table; ``final`` and ``best`` as means."""
     table = table.rename(columns={row: "row", column: "column"})
@@ -306,4 +336,5 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "own_initial": own_initial,
     "unit_pixels": unit_pixels,
     "choices": choices,
+    "choice_divergence": choice_divergence,
 }

@@ -94,7 +94,7 @@ def test_long_lists_of_entries_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_baselines_need_three_values() -> None:
-    assert block("baselines", "emd", "paper") == "Nothing has been tried."
+    assert "has three values" in block("baselines", "emd", "paper")
     ((place, _, tried, *shares),) = rows(block("baselines", "cadis", "paper"))[2:]
     assert (place, tried) == ("Table 1", "3")
     assert shares == ["100 %", "100 %", "100 %"]

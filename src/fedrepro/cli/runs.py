@@ -93,7 +93,7 @@ def show_run(
         _written(recorded.write(found, metric or recorded.METRIC, out))
 
 
-@app.command(cls=Command, epilog="Example: fedrepro compare 36726f a3c93c --out mine/pixels")
+@app.command(cls=Command, epilog="Example: fedrepro compare 003add b0e0b5 --out mine/pixels")
 def compare(
     runs: Ids,
     metric: Annotated[str, typer.Option(metavar="M", help="What is compared.")] = "accuracy",

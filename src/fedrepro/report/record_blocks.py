@@ -64,6 +64,7 @@ def _cost_table(paper: str, scale: Scale) -> str:
         rows.append(
             {
                 "runs": planned.title,
+                "group": f"`{group}`",
                 "recorded": f"{len(found)} of {len(members)}",
                 "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
                 "core minutes": f"{seconds.sum() / 60:.1f}",
@@ -103,11 +104,16 @@ def _runs(paper: str, scale: Scale, *groups: str) -> str:
     return str(pd.DataFrame(rows).to_markdown(index=False, disable_numparse=True))
 
 
+def _scale(paper: str, scale: Scale) -> str:
+    """What the scale changes of the published experiment, which the page's tables do not repeat."""
+    return f"Scale `{scale}`: {RunSet(paper, scale).plan.at(scale).note}."
+
+
 def _table(paper: str, name: str, scale: Scale) -> str:
-    """A table as it is written by its rule, or what there are records for."""
+    """A table as it is written by its rule, without the scale's note, or what it has records for."""
     runs = RunSet(paper, scale)
     try:
-        return markdown(runs, name, frame(runs, name, partial=True))
+        return markdown(runs, name, frame(runs, name, partial=True), note=False)
     except MissingRunsError as error:
         return f"*{runs.plan.artefact(name).title}: {error}.*"
 
@@ -152,5 +158,6 @@ BLOCKS: dict[str, Callable[..., str]] = {
     "effort": _effort,
     "cost": _cost_table,
     "runs": _runs,
+    "scale": _scale,
     "table": _table,
 }

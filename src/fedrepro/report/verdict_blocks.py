@@ -137,7 +137,9 @@ def _baselines(paper: str, scale: Scale) -> str:
         }
         for item in score.baselines(checks_of(paper, scale))
     ]
-    return str(pd.DataFrame(rows).to_markdown(index=False)) if rows else "Nothing has been tried."
+    if not rows:
+        return "No curve or table has three values that were tried."
+    return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
 def _no_targets(paper: str) -> str:

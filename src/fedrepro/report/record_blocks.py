@@ -110,7 +110,7 @@ def _scale(paper: str, scale: Scale) -> str:
 
 
 def _table(paper: str, name: str, scale: Scale) -> str:
-    """A table as it is written by its rule, without the scale's note, or what it has records for."""
+    """A table as its rule writes it, without the scale's note, or what there are records for."""
     runs = RunSet(paper, scale)
     try:
         return markdown(runs, name, frame(runs, name, partial=True), note=False)

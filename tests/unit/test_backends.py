@@ -39,9 +39,11 @@ from fedrepro.fl.engine import (
     network,
     places,
 )
+from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.places import HostPlace
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.models import NETWORKS, Network
@@ -720,6 +722,32 @@ def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     assert not pays(rounds=1_000_000, deterministic=True)
 
 
+@pytest.mark.parametrize("make", [LoopBackend, GraphsBackend, lambda: PoolBackend(1)])
+def test_runs_on_images_of_other_sizes_do_not_share_them(make):
+    """Of a network whose weights do not depend on the size: no shape would tell."""
+    network = {"name": "fixup_resnet20", "width": 0.25, "init": "glorot"}  # its own predict 0
+    small, large = (
+        make_spec(dataset=RGB | {"downsample": factor}, model=network) for factor in (2, 1)
+    )
+    asks = []
+    for spec in (small, large):
+        fed = federation(spec)
+        asks += [
+            (spec, Train(make_lanes(fed, (16, 9)), 0)),
+            (spec, Predict([fed.initial_weights()], "test", np.arange(30))),
+        ]
+    together, alone = make(), [make() for _ in asks]
+    found = answers(together, asks)
+    expected = [answer(backend, *ask) for backend, ask in zip(alone, asks, strict=True)]
+    for backend in (together, *alone):
+        backend.close()
+    for i in (0, 2):
+        assert_equal(found[i], expected[i])
+    for i in (1, 3):
+        assert found[i][0].loss == expected[i][0].loss
+    assert found[1][0].loss != found[3][0].loss
+
+
 def test_prepared_inputs_have_the_bits_of_those_of_each_batch():
     for transform in ("unit", "standard", "tutorial24"):
         spec = make_spec(dataset=RGB | {"transform": transform, "augment": True}).dataset
@@ -861,6 +889,8 @@ def test_lanes_that_all_run_out_of_memory_end_with_an_error(cnn_lanes, monkeypat
     [
         ("CUDA error: out of memory", True),
         ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)", True),
+        ("GET was unable to find an engine to execute this computation", True),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", True),
         ("CUDA error: an illegal memory access was encountered", False),
     ],
 )
@@ -882,6 +912,65 @@ def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
         assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
         assert sum(len(kind.slots) for kind in backend._kinds.values()) <= 3
     assert sum(bool(kind.slots) for kind in backend._kinds.values()) == 1
+
+
+def test_predictions_need_room_for_the_largest_outputs_not_for_all():
+    module = resources().network(make_spec(model={"name": "liu1"})).module
+    weights = 2 * 4 * (784 * 30 + 30 + 30 * 10 + 10)
+    assert memory.prediction_bytes(module, (1, 28, 28), 100) == weights + 3 * 4 * 784 * 100
+
+
+def test_without_memory_for_prepared_inputs_those_of_a_batch_are_computed(cnn_lanes, monkeypatch):
+    expected = answer(LoopBackend(), *cnn_lanes)
+    monkeypatch.setattr(DeviceData, "prepare", lambda *_: as_on_a_gpu())
+    assert_equal(answer(GraphsBackend(), *cnn_lanes), expected)
+
+
+def test_idle_slots_make_room_for_another_data_set(cnn_lanes, monkeypatch):
+    backend = GraphsBackend()
+    answer(backend, *cnn_lanes)
+    [first] = backend._kinds.values()
+    assert first.slots
+    put = Resources.data
+
+    def short(self, spec):
+        return (
+            as_on_a_gpu() if first.slots and spec.dataset.name != "synthetic" else put(self, spec)
+        )
+
+    monkeypatch.setattr(Resources, "data", short)
+    spec = make_spec(model=SMALL_CNN, dataset=RGB)
+    request = Train(make_lanes(federation(spec), (20, 9)), 0)
+    assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+    assert not first.slots
+
+
+def test_a_capture_takes_the_kernels_that_the_step_before_has_searched_for(cnn_lanes, monkeypatch):
+    make, capture, step = graphs._Slot.__init__, HostPlace.capture, lane.Training.step
+    seen = []
+
+    def searching(self, *parts, search):
+        make(self, *parts, search=True)
+
+    def note(what, size):
+        if size == cnn_lanes[0].batch:
+            seen.append((what, torch.backends.cudnn.benchmark))
+
+    def captured(self, work):
+        note("capture", work.args[0])
+        return capture(self, work)
+
+    def stepped(self, size):
+        note("step", size)
+        step(self, size)
+
+    monkeypatch.setattr(graphs._Slot, "__init__", searching)
+    monkeypatch.setattr(HostPlace, "capture", captured)
+    monkeypatch.setattr(lane.Training, "step", stepped)
+    answer(GraphsBackend(), *cnn_lanes)
+    assert ("step", True) in seen
+    assert ("capture", False) in seen
+    assert ("capture", True) not in seen
 
 
 def test_another_error_in_a_slot_fails_its_lane_with_the_traceback(cnn_lanes, monkeypatch):
@@ -945,7 +1034,7 @@ def test_memory_estimates():
         return memory.lane_bytes(module, (1, 28, 28), spec, Objective(**objective), batch)
 
     module = resources().network(make_spec(model={"name": "liu1"})).module
-    assert memory.activation_bytes(module, (1, 28, 28)) == 4 * (784 + 30 + 30 + 10)
+    assert memory.activation_bytes(module, (1, 28, 28)) == [4 * n for n in (784, 30, 30, 10)]
     plain = estimate()
     assert estimate(batch=16) > plain
     assert estimate(model={"name": "mnist_cnn", "width": 0.1}) > plain

@@ -33,6 +33,7 @@ from fedrepro.fl.engine import Choice, lane, memory
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiled import compiled_losses
 from fedrepro.fl.engine.compiling import compiler_problem
+from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.device import has_failed
 from fedrepro.fl.engine.jobs import (
     Answer,
@@ -43,7 +44,6 @@ from fedrepro.fl.engine.jobs import (
     OutOfTime,
     check_precision,
     check_time,
-    data_key,
     is_out_of_memory,
     too_large,
     unexpected,
@@ -52,7 +52,7 @@ from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
 from fedrepro.fl.engine.resources import Resources, precision
-from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained, Weights
+from fedrepro.fl.requests import Predict, Prediction, Train, Trained, Weights
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
@@ -84,13 +84,6 @@ class _Piece:
     @property
     def name(self) -> str:
         return "a prediction" if self.job is None else self.job.name
-
-    @property
-    def error(self) -> LaneError:
-        """What to say where memory does not suffice for it alone."""
-        if self.job is not None:
-            return too_large(self.job)
-        return LaneError(f"{self.name} does not fit into memory even alone")
 
 
 @dataclass
@@ -181,9 +174,12 @@ class _Slot:
         if replay is not None:
             replay()
             return
-        # Searching takes a while: not for the last batches, of which there may be many sizes.
-        torch.backends.cudnn.benchmark = self._search and size == self.work.batch
-        if self._is_to_be_captured(size):
+        capturing = self._is_to_be_captured(size)
+        # Searching takes a while: not for the last batches, of which there may be many sizes. What
+        # was found is taken in a capture, too, where searching again, short of memory, is illegal.
+        search = self._search and size == self.work.batch and not capturing
+        torch.backends.cudnn.benchmark = search
+        if capturing:
             self._capture(size)
         else:
             self.work.step(size)
@@ -334,16 +330,26 @@ class GraphsBackend:
                 job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
                 piece = _Piece(ticket, i, ("train", job.key), spec, job)
             else:
-                key = ("predict", data_key(spec), spec.model, spec.precision, request.split)
+                key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
                 piece = _Piece(ticket, i, key, spec, None, request, request.models[i])
             self._kind(piece).waiting.append(piece)
 
     def _prepare(self, ask: Ask) -> None:
         """Compute the network inputs of the splits once, where there is room for them."""
-        data = self._resources.data(ask.spec)
+        data = self._data(ask.spec)
         for split in ("train", "test"):
             if split == "test" or not data.augments:
-                data.prepare(split, int(self._limit * _SHARE_FOR_INPUTS))
+                with contextlib.suppress(torch.OutOfMemoryError):
+                    data.prepare(split, int(self._limit * _SHARE_FOR_INPUTS))
+
+    def _data(self, spec: RunSpec) -> DeviceData:
+        """Return a run's examples on the device; short of memory, idle slots make room for them."""
+        try:
+            return self._resources.data(spec)
+        except torch.OutOfMemoryError:
+            if not self._free_idle():
+                raise
+        return self._resources.data(spec)
 
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
@@ -356,7 +362,7 @@ class GraphsBackend:
 
     def _slot_bytes(self, job: LaneJob) -> int:
         if job.key not in self._sizes:
-            data, objective = self._resources.data(job.spec), job.request.objective
+            data, objective = self._data(job.spec), job.request.objective
             module = self._resources.blueprint(job.spec)
             self._sizes[job.key] = memory.lane_bytes(
                 module, data.shape, job.spec, objective, job.batch
@@ -365,7 +371,7 @@ class GraphsBackend:
 
     def _asking_bytes(self, spec: RunSpec) -> int:
         module, data = self._resources.blueprint(spec), self._resources.data(spec)
-        return memory.lane_bytes(module, data.shape, spec, Objective(), lane.PREDICT_BATCH)
+        return memory.prediction_bytes(module, data.shape, lane.PREDICT_BATCH)
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the device busy until at least one request is answered; return all answers.
@@ -456,23 +462,28 @@ class GraphsBackend:
             slot.leave()
             self._kinds[piece.key].slots.remove(slot)
             if isinstance(error, RuntimeError) and is_out_of_memory(error):
-                self._do_with_less(piece)
+                self._do_with_less(piece, error)
             else:
                 self._settle(piece, unexpected(error))
         return None
 
-    def _do_with_less(self, piece: _Piece) -> None:
+    def _do_with_less(self, piece: _Piece, error: Exception) -> None:
         """Try a piece again, with fewer slots of its kind, unless it had all the memory."""
         kind = self._kinds[piece.key]
-        freed, busy = self._drop_idle(), bool(self._busy())
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        freed, busy = self._free_idle(), bool(self._busy())
         if not (freed or busy):
-            self._settle(piece, piece.error)
+            self._settle(piece, too_large(piece.name, error))
             return
         kind.most = max(1, len(kind.slots))
         kind.pauses = busy
         kind.waiting.appendleft(piece)
+
+    def _free_idle(self) -> bool:
+        """Give the device the memory of slots that nothing is in; return whether there were any."""
+        freed = self._drop_idle()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return freed
 
     def _drop_idle(self, since: float = 0.0) -> bool:
         """Free the slots that nothing is in; return whether there were any.
@@ -537,7 +548,7 @@ class GraphsBackend:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            self._do_with_less(piece)
+            self._do_with_less(piece, error)
             return None
         kind.slots.append(slot)
         return slot

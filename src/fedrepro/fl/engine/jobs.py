@@ -75,7 +75,7 @@ class LaneJob:
         Lengths, step sizes and seeds may differ.
         """
         return (
-            data_key(self.spec),
+            self.spec.dataset,
             self.spec.model,
             self.spec.optimizer.model_copy(update=_NO_STEP_SIZE),
             self.spec.precision,
@@ -99,11 +99,6 @@ def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
     full, rest = divmod(examples, batch)
     kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
     return [batch] * full + [rest] * kept
-
-
-def data_key(spec: RunSpec) -> Hashable:
-    """Return a key that is equal for runs whose networks see the same examples."""
-    return spec.dataset.name, spec.dataset.transform, spec.dataset.augment
 
 
 def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> None:
@@ -146,17 +141,27 @@ def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
         )
 
 
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "out of memory",
+    "ALLOC_FAILED",
+    "ALLOCATION_FAILED",
+    "unable to find an engine",  # cuDNN, where no way to convolve gets its workspace
+)
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error says that PyTorch could not allocate, on a GPU or on the CPU."""
-    said = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+    said = _OUT_OF_MEMORY
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
 
 
-def too_large(job: LaneJob) -> LaneError:
-    """Return the error of a lane that does not fit into memory even alone."""
+def too_large(name: str, error: Exception) -> LaneError:
+    """Return the error of a lane or prediction that does not fit into memory even alone."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
     return LaneError(
-        f"{job.name} does not fit into memory even alone; lower batch, or take a device with more "
-        "memory"
+        f"{name} does not fit into memory even alone; lower batch, or take a device with more "
+        f"memory ({said})"
     )
 
 

@@ -18,21 +18,20 @@ _UNKNOWN = 4 << 30
 _KEPT_ACTIVATIONS = 3  # the output, its gradient, and what a kernel needs besides
 
 
-def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> int:
-    """Return the bytes of all layer outputs for one example, by a dry run without data."""
-    total = 0
+def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> list[int]:
+    """Return the bytes of each layer's output for one example, by a dry run without data."""
+    found: list[int] = []
 
     def count(_: nn.Module, __: object, output: object) -> None:
-        nonlocal total
         if isinstance(output, torch.Tensor):
-            total += output.numel() * output.element_size()
+            found.append(output.numel() * output.element_size())
 
     dry = copy.deepcopy(module).to("meta").eval()
     for layer in dry.modules():
         if not list(layer.children()):
             layer.register_forward_hook(count)
     dry(torch.empty(1, *shape, device="meta"))
-    return total
+    return found
 
 
 def lane_bytes(
@@ -58,8 +57,14 @@ def lane_bytes(
     )
     vectors += objectives.needs_start_model(objective)
     passes = 2 if objectives.needs_start_model(objective) else 1
-    activations = activation_bytes(module, shape) * batch * _KEPT_ACTIVATIONS * passes
+    activations = sum(activation_bytes(module, shape)) * batch * _KEPT_ACTIVATIONS * passes
     return vectors * 4 * Layout.of(module).size + activations
+
+
+def prediction_bytes(module: nn.Module, shape: tuple[int, int, int], batch: int) -> int:
+    """Return an estimate of the bytes of a prediction, which keeps few layers' outputs at once."""
+    activations = max(activation_bytes(module, shape)) * batch * _KEPT_ACTIVATIONS
+    return 2 * 4 * Layout.of(module).size + activations  # weights, and one to spare
 
 
 def available(device: torch.device) -> int:

@@ -12,9 +12,8 @@ from fedrepro.fl import models
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import network
 from fedrepro.fl.engine.data import DeviceData, tensors_of
-from fedrepro.fl.engine.jobs import data_key
 from fedrepro.fl.engine.network import FlatModule
-from fedrepro.fl.spec import RunSpec
+from fedrepro.fl.spec import DatasetSpec, RunSpec
 
 
 class Resources:
@@ -23,7 +22,7 @@ class Resources:
     def __init__(self, device: torch.device, *, channels_last: bool = False) -> None:
         self.device = device
         self._channels_last = channels_last
-        self._data: dict[Hashable, DeviceData] = {}
+        self._data: dict[DatasetSpec, DeviceData] = {}
         self._classes: dict[str, int] = {}
         self._tensors: dict[str, dict[str, torch.Tensor]] = {}
         self._networks: dict[Hashable, FlatModule] = {}
@@ -40,11 +39,10 @@ class Resources:
 
     def data(self, spec: RunSpec) -> DeviceData:
         """Return the examples of a run on the device; its data set must have been added."""
-        key = data_key(spec)
-        if key not in self._data:
+        if spec.dataset not in self._data:
             tensors = self._tensors[spec.dataset.name]
-            self._data[key] = DeviceData(spec.dataset, tensors, self.device)
-        return self._data[key]
+            self._data[spec.dataset] = DeviceData(spec.dataset, tensors, self.device)
+        return self._data[spec.dataset]
 
     def network(self, spec: RunSpec, copy: int = 0) -> FlatModule:
         """Return a network of a run's architecture; ``copy`` numbers further ones."""

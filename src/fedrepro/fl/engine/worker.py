@@ -142,7 +142,7 @@ def perform(
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            results.append(too_large(job))
+            results.append(too_large(job.name, error))
     return results
 
 

@@ -45,6 +45,20 @@ def test_costs_leave_out_groups_without_runs_at_the_scale(document):
     assert "FedAvg, CIFAR-100 MC" not in text
 
 
+def test_costs_tell_groups_of_one_title_apart(document):
+    text = document("cost emd lite")
+    assert "`mnist_sgd_large`" in text
+    assert "`kws_sgd_large`" in text
+
+
+def test_what_a_scale_changes_is_said_once_not_over_every_table(document):
+    note = "an eighth of the network's width"
+    assert f"Scale `lite`: MNIST: {note}" in document("scale emd lite")
+    table = document("table emd own_initial lite")
+    assert "Scale: lite. Cells: " in table
+    assert note not in table
+
+
 def test_runs_are_listed_one_by_one(document):
     text = document("runs emd paper unit_pixels_one_class mnist_sgd_large")
     rows = [line for line in text.splitlines() if "results/runs/" in line]

@@ -11,10 +11,11 @@ from pretend import GPU, Pretended, PretendedBackend, PretendedGpu, fetched, pre
 from small_runs import drive_runs, make_spec
 
 import fedrepro
+from fedrepro.base.errors import DeviceFailed
 from fedrepro.fl.algorithms import fedavg
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
-from fedrepro.fl.engine.device import DeviceFailed, described, has_failed
+from fedrepro.fl.engine.device import described, has_failed
 from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.host_copy import HostCopier, Transfer, on_device
 from fedrepro.fl.engine.loop import LoopBackend

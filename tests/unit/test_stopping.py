@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -73,3 +75,31 @@ def test_a_command_ends_with_the_status_of_its_signal(
 
     assert command.carry_out(work) == status
     assert capsys.readouterr().err.startswith(text)
+
+
+LOST = """
+import os
+from fedrepro.base.errors import DeviceFailed
+from fedrepro.runs.command import carry_out
+
+class OnTheDevice:
+    def __del__(self):
+        os.abort()  # as PyTorch does where it frees memory of a lost device
+
+def work():
+    tensor = OnTheDevice()
+    print("a record was written")
+    raise DeviceFailed("cuda:0 failed in mid-training")
+
+kept = OnTheDevice()
+raise SystemExit(carry_out(work))
+"""
+
+
+def test_a_lost_device_ends_a_command_without_freeing_what_lies_on_it() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == "a record was written\n"
+    assert ended.stderr == "fedrepro: cuda:0 failed in mid-training\n"

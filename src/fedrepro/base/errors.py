@@ -1,4 +1,4 @@
-"""The one exception that users see."""
+"""What users see when something is wrong."""
 
 from __future__ import annotations
 
@@ -8,4 +8,11 @@ class FedreproError(Exception):
 
     The command line prints the message alone and exits with 1; the Snakefile turns it into a
     ``WorkflowError``.
+    """
+
+
+class DeviceFailed(FedreproError):
+    """The device can no longer be used by this process; no run is to blame.
+
+    Freeing what lies on it would abort the process, so a command ends without that.
     """

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.base.paths import find_root
 from fedrepro.runs.plan import (
     SCALES,
@@ -41,6 +41,11 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
             raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
         status = work()
         sys.stdout.flush()
+    except DeviceFailed as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
     except FedreproError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
         return 1

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import DeviceFailed
 
 CPU = torch.device("cpu")
-
-
-class DeviceFailed(FedreproError):
-    """The device can no longer be used by this process; no run is to blame."""
 
 
 def described(device: torch.device) -> str:

@@ -28,6 +28,8 @@ from fedrepro.runs.stopping import signal_of
 def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     """Do the work of a command; user errors are one message, no traceback.
 
+    Where the device is lost, the process ends here.
+
     Args:
         work: returns the exit status; None: 0.
         unread: the exit status where the reader of the output has gone.

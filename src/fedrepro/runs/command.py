@@ -43,13 +43,12 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
             raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
         status = work()
         sys.stdout.flush()
-    except DeviceFailed as error:
-        print(f"fedrepro: {error}", file=sys.stderr)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
     except FedreproError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
+        if isinstance(error, DeviceFailed):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end

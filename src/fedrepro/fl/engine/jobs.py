@@ -152,8 +152,8 @@ _OUT_OF_MEMORY = (
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error says that PyTorch could not allocate, on a GPU or on the CPU."""
-    said = _OUT_OF_MEMORY
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in said)
+    said = any(text in str(error) for text in _OUT_OF_MEMORY)
+    return said or isinstance(error, torch.OutOfMemoryError)
 
 
 def too_large(name: str, error: Exception) -> LaneError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections import Counter
@@ -18,6 +19,7 @@ from made_up import content as made_up
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import load_expected
 from fedrepro.report.html import content, site
+from fedrepro.report.html.trainings import Recorded, Training
 from fedrepro.report.verdicts import Check, check, to_json
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
@@ -108,8 +110,10 @@ def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> No
     ids = {file: page.ids for file, page in pages(folder)}
     kinds = Counter(file.parent.name for file in ids)
     runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
+    trainings = {run.spec.model_copy(update={"seed": 0}).model_dump_json() for run in runs}
     clients = {run.spec.partition.clients for run in runs}  # made-up partitions differ by these
-    assert kinds == {"report": 1, "papers": 1, "runs": len(runs), "partitions": len(clients)}
+    assert len(trainings) < len(runs)
+    assert kinds == {"report": 1, "papers": 1, "runs": len(trainings), "partitions": len(clients)}
     for file, page in pages(folder):
         assert not page.open
         assert len(set(page.ids)) == len(page.ids), f"{file} has an id twice"
@@ -148,21 +152,52 @@ def test_texts_are_escaped(folder: Path) -> None:
 def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
     run = expand(PAPER, "smoke")[0].id
     page = (folder / f"report/papers/{PAPER}.html").read_text()
+    address = recorded(folder)[run].address
     assert "98.76 % ± 1.00 % (n=2) [99.00 %]" in page or "98.76 ± 1.00 % (n=2) [99.00 %]" in page
     assert "Seeds: 98.00 %, 99.00 %" in page
     assert ".Published" not in page
-    assert f'<a href="../runs/{run}.html"><code>{run}</code></a>' in page
+    assert f'<a href="../{address}"><code>{run}</code></a>' in page
     assert "<code>ffffffffffff</code>" in page, "a run without a page is named"
-    assert '<a href="../runs/ffffffffffff.html">' not in page
+    assert "#run-ffffffffffff" not in page
 
 
-def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
-    run = expand(PAPER, "smoke")[0]
-    page = (folder / f"report/runs/{run.id}.html").read_text()
-    assert f"fedrepro train {run.id}" in page
-    assert f"seed {run.seed}" in page
+def recorded(folder: Path) -> dict[str, Recorded]:
+    """Return the recorded runs of the report."""
+    runs = {run.id: run for run in expand(PAPER, "smoke")}
+    there = {id_: records.read(id_, folder / "results/runs") for id_ in runs}
+    return {id_: Recorded(run, there[id_]) for id_, run in runs.items()}
+
+
+def two_seeds(folder: Path) -> list[Recorded]:
+    """Return two runs that differ in their seed alone."""
+    runs = sorted(recorded(folder).values(), key=lambda item: item.page)
+    pages = itertools.groupby(runs, key=lambda item: item.page)
+    return next(items for _, some in pages if len(items := [*some]) == 2)
+
+
+def test_a_trainings_page_says_where_each_seed_comes_from(folder: Path) -> None:
+    both = two_seeds(folder)
+    assert {item.run.seed for item in both} == {0, 1}
+    text = (folder / "report" / both[0].page).read_text()
+    for item in both:
+        assert f'<section id="run-{item.run.id}">' in text
+        assert f"Seed {item.run.seed}, run <code>{item.run.id}</code>" in text
+        assert f"fedrepro train {item.run.id}" in text
+    assert text.count("<dt>versions</dt>") == text.count("<dt>data</dt>") == 1
+    assert "\nseed: " not in text
     table = next(iter(load_plan(PAPER).tables))
-    assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in page
+    first = recorded(folder)[expand(PAPER, "smoke")[0].id]
+    text = (folder / "report" / first.page).read_text()
+    assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in text
+
+
+def test_facts_are_shared_where_they_are_equal(folder: Path) -> None:
+    one, other = two_seeds(folder)
+    alone, both = Training((one,)), Training((one, other))
+    assert not alone.shared
+    assert {"versions", "code", "data"} <= {*both.shared}
+    assert not {"record", "again"} & {*both.shared}
+    assert {curve["seed"] for curve in both.curves} == {one.run.seed, other.run.seed}
 
 
 @pytest.mark.parametrize(
@@ -176,33 +211,38 @@ def test_a_runs_page_says_where_it_comes_from(folder: Path) -> None:
 def test_rounds_at_equal_distances_are_not_listed(
     folder: Path, rounds: list[int], x: dict[str, Any]
 ) -> None:
-    record = records.read(expand(PAPER, "smoke")[0].id, folder / "results/runs")
+    item = recorded(folder)[expand(PAPER, "smoke")[0].id]
     metrics = {"accuracy": [0.123456] * len(rounds), "evaluated_rounds": rounds}
-    (curve,) = site._curves(record.model_copy(update={"metrics": metrics}))
-    assert curve == {"name": "test accuracy", **x, "y": [0.1235] * len(rounds)}
+    record = item.record.model_copy(update={"metrics": metrics})
+    (curve,) = Recorded(item.run, record).curves
+    seed = item.run.seed
+    assert curve == {"name": "test accuracy", "seed": seed, **x, "y": [0.1235] * len(rounds)}
 
 
 def test_runs_of_a_partition_share_its_page(folder: Path) -> None:
-    runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
-    two = [run for run in runs if run.spec.partition.clients == 2]
-    leads = re.compile(r'<dt>partition</dt><dd><a href="\.\./(partitions/\w+\.html)">2 clients')
-    found = {leads.search((folder / f"report/runs/{run.id}.html").read_text())[1] for run in two}
-    (page,) = found
+    two = [item for item in recorded(folder).values() if item.run.spec.partition.clients == 2]
+    (page,) = {item.partition_page for item in two}
     text = (folder / "report" / page).read_text()
     assert '<tr><th scope="row">1</th><td>2</td><td>2</td><td>0.25</td></tr>' in text
-    linked = re.findall(r'href="\.\./runs/(\w+)\.html"', text)
-    assert sorted(linked) == sorted(run.id for run in two)
+    linked = re.findall(r'href="\.\./(runs/[^"]+)"', text)
+    assert sorted(linked) == sorted(item.address for item in two)
+    for item in two:
+        of_run = (folder / "report" / item.page).read_text()
+        assert f'<dt>partition</dt><dd><a href="../{page}">2 clients' in of_run
 
 
 def test_what_was_imported_is_marked(folder: Path) -> None:
-    imported, other = (run.id for run in expand(PAPER, "smoke")[:2])
-    page = (folder / f"report/runs/{imported}.html").read_text()
-    assert ">imported</span> 3 of its rounds come from" in page
-    assert "3 rounds in 2 s, a machine elsewhere" in page
-    assert "imported" not in (folder / f"report/runs/{other}.html").read_text()
+    imported, other = (recorded(folder)[run.id] for run in expand(PAPER, "smoke")[:2])
+    page = (folder / "report" / imported.page).read_text()
+    (section,) = re.findall(rf'<section id="run-{imported.run.id}">.*?</section>', page, re.DOTALL)
+    assert ">imported</span> 3 of its rounds come from" in section
+    assert "3 rounds in 2 s, a machine elsewhere" in section
+    page = (folder / "report" / other.page).read_text()
+    (section,) = re.findall(rf'<section id="run-{other.run.id}">.*?</section>', page, re.DOTALL)
+    assert "imported" not in section
     page = (folder / f"report/papers/{PAPER}.html").read_text()
-    assert f"<code>{imported}</code></a> <small>imported</small>" in page
-    assert f"<code>{other}</code></a> <small>imported</small>" not in page
+    assert f"<code>{imported.run.id}</code></a> <small>imported</small>" in page
+    assert f"<code>{other.run.id}</code></a> <small>imported</small>" not in page
 
 
 def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,4 +358,5 @@ def _luminance(colour: str) -> float:
 
 def test_runs_are_those_of_the_scale_and_of_published_verdicts(folder: Path) -> None:
     ids = {run.id for run in RunSet(PAPER, "smoke").planned(load_plan(PAPER).runs)}
-    assert {file.stem for file in (folder / "report/runs").iterdir()} == ids
+    pages = (file.read_text() for file in (folder / "report/runs").iterdir())
+    assert {run for page in pages for run in re.findall(r'<section id="run-(\w+)">', page)} == ids

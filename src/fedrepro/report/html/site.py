@@ -1,33 +1,25 @@
-"""Writes the pages of the report: an overview, a page a paper, a run and a partition."""
+"""Writes the pages of the report: an overview, a page a paper, a training and a partition."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import plotly
-import yaml
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report.html.content import Paper, read_paper
-from fedrepro.report.trace import facts
+from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
 from fedrepro.report.verdicts import DECIDED, how_sure, outlook, shown
-from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, is_study
-from fedrepro.runs.records import PartitionRecord, RunRecord
-
-CURVES = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
-"""Metrics over the rounds that a run's page draws, where it has them, and what they are called."""
+from fedrepro.runs.plan import Scale, is_study
 
 BARS = (*DECIDED, "not informative", "not tried")
 """Parts of a bar, from left to right; the last one is what no run has tried."""
@@ -53,24 +45,16 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
     notebooks = os.path.relpath(results / scale / "notebooks", folder)
     pages = _Pages(folder, scale, notebooks)
     used = _uses(read)
-    runs = _recorded(read, scale)
+    runs = recorded(read, scale)
     for paper in read:
         _copy_results(paper, scale, results, folder)
         pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
-    for run, record in runs.values():
-        pages.write(
-            f"runs/{run.id}.html",
-            "run.html",
-            run=run,
-            record=record,
-            spec=yaml.safe_dump(record.spec, sort_keys=False),
-            facts=facts(run, record),
-            curves=_curves(record),
-            used=used[run.id],
-            partition=_page_of(record.partition),
-        )
-    for page, of_partition in _partitions(runs).items():
-        pages.write(page, "partition.html", **of_partition)
+    for page, training in trainings(runs).items():
+        places = dict.fromkeys(place for item in training.runs for place in used[item.run.id])
+        pages.write(page, "training.html", training=training, places=places)
+    for page, trained_on in partitions(runs).items():
+        partition = next(iter(trained_on.values()))[0].record.partition
+        pages.write(page, "partition.html", partition=partition, runs=trained_on)
     write_text(folder / _ENTRIES, _entries(read, runs))
     write_text(folder / "summary.txt", _summary(read, runs, folder))
     return pages.write("index.html", "index.html", papers=read, bars=BARS)
@@ -114,22 +98,6 @@ class _Pages:
         return file
 
 
-Runs = Mapping[str, tuple[PlannedRun, RunRecord]]
-"""Recorded runs by id."""
-
-
-def _recorded(papers: Iterable[Paper], scale: Scale) -> Runs:
-    """Return the recorded runs of the papers at a scale, and those behind published verdicts."""
-    found: dict[str, tuple[PlannedRun, RunRecord]] = {}
-    for paper in papers:
-        asked = {run for item in paper.published for run in item.runs}
-        wanted = [run for run in expand(paper.name, "paper") if run.id in asked]
-        for run in [*expand(paper.name, scale), *wanted]:
-            if run.id not in found and records.is_recorded(run.id, run.records):
-                found[run.id] = (run, records.read(run.id, run.records))
-    return found
-
-
 def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:
     """Return run id -> (paper, table or figure) of what it is part of."""
     used: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
@@ -139,41 +107,6 @@ def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:
                 for run in cell.runs:
                     used[run][paper.name, view.name] = None
     return defaultdict(list, {run: list(places) for run, places in used.items()})
-
-
-def _page_of(partition: PartitionRecord) -> str:
-    """Return where a partition's page is: equal index lists may cut different data sets."""
-    digest = hashlib.sha256(partition.model_dump_json().encode()).hexdigest()
-    return f"partitions/{digest[:12]}.html"
-
-
-def _partitions(runs: Runs) -> dict[str, dict[str, Any]]:
-    """Return what the page of each partition says: it, and its runs' ids by paper and group."""
-    found: dict[str, dict[str, Any]] = {}
-    for run, record in runs.values():
-        partition = record.partition
-        page = found.setdefault(
-            _page_of(partition), {"partition": partition, "runs": defaultdict(list)}
-        )
-        page["runs"][run.paper, run.group].append(run.id)
-    return found
-
-
-def _curves(record: RunRecord) -> list[dict[str, Any]]:
-    """Return what a run's page draws: name, rounds and values, to four digits, of each metric.
-
-    Rounds at equal distances are their first one and the distance, as Plotly takes them.
-    """
-    curves = []
-    for metric, name in CURVES.items():
-        if record.metrics.get(metric):
-            curve = record.curve(metric)
-            rounds = [*curve]
-            steps = {after - before for before, after in itertools.pairwise(rounds)} or {1}
-            x = {"x0": rounds[0], "dx": steps.pop()} if len(steps) == 1 else {"x": rounds}
-            y = [float(f"{value:.4g}") for value in curve.values()]
-            curves.append({"name": name, **x, "y": y})
-    return curves
 
 
 def _entries(papers: Iterable[Paper], runs: Runs) -> str:
@@ -193,8 +126,9 @@ def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str,
             for cell in view.held:
                 text = f"{paper.name} {view.name}: {cell.row}, {cell.column}"
                 yield "number", text, f"{page}#{view.name}", cell.verdict
-    for run, _ in runs.values():
-        yield "run", f"{run.paper} {run.id} {run.group} seed {run.seed}", f"runs/{run.id}.html", ""
+    for of_run in runs.values():
+        run = of_run.run
+        yield "run", f"{run.paper} {run.id} {run.group} seed {run.seed}", of_run.address, ""
 
 
 def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:

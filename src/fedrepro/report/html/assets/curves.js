@@ -1,4 +1,4 @@
-// The curves of a run, which one can zoom.
+// The curves of a training, one a metric and seed, which one can zoom.
 "use strict";
 
 const COLOURS = { "test accuracy": "#0173b2", "training loss": "#de8f05", "test loss": "#029e73" };
@@ -18,10 +18,16 @@ for (const place of document.querySelectorAll("[data-curves]")) {
     modebar: { bgcolor: "rgba(0, 0, 0, 0)" },
     legend: { orientation: "h", y: 1.1 },
   };
-  const traces = curves.map(({ name, y, ...rounds }) => {
+  const named = new Set();
+  const traces = curves.map(({ name, seed, y, ...rounds }) => {
     const accuracy = name === "test accuracy";
+    const first = !named.has(name);
+    named.add(name);
     return {
       name, ...rounds,
+      legendgroup: name,
+      showlegend: first,
+      hovertemplate: `%{y:.4g}, round %{x}, seed ${seed}`,
       y: accuracy ? y.map((value) => 100 * value) : y,
       yaxis: accuracy ? "y" : "y2",
       line: { color: COLOURS[name] },

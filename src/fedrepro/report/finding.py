@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.stats import bounds, one_sided_p, seeds_needed
+from fedrepro.report.stats import LEVEL, bootstrap, bounds, one_sided_p, seeds_needed
 from fedrepro.runs.runset import RunSet
 
 SLACK = 1e-9
@@ -54,6 +54,16 @@ class Margin:
         sd = float(np.std(each, ddof=1)) if len(each) > 1 else math.nan
         return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd)
 
+    @classmethod
+    def by_bootstrap(
+        cls, statistic: Callable[[Sequence[int]], float], seeds: Sequence[int]
+    ) -> Margin:
+        """Return the margin that is a statistic of all seeds and no mean of values of single ones.
+
+        It has no p value. See :func:`fedrepro.report.stats.bootstrap`.
+        """
+        return cls(statistic(seeds), *bootstrap(statistic, seeds), math.nan, len(seeds))
+
     @property
     def met(self) -> bool:
         """Whether our runs meet it."""
@@ -67,10 +77,14 @@ class Margin:
             return False
         return len({self._meets(value) for value in all_it_may_be}) == 1
 
-    @property
-    def needed(self) -> int | None:
-        """How many seeds would make it firm, were mean and spread as found; None: not known."""
-        return None if math.isnan(self.sd) else seeds_needed(abs(self.value), self.sd)
+    def needed(self, level: float = LEVEL) -> int | None:
+        """Return how many seeds would bring p below a level, were mean and spread as found.
+
+        None: not known.
+        """
+        if math.isnan(self.sd):
+            return None
+        return seeds_needed(abs(self.value), self.sd, confidence=1 - 2 * level)
 
     def _meets(self, value: float) -> bool:
         return value > SLACK if self.strict else value >= -SLACK
@@ -110,7 +124,17 @@ class Finding:
             return False
         if self.holds:
             return all(margin.firm for margin in self.margins)
-        return not self.margins or any(not m.met and m.firm for m in self.margins)
+        return not self.margins or any(map(self._fails_firmly, self.margins))
+
+    def _fails_firmly(self, margin: Margin) -> bool:
+        """Whether a part is surely not met.
+
+        Any of the parts would make the claim fail, so that one by chance is likelier the more there
+        are: each is tested at a level divided by their number (Bonferroni).
+        """
+        if margin.met or not margin.firm:
+            return False
+        return margin.seeds < 3 or math.isnan(margin.p) or margin.p < LEVEL / len(self.margins)
 
     @property
     def p(self) -> float:
@@ -129,10 +153,15 @@ class Finding:
     @property
     def needed(self) -> int | None:
         """How many seeds would make it firm, were means and spreads as found; None: not known."""
-        open_ones = [m for m in self.margins if m.met == self.holds and not m.firm]
-        needed = [margin.needed for margin in open_ones]
+        if self.undecided or not self.margins:
+            return None
+        if self.holds:
+            needed = [margin.needed() for margin in self.margins if not margin.firm]
+        else:
+            level = LEVEL / len(self.margins)
+            needed = [margin.needed(level) for margin in self.margins if not margin.met]
         known = [number for number in needed if number is not None]
-        if self.undecided or not known or (self.holds and len(known) < len(needed)):
+        if not known or (self.holds and len(known) < len(needed)):
             return None
         return max(known) if self.holds else min(known)
 

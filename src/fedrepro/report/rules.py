@@ -12,6 +12,7 @@ that the verdict knows whether other seeds could turn it.
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,15 @@ class Sample:
         if len({*seeds}) < len(seeds):
             raise ValueError(f"{self.name} has several values of one seed: {list(seeds)}")
         return dict(zip(seeds, self.values, strict=True))
+
+
+def lead(one: Sample, other: Sample) -> float:
+    """Return by how much ``one`` is above ``other``, in the mean over the seeds of both.
+
+    Raises:
+        ValueError: they have no seed in common.
+    """
+    return float(np.mean([a - b for a, b in paired(one, other)]))
 
 
 def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> Margin:
@@ -214,8 +224,16 @@ def final(metric: str) -> Quantity:
 
 
 def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent) -> str:
-    """Return names and means: ``IID 98.69 %, 1-class 92.17 %``."""
-    return ", ".join(f"{sample.name} {show(sample.mean)}" for sample in samples)
+    """Return names and means: ``IID 98.69 %, 1-class 92.17 %``.
+
+    Where samples are of different seeds each has their number, for what is said of their
+    differences is of the seeds that both have.
+    """
+    told = [f"{sample.name} {show(sample.mean)}" for sample in samples]
+    if len({frozenset(sample.by_seed()) for sample in samples}) > 1:
+        counts = [len(sample.values) for sample in samples]
+        told = [f"{text} (n={n})" for text, n in zip(told, counts, strict=True)]
+    return ", ".join(told)
 
 
 def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[Sample]:
@@ -322,13 +340,14 @@ def leads(quantity: Quantity) -> Rule:
         high, low, others = (
             _samples(quantity, runs, names, where) for names in (what, over, above)
         )
-        first, last = min(high, key=_mean), max(low, key=_mean)
+        pairs = [*itertools.product(high, low)]
+        closest = min(pairs, key=lambda pair: lead(*pair))
         bound, any_lead = max(points, 0) / 100, points <= 0
-        margins = [less(one, other, bound, strict=any_lead) for one in high for other in low]
+        margins = [less(*pair, bound, strict=any_lead) for pair in pairs]
         margins += [less(one, other, strict=True) for one in high for other in others]
         if at_most < math.inf:
-            margins.append(less(last, first, -at_most / 100))
-        return compared([*low, *others, *high], margins, first.mean - last.mean)
+            margins.append(less(*closest[::-1], -at_most / 100))
+        return compared([*low, *others, *high], margins, lead(*closest))
 
     return taking(rule, quantity)
 
@@ -338,7 +357,7 @@ def near(quantity: Quantity) -> Rule:
 
     def rule(runs: RunSet, *, what: str, to: str, points: float, **where: Any) -> Finding:
         other, one = _samples(quantity, runs, [to, what], where)
-        return compared([other, one], within(one, other, points), one.mean - other.mean)
+        return compared([other, one], within(one, other, points), lead(one, other))
 
     return taking(rule, quantity)
 
@@ -354,7 +373,3 @@ def between(quantity: Quantity) -> Rule:
         return compared([sample], margins, sample.mean)
 
     return taking(rule, quantity)
-
-
-def _mean(sample: Sample) -> float:
-    return sample.mean

@@ -20,11 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from tabulate import tabulate
 
-from fedrepro.report.stats import holm
+from fedrepro.report.stats import LEVEL, holm
 from fedrepro.report.verdicts import DECIDED, Check, Verdict, line, would_pass
-
-LEVEL = 0.025
-"""One-sided, as the ends of a 95 % interval."""
 
 ORIGINS = {
     "number": {"printed": "printed values", "repository": "repository's", "derived": "derived"},
@@ -118,7 +115,7 @@ class Significance:
 
     Attributes:
         tested: how many have a p value.
-        single: how many are below :data:`LEVEL` taken one by one.
+        single: how many are below :data:`fedrepro.report.stats.LEVEL` taken one by one.
         adjusted: how many are after Holm's adjustment for all of them.
     """
 

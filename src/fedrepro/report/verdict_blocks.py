@@ -16,6 +16,7 @@ import pandas as pd
 
 from fedrepro.report import score
 from fedrepro.report.expected import load_expected
+from fedrepro.report.stats import LEVEL
 from fedrepro.report.verdicts import (
     DECIDED,
     Check,
@@ -118,7 +119,7 @@ def _score(paper: str) -> str:
             lines.append(
                 f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
                 f"seeds: {tests.single} of the differences are significant one by one (p < "
-                f"{score.LEVEL}, one-sided), {tests.adjusted} after Holm's adjustment for all of "
+                f"{LEVEL}, one-sided), {tests.adjusted} after Holm's adjustment for all of "
                 "them."
             )
     return "\n\n".join(lines)

@@ -39,6 +39,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     compared,
+    lead,
     leads,
     less,
     listed,
@@ -229,7 +230,7 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
-    return compared([one, other], margins, one.mean - other.mean, evidence, networks=networks)
+    return compared([one, other], margins, lead(one, other), evidence, networks=networks)
 
 
 # Figure 5, and what the clustering rests on

@@ -43,6 +43,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     compared,
+    lead,
     leads,
     less,
     listed,
@@ -130,8 +131,7 @@ RULES.add(leads(accuracy), "leads")
 def in_turn(runs: RunSet, *, first: Sequence[str], then: str, last: str, **where: str) -> Finding:
     """All of ``first`` are above ``then``, and that is above ``last``."""
     *high, middle, low = samples = [accuracy(runs, x, **where) for x in [*first, then, last]]
-    top = min(sample.mean for sample in high)
-    smallest = min(top - middle.mean, middle.mean - low.mean)
+    smallest = min(*(lead(sample, middle) for sample in high), lead(middle, low))
     margins = [less(sample, middle, strict=True) for sample in high]
     return compared(samples, [*margins, less(middle, low, strict=True)], smallest)
 
@@ -142,10 +142,11 @@ def costs_less(
 ) -> Finding:
     """Against ``over``, ``what`` loses less than so many per cent of what ``than`` loses."""
     best, one, other = samples = [accuracy(runs, name, **where) for name in (over, what, than)]
-    lost, more = best.mean - one.mean, best.mean - other.mean
-    share = [percent / 100 * (a - c) - (a - b) for a, b, c in paired(best, one, other)]
+    losses = [(a - b, a - c) for a, b, c in paired(best, one, other)]
+    lost, more = np.mean(losses, axis=0)
+    share = [percent / 100 * theirs - ours for ours, theirs in losses]
     margins = [less(best, other, strict=True), Margin.of(share, strict=True)]
-    return compared(samples, margins, lost / more if more else None)
+    return compared(samples, margins, float(lost / more) if more else None)
 
 
 @RULES.add
@@ -157,7 +158,7 @@ def small_batches(
         [accuracy(runs, name, batches=batches, **where) for name in [*raised, lowered]]
         for batches in ("small", "large")
     )
-    changes = [a.mean - b.mean for a, b in zip(small, large, strict=True)]
+    changes = [lead(*pair) for pair in zip(small, large, strict=True)]
     evidence = _shown(zip([sample.name for sample in small], changes, strict=True), in_points)
     gains = [less(*pair, strict=True) for pair in zip(small[:-1], large[:-1], strict=True)]
     margins = [*gains, less(large[-1], small[-1], points / 100)]
@@ -176,7 +177,7 @@ def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -
     samples = [scratch, pretrained]
     evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"
     margins = [less(pretrained, scratch, strict=True), less(start, pretrained, strict=True)]
-    return compared(samples, margins, pretrained.mean - scratch.mean, evidence)
+    return compared(samples, margins, lead(pretrained, scratch), evidence)
 
 
 @RULES.add
@@ -208,9 +209,10 @@ def _divergence(runs: RunSet, by: str, dataset: str, trainings: Sequence[str]) -
 
 
 def _means(table: pd.DataFrame, seeds: Sequence[int] | None = None) -> pd.DataFrame:
-    """Return the mean over the seeds, or over some, of a table of divergences: ``by`` x layer."""
+    """Return the mean of a table of divergences, ``by`` x layer, over all seeds or those given."""
     by, layers = table.columns[0], table["layer"].unique()
-    kept = table if seeds is None else table[table["seed"].isin(seeds)]
+    of_seed = dict(list(table.groupby("seed")))
+    kept = table if seeds is None else pd.concat([of_seed[seed] for seed in seeds])
     return kept.pivot_table("value", by, "layer")[[*layers]]
 
 
@@ -249,7 +251,7 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
         return _means(table, seeds).apply(_rank_correlation)
 
     lowest = float(ranks().min())
-    margin = Margin.of(jackknife(lambda seeds: float(ranks(seeds).min()) - rank, _seeds(table)))
+    margin = Margin.by_bootstrap(lambda some: float(ranks(some).min()) - rank, _seeds(table))
     evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
 
@@ -265,11 +267,11 @@ def divergence_rises_most(
         means = _means(table, seeds)
         return means.T[high] - means.T[low]
 
-    def lead(seeds: Sequence[int]) -> float:
+    def ahead(seeds: Sequence[int]) -> float:
         found = rise(seeds)
         return float(found[[*layers]].min() - found.drop([*layers]).max())
 
-    margin = Margin.of(jackknife(lead, _seeds(table)), strict=True)
+    margin = Margin.of(jackknife(ahead, _seeds(table)), strict=True)
     ordered = rise().sort_values(ascending=False)
     evidence = f"rise: {_shown(ordered.items(), '{:.4g}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
@@ -281,12 +283,12 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
     tables = {name: _divergence(runs, "emd", name, ["sweep"]) for name in [what, *over]}
     largest = {name: float(np.max(_means(table))) for name, table in tables.items()}
 
-    def lead(seeds: Sequence[int]) -> float:
+    def times(seeds: Sequence[int]) -> float:
         found = {name: float(np.max(_means(table, seeds))) for name, table in tables.items()}
         return found[what] / max(found[name] for name in over)
 
     seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
-    values = jackknife(lambda some: lead(some) - 1, seeds)
+    values = jackknife(lambda some: times(some) - 1, seeds)
     margin = Margin.of(values, strict=True)
     evidence = _shown((_name(runs, name), value) for name, value in largest.items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
@@ -308,7 +310,7 @@ def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
     samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
-    return compared(samples, margins, max(b.mean - a.mean for a, b in steps))
+    return compared(samples, margins, max(lead(after, before) for before, after in steps))
 
 
 @RULES.add
@@ -317,11 +319,11 @@ def falls_faster(
 ) -> Finding:
     """Accuracy falls so many times as fast above the middle EMD as below it, or faster."""
     samples = [accuracy(runs, emd, dataset=dataset) for emd in (low, middle, high)]
-    early, late = -np.diff([sample.mean for sample in samples]) / np.diff([low, middle, high])
+    falls = [-np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
+    early, late = np.mean(falls, axis=0)
     evidence = (
         f"loss per unit of EMD: {in_points(early)} up to {middle:g}, {in_points(late)} from there"
     )
-    falls = [-np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
     margins = [
         Margin.of((fall[1] for fall in falls), strict=True),
         Margin.of((fall[1] - times * fall[0] for fall in falls), strict=times <= 1),
@@ -333,8 +335,9 @@ def falls_faster(
 def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str) -> Finding:
     """At one EMD so many per cent of the accuracy at another are kept."""
     whole, rest = samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
-    share = rest.mean / whole.mean
-    margin = Margin.of(b - percent / 100 * a for a, b in paired(whole, rest))
+    pairs = paired(whole, rest)
+    share = float(np.divide(*np.mean(pairs, axis=0)[::-1]))
+    margin = Margin.of(b - percent / 100 * a for a, b in pairs)
     return compared(samples, [margin], share, f"{in_percent(share)} kept")
 
 
@@ -357,7 +360,7 @@ def ends_match(
     """The sweep at these EMDs and these trainings are at most so many points apart."""
     ends, others = ([accuracy(runs, x, dataset=dataset) for x in what] for what in (emds, to))
     pairs = [*zip(ends, others, strict=True)]
-    worst = max((a.mean - b.mean for a, b in pairs), key=abs)
+    worst = max((lead(*pair) for pair in pairs), key=abs)
     margins = [margin for pair in pairs for margin in within(*pair, points)]
     return compared([*ends, *others], margins, worst)
 
@@ -379,7 +382,7 @@ def sharing_helps(runs: RunSet, *, beta: float, over: float, points: float, fall
     steps = [less(b, a, -fall / 100) for a, b in itertools.pairwise(samples)]
     margins = [less(one, other, points / 100), *steps]
     evidence = f"accuracy by beta: {listed(samples)}"
-    return compared(samples, margins, one.mean - other.mean, evidence)
+    return compared(samples, margins, lead(one, other), evidence)
 
 
 @RULES.add
@@ -400,7 +403,7 @@ def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
         return _rank_correlation(table.loc[[*seeds]].mean())
 
     ours = correlation([*table.index])
-    margin = Margin.of(jackknife(lambda seeds: correlation(seeds) - rank, [*table.index]))
+    margin = Margin.by_bootstrap(lambda some: correlation(some) - rank, [*table.index])
     evidence = f"accuracy by beta: {listed([*by_beta.values()])}; rank {ours:.3f}"
     return compared([*by_beta.values()], [margin], ours, evidence)
 
@@ -411,7 +414,7 @@ def share_is_enough(
 ) -> Finding:
     """For each G a share changes the accuracy of a larger share by at most so many points."""
     pairs = [(shared(runs, beta, of), shared(runs, beta, alpha)) for beta in betas]
-    worst = max((whole.mean - part.mean for whole, part in pairs), key=abs)
+    worst = max((lead(*pair) for pair in pairs), key=abs)
     margins = [margin for pair in pairs for margin in within(*pair, points)]
     return compared([*itertools.chain(*pairs)], margins, worst)
 
@@ -421,11 +424,11 @@ def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     """At every alpha the larger G gives the higher accuracy."""
     alphas = sorted({100 * float(run.coordinates["alpha"]) for run in runs.members([WARM])})
     pairs = [[shared(runs, size, alpha) for size in (beta, over)] for alpha in alphas]
-    lead = [large.mean - small.mean for large, small in pairs]
-    named = ((f"alpha {alpha:g} %", gap) for alpha, gap in zip(alphas, lead, strict=True))
+    leads_by = [lead(*pair) for pair in pairs]
+    named = ((f"alpha {alpha:g} %", gap) for alpha, gap in zip(alphas, leads_by, strict=True))
     evidence = f"lead of the larger G: {_shown(named, in_points)}"
     margins = [less(large, small, strict=True) for large, small in pairs]
-    return compared([*itertools.chain(*pairs)], margins, min(lead), evidence)
+    return compared([*itertools.chain(*pairs)], margins, min(leads_by), evidence)
 
 
 @RULES.add
@@ -445,7 +448,7 @@ def warm_up_gains(
         margins.append(less(warm, scratch, points / 100, strict=points <= 0))
     if at_most < math.inf:
         margins.append(less(scratch, warm, -at_most / 100))
-    return compared([scratch, warm], margins, warm.mean - scratch.mean)
+    return compared([scratch, warm], margins, lead(warm, scratch))
 
 
 @RULES.add

@@ -30,7 +30,18 @@ from fedrepro.papers.fedcd.measurements import (
 )
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
-from fedrepro.report.rules import Names, Rule, Rules, Sample, leads, less, paired, taking
+from fedrepro.report.rules import (
+    Names,
+    Rule,
+    Rules,
+    Sample,
+    lead,
+    leads,
+    less,
+    listed,
+    paired,
+    taking,
+)
 from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
@@ -266,12 +277,9 @@ def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) 
         name: _sample(name, of, [log.accuracy.mean() for log in of])
         for name, of in _by_bits(found, bits).items()
     }
-    means = {name: sample.mean for name, sample in ends.items()}
-    apart = max(means.values()) - min(means.values())
-    margins = [
-        less(one, other, -points / 100) for one, other in itertools.permutations(ends.values(), 2)
-    ]
-    return margins, _shown(means, in_percent), apart
+    pairs = [*itertools.permutations(ends.values(), 2)]
+    margins = [less(*pair, -points / 100) for pair in pairs]
+    return margins, listed([*ends.values()]), max(lead(*pair) for pair in pairs)
 
 
 @_decided
@@ -441,7 +449,7 @@ def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
         for name, found in levels.items()
     ]
     margins = [less(low, high, strict=True) for low, high in itertools.pairwise(samples)]
-    evidence = _shown({sample.name: sample.mean for sample in samples}, "{:.1f}".format)
+    evidence = listed(samples, "{:.1f}".format)
     return _finding(margins, evidence, itertools.chain(*levels.values()))
 
 
@@ -464,9 +472,12 @@ def costs_little(
 def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
     """The deviation of the scores in a round is small at every bias."""
     levels = by_rising_bias(runs)
-    spreads = {name: max(log.spread[last] for log in found) for name, found in levels.items()}
-    worst, evidence = max(spreads.values()), _shown(spreads, "{:.3f}".format)
-    return Finding(worst < below, evidence, _ids(itertools.chain(*levels.values())), worst)
+    samples = [
+        _sample(name, found, (log.spread[last] for log in found)) for name, found in levels.items()
+    ]
+    margins = [sample.below(below, strict=True) for sample in samples]
+    worst, evidence = max(sample.mean for sample in samples), listed(samples, "{:.3f}".format)
+    return _finding(margins, evidence, itertools.chain(*levels.values()), worst)
 
 
 # Beside the public logs

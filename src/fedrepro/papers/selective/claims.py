@@ -28,6 +28,7 @@ from fedrepro.report.rules import (
     Sample,
     between,
     compared,
+    lead,
     leads,
     less,
     listed,
@@ -116,7 +117,7 @@ def rises_steeply(
         path = [accuracy(runs, method, n=n, **where) for n in (first, early, last)]
         start, middle, end = path
         gain = less(end, start, strict=True)
-        part = (middle.mean - start.mean) / gain.value if gain.met else 0.0
+        part = lead(middle, start) / gain.value if gain.met else 0.0
         shares[f"{method} (N = {early}) {in_percent(part)}"] = part
         samples += path
         margins += [gain, _beyond(share / 100, *path)]
@@ -146,17 +147,17 @@ def ahead(
         n: (accuracy(runs, what, n=n, **where), accuracy(runs, over, n=n, **where))
         for n in _trained(runs, what, over, last=last, **where)
     }
-    lead = {n: less(one, other).value for n, (one, other) in pairs.items()}
-    least = min(lead, key=lambda n: lead[n])
+    leads_by = {n: lead(*pair) for n, pair in pairs.items()}
+    least = min(leads_by, key=lambda n: leads_by[n])
     margins = [less(one, other, points / 100, strict=True) for one, other in pairs.values()]
     if at_zero is not None:
         one, other = pairs[0]
         margins.append(less(one, other, at_zero / 100, strict=True))
     evidence = (
-        f"lead of {what} over {over}: {in_points(lead[0])} at N = 0, smallest "
-        f"{in_points(lead[least])} at N = {least}"
+        f"lead of {what} over {over}: {in_points(leads_by[0])} at N = 0, smallest "
+        f"{in_points(leads_by[least])} at N = {least}"
     )
-    return compared([*itertools.chain(*pairs.values())], margins, lead[least], evidence)
+    return compared([*itertools.chain(*pairs.values())], margins, leads_by[least], evidence)
 
 
 @RULES.add
@@ -174,7 +175,7 @@ def falls(
     """Decide whether the accuracy falls by more than ``points`` from one N to another."""
     start, end = (accuracy(runs, what, n=n, **where) for n in (first, last))
     fall = less(start, end, points / 100, strict=True)
-    return compared([start, end], [fall], start.mean - end.mean)
+    return compared([start, end], [fall], lead(start, end))
 
 
 @RULES.add
@@ -242,7 +243,7 @@ def rises_with_complexity(
     ]
     steps = list(itertools.pairwise(samples))
     margins = [less(after, before, points / 100, strict=True) for before, after in steps]
-    return compared(samples, margins, min(less(after, before).value for before, after in steps))
+    return compared(samples, margins, min(lead(after, before) for before, after in steps))
 
 
 @RULES.add

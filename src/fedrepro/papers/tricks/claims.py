@@ -32,6 +32,7 @@ from fedrepro.report.rules import (
     Sample,
     compared,
     final,
+    lead,
     leads,
     less,
     near,
@@ -63,7 +64,7 @@ def bears_noise(runs: RunSet, *, what: str, over: str, noisy: str, points: float
     """Hold where ``what`` gains, and ``noisy`` is at most so many points below it."""
     base, plain, other = (accuracy(runs, group) for group in (over, what, noisy))
     margins = [less(plain, base, strict=True), less(other, plain, -points / 100)]
-    return compared([base, plain, other], margins, plain.mean - base.mean)
+    return compared([base, plain, other], margins, lead(plain, base))
 
 
 @RULES.add
@@ -79,7 +80,7 @@ def unsurpassed(
         steady(one, spread / 100),
     ]
     note = f"standard deviation of the last {in_points(one.sd)}"
-    return compared([base, *others, one], margins, one.mean - base.mean, note=note)
+    return compared([base, *others, one], margins, lead(one, base), note=note)
 
 
 @RULES.add
@@ -126,7 +127,7 @@ RULES.add(leads(lately(SAME_SIGN)), "signs_agree_more")
 def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Finding:
     """Hold where the agents' models differ on fewer test images in one group than in the other."""
     one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
-    return compared([other, one], [less(other, one, strict=True)], one.mean - other.mean)
+    return compared([other, one], [less(other, one, strict=True)], lead(one, other))
 
 
 @RULES.add

@@ -41,6 +41,10 @@ _ShownBy = Annotated[
 ]
 
 
+ANY = "any"
+"""A reading: all of them, because their runs are the same."""
+
+
 class Number(Strict):
     """One published number."""
 
@@ -277,6 +281,11 @@ class Expected(Strict):
     """All that one paper publishes of the parts we re-create."""
 
     paper: str
+    reading: str = Field(
+        default="",
+        description=f"of the numbers and claims that name none; '{ANY}' is for those that are the "
+        "same in all readings",
+    )
     headline: Headline = Field(default_factory=Headline)
     numbers: list[Number] = Field(default_factory=list)
     series: list[Series] = Field(default_factory=list)
@@ -312,10 +321,31 @@ def load_expected(paper: str) -> Expected:
             f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
         )
     expected = read_yaml(file, Expected)
-    expected = expected.model_copy(update={"claims": [*_cases(expected, file)]})
+    expected = _in_readings(expected.model_copy(update={"claims": [*_cases(expected, file)]}))
     _refuse_unknown(expected, [*plan.tables, *plan.figures], file)
     _refuse_double(expected, file)
     return expected
+
+
+def _in_readings(expected: Expected) -> Expected:
+    """Return the numbers and claims with their readings; none is that of all.
+
+    Arithmetic on published numbers has none, because it rests on no run.
+    """
+
+    def reading(entry: Number | Series | Claim) -> dict[str, str]:
+        if isinstance(entry, Claim) and entry.about == "arithmetic":
+            return {"reading": ""}
+        found = entry.reading or expected.reading
+        return {"reading": "" if found == ANY else found}
+
+    every = {"numbers": expected.numbers, "series": expected.series, "claims": expected.claims}
+    return expected.model_copy(
+        update={
+            name: [entry.model_copy(update=reading(entry)) for entry in entries]
+            for name, entries in every.items()
+        }
+    )
 
 
 def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> None:

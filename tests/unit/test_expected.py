@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import Claim, Series, load_expected
-from fedrepro.runs.plan import load_plan, papers
+from fedrepro.report.verdicts import check
+from fedrepro.runs.plan import COMMITTED, expand, load_plan, papers
 
 NUMBER = {
     "where": "Table 1",
@@ -172,3 +174,37 @@ def test_every_template_of_the_repository_is_filled() -> None:
         for claim in load_expected(paper).claims:
             texts = (claim.id, claim.statement, claim.source, claim.reading)
             assert not any("{" in text for text in texts), claim.id
+
+
+def test_entries_have_the_reading_of_their_file_unless_they_name_one() -> None:
+    expected = load_expected("cadis")
+    readings = {entry.id: entry.reading for entry in (*expected.numbers, *expected.claims)}
+    assert readings["T2-MNIST-80-CADIS"] == readings["NA2-mnist"] == "as_written"
+    assert readings["T2-MNIST-80-CADIS-as-run"] == readings["NA2-mnist-as_run"] == "as_run"
+    assert readings["T1-MNIST-10-100-SingleSet"] == readings["NE1"] == ""  # the same in both
+    assert readings["NP1"] == ""  # arithmetic
+    assert {series.reading for series in load_expected("fedcd").series} == {"as_run"}
+
+
+def runs_behind(paper: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the id of each entry that counts in every reading, with the groups of its runs."""
+    group_of = {run.id: run.group for scale in COMMITTED for run in expand(paper, scale)}
+    for scale in COMMITTED:
+        for item in check(paper, scale):
+            if not item.reading:
+                yield item.id, {group_of[run] for run in item.runs}
+
+
+def test_what_counts_in_every_reading_rests_on_no_run_of_one() -> None:
+    groups = load_plan("cadis").runs
+    on_partitions = {"NT1-mnist", "NT1-cifar10", "NT2"}  # which are the same in both
+    for name, used in runs_behind("cadis"):
+        both = [group for group in used if f"{group}_as_run" in groups]
+        assert not both or name in on_partitions, name
+    for name, used in runs_behind("tricks"):
+        assert not [group for group in used if "projected" in group], name
+    numbers = {number.id for number in load_expected("emd").judged_numbers()}
+    labels = load_plan("emd").runs
+    for name, used in runs_behind("emd"):
+        of_mnist = [group for group in used if labels[group].labels.get("dataset") == "mnist"]
+        assert not of_mnist or name not in numbers, name

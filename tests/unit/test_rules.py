@@ -28,7 +28,7 @@ from fedrepro.report.rules import (
     steady,
     within,
 )
-from fedrepro.report.stats import MOST_SEEDS, seeds_needed
+from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed
 from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
 
@@ -90,9 +90,25 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
     assert decided(between(made_up), what="low").evidence == "low 10.00 %"
     both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
     noted = compared(both, [], note="each of them")
-    assert noted == Finding(True, "a 20.00 %, b 50.00 %; each of them", ["x", "y", "z"], None)
+    assert noted == Finding(
+        True, "a 20.00 % (n=2), b 50.00 % (n=1); each of them", ["x", "y", "z"], None
+    )
     assert compared(both, [], 0.3, "in other words").evidence == "in other words"
     assert in_points(0.0132) == "1.32 points"
+
+
+def test_what_sums_up_is_of_the_seeds_that_both_have() -> None:
+    """As the margins are: a mean over other seeds may have the other sign."""
+    values = {"many": (0.9, 0.1, 0.1), "few": (0.8,), "fewer": (0.85,)}
+
+    def quantity(runs: RunSet, what: str) -> Sample:
+        return Sample(what, values[what], tuple(f"{what}{i}" for i in range(len(values[what]))))
+
+    found = decided(leads(quantity), what="many", over=["few", "fewer"])
+    assert found.ours == pytest.approx(0.05)
+    assert found.ours == pytest.approx(min(margin.value for margin in found.margins))
+    assert found.evidence == "few 80.00 % (n=1), fewer 85.00 % (n=1), many 36.67 % (n=3)"
+    assert decided(near(quantity), what="many", to="few", points=11).ours == pytest.approx(0.1)
 
 
 def test_the_spread_of_one_seed_is_unknown() -> None:
@@ -338,21 +354,33 @@ def test_seeds_needed_are_those_of_tables_of_power(distance: float, sd: float, s
     assert seeds_needed(distance, sd) == seeds
 
 
+def test_one_part_of_many_fails_a_claim_only_after_correction_for_their_number() -> None:
+    """p is 0.017: below 0.025, but not below half of it."""
+    unmet, met = Margin.of([-1.5, -1.0, -0.8]), Margin.of([0.9, 1.0, 1.1])
+    assert unmet.firm
+    assert LEVEL / 2 < unmet.p < LEVEL
+    assert Finding(False, "", [], margins=[unmet]).firm
+    both = Finding(False, "", [], margins=[unmet, met])
+    assert not both.firm
+    assert both.p == pytest.approx(2 * unmet.p)
+    assert both.needed == unmet.needed(LEVEL / 2)
+    assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).firm  # both seeds agree
+
+
 def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     firm, wide = Margin.of([0.9, 1.0, 1.1]), Margin.of([0.2, 1.0, 1.8])
     wider, unmet = Margin.of([-0.5, 1.0, 2.5]), Margin.of([-1.6, -1.0, 0.5])
     unknown = Margin(0.1, -0.1, 0.3, 0.2, 3)
     assert firm.firm
-    assert wide.needed is not None
-    assert wider.needed is not None
-    assert wider.needed > wide.needed
+    assert wider.needed() > wide.needed()
+    assert unmet.needed(LEVEL / 2) > unmet.needed()
 
     def needed(*margins: Margin, undecided: str = "") -> int | None:
         met = all(margin.met for margin in margins)
         return Finding(met, "", [], margins=margins, undecided=undecided).needed
 
     assert needed(firm) is None
-    assert needed(firm, wide, wider) == wider.needed  # all have to be firm
-    assert needed(wider, unmet) == unmet.needed  # one that is not met is enough
+    assert needed(firm, wide, wider) == wider.needed()  # all have to be firm
+    assert needed(wider, unmet) == unmet.needed(LEVEL / 2)  # one that is not met is enough
     assert needed(wide, unknown) is None
     assert needed(wide, undecided="near chance") is None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedrepro.report.stats import (
+    bootstrap,
     bounds,
     holm,
     jackknife,
@@ -58,6 +61,32 @@ def test_the_jackknife_of_any_statistic_has_it_as_its_mean() -> None:
     found = jackknife(lambda some: max(values[i] for i in some), range(4))
     assert sum(found) / 4 == pytest.approx(9)
     assert jackknife(lambda some: 7.0, [0]) == [7.0]
+
+
+def test_the_bootstrap_counts_all_resamples() -> None:
+    """Of 27 resamples of three values each single one is 3.7 %, and 6 are all three."""
+    values = {3: 0.2, 5: 0.5, 9: 1.1}
+
+    def mean(seeds: Sequence[int]) -> float:
+        return sum(values[seed] for seed in seeds) / len(seeds)
+
+    assert bootstrap(mean, [*values]) == pytest.approx((0.2, 1.1))
+    assert bootstrap(mean, [*values], confidence=0.9) == pytest.approx((0.3, 0.9))
+    drawn = np.random.default_rng(0).choice([0.2, 0.5, 1.1], (20_000, 3)).mean(axis=1)
+    low, high = bootstrap(mean, [*values], confidence=0.6)
+    assert np.quantile(drawn, [0.2, 0.8]) == pytest.approx([low, high])
+    assert bootstrap(mean, [5]) == (0.5, 0.5)
+
+
+def test_the_bootstrap_sees_a_spread_where_the_jackknife_has_none() -> None:
+    """A median without any one of five values is where it was if three of them are equal."""
+    values = [0.1, 0.5, 0.5, 0.5, 0.9]
+
+    def median(seeds: Sequence[int]) -> float:
+        return float(np.median([values[seed] for seed in seeds]))
+
+    assert jackknife(median, range(5)) == pytest.approx([0.5] * 5)
+    assert bootstrap(median, range(5)) == (0.1, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -339,13 +339,12 @@ def _in_readings(expected: Expected) -> Expected:
         found = entry.reading or expected.reading
         return {"reading": "" if found == ANY else found}
 
-    every = {"numbers": expected.numbers, "series": expected.series, "claims": expected.claims}
-    return expected.model_copy(
-        update={
-            name: [entry.model_copy(update=reading(entry)) for entry in entries]
-            for name, entries in every.items()
-        }
-    )
+    changes = {
+        "numbers": [entry.model_copy(update=reading(entry)) for entry in expected.numbers],
+        "series": [entry.model_copy(update=reading(entry)) for entry in expected.series],
+        "claims": [entry.model_copy(update=reading(entry)) for entry in expected.claims],
+    }
+    return expected.model_copy(update=changes)
 
 
 def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> None:

@@ -15,8 +15,9 @@ from tiny_data import REGISTRY, images, read_registry, tiny_root, write_official
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
-from fedrepro.fl.data import commands, sources
+from fedrepro.fl.data import commands, registry, sources
 from fedrepro.fl.data.dataset import Arrays, content_sha256
+from fedrepro.fl.spec import component_versions
 
 SYNTHETIC = {
     "synthetic": "01bae287f61d7254b29661c1318d61a94a5f4ac7985fee0fc7f8994fa9183cf5",
@@ -61,9 +62,9 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
 def test_a_typo_in_the_registry_is_named(
     root: Path, change: dict[str, object], expected: str
 ) -> None:
-    registry = copy.deepcopy(REGISTRY)
-    registry["datasets"]["mnist"] |= change
-    write_registry(root, registry)
+    found = copy.deepcopy(REGISTRY)
+    found["datasets"]["mnist"] |= change
+    write_registry(root, found)
     with pytest.raises(FedreproError, match=f"(?s)mnist.yaml.*{expected}"):
         data.describe("mnist")
 
@@ -75,12 +76,38 @@ def test_a_broken_description_is_named(root: Path) -> None:
 
 
 def test_a_clone_may_have_data_sets_of_its_own(root: Path) -> None:
-    registry = read_registry(root)
+    found = read_registry(root)
     (root / "config/datasets/mnist.yaml").unlink()
     assert data.describe("mnist").train == 60_000, "then fedrepro's own is back"
-    write_registry(root, registry | {"datasets": {"letters": registry["datasets"]["mnist"]}})
+    write_registry(root, found | {"datasets": {"letters": found["datasets"]["mnist"]}})
     assert "letters" in data.names()
     assert data.describe("letters").name == "letters"
+
+
+def test_other_constants_of_a_description_of_ones_own_make_other_runs(root: Path) -> None:
+    entry = read_registry(root)["datasets"]["mnist"]
+
+    def versions(name: str, **changes: object) -> dict[str, int | str]:
+        write_registry(root, read_registry(root) | {"datasets": {name: entry | changes}})
+        found = component_versions(
+            {
+                "dataset": {"name": name},
+                "partition": {"scheme": "iid_stratified"},
+                "model": {"name": "liu1"},
+                "algorithm": {"name": "fedavg"},
+            }
+        )
+        return {key: value for key, value in found.items() if key.startswith("data.")}
+
+    letters = versions("letters")
+    assert versions("letters", title="Letters") == letters
+    assert versions("letters", std=[5.0]) != letters
+    assert versions("letters", version=2) != letters
+    assert versions("mnist", std=[5.0]) != versions("mnist") == {"data.mnist": 1}
+    published = (registry.FOLDER / "mnist.yaml").read_text()
+    mirrored = published.replace("https://", "https://mirror.", 1)
+    (root / "config/datasets/mnist.yaml").write_text(mirrored)
+    assert registry.constants("mnist") == "", "another address alone is the same data set"
 
 
 def test_root_and_data_root_refuse_wrong_folders(

@@ -403,6 +403,18 @@ def test_a_run_that_ended_on_a_full_disk_is_not_trained_again(monkeypatch):
     assert len(records.read(run.id).metrics["train_loss"]) == 2
 
 
+def test_an_out_that_fails_too_does_not_hide_where_a_record_is_kept(monkeypatch, tmp_path):
+    run = planned(5)
+
+    def fails(*_):
+        raise FedreproError("new.tar: cannot write")
+
+    monkeypatch.setattr(session.transfer, "write", fails)
+    full_for(monkeypatch, lambda file: run.id in file.name and ".checkpoints" not in str(file))
+    with pytest.raises(FedreproError, match=r"(?s)kept as .*\nnew\.tar: cannot write$"):
+        session.train([run], TrainOptions(backend="loop", out=tmp_path / "new.tar"))
+
+
 @pytest.mark.parametrize("out", ["file/new.tar", "."])
 def test_an_out_that_cannot_be_written_is_found_out_before_the_training(monkeypatch, out):
     Path("file").touch()

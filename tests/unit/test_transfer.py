@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import threading
 import zipfile
 
 import pytest
@@ -335,6 +336,41 @@ def test_a_file_that_was_cut_off_on_the_way_is_refused(here, tmp_path, suffix, s
     with pytest.raises(FedreproError, match=rf"(?s)nothing was.*part\.{suffix}: not a whole tar"):
         transfer.read(part, session.CHECKPOINTS)
     assert not records.FOLDER.exists()
+
+
+def test_a_checkpoint_that_is_gone_by_now_is_left_out(there, tmp_path):
+    """Another process has ended its run meanwhile."""
+    _, run, _ = there
+    record, gone = records.path_of(run), session.CHECKPOINTS / "0123456789ab.pt"
+    out = tmp_path / "less.tar"
+    transfer.write(out, [record, gone])
+    assert [*transfer.content(out, tmp_path)] == [record.as_posix()]
+    with pytest.raises(FedreproError, match=r"less\.tar: cannot write .*No such file"):
+        transfer.write(out, [record.with_name("0123456789ab.json")])
+
+
+def test_processes_that_write_one_file_keep_what_the_other_wrote(there, tmp_path, monkeypatch):
+    """The second comes while the first has read the file and not yet replaced it."""
+    _, run, cut = there
+    out, record = tmp_path / "both.tar", records.path_of(run)
+    transfer.write(out, [])
+    started = threading.Event()
+    read = transfer.content
+
+    def slowly(source, folder):
+        found = read(source, folder)
+        if not started.is_set():
+            started.set()
+            other.join(timeout=0.5)
+        return found
+
+    monkeypatch.setattr(transfer, "content", slowly)
+    checkpoint = session.CHECKPOINTS / f"{cut}.pt"
+    other = threading.Thread(target=lambda: started.wait(30) and transfer.write(out, [checkpoint]))
+    other.start()
+    transfer.write(out, [record])
+    other.join()
+    assert {*read(out, tmp_path / "out")} == {record.as_posix(), checkpoint.as_posix()}
 
 
 def test_a_full_disk_is_a_clear_error(here, monkeypatch):

@@ -265,7 +265,8 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     A version is raised when a component's numbers change; then exactly the runs that use it get new
     ids and train again. A change that leaves the numbers alone (the golden trajectories still
     match) keeps the version: see tests/golden/test_golden.py, which notices every change of code.
-    Components of other distributions add these: ``plugin.<name>`` is its version.
+    Components of other distributions add these: ``plugin.<name>`` is its version. A clone's own
+    description of a data set adds a digest of its constants.
 
     Raises:
         FedreproError: the spec names an unknown component.
@@ -279,6 +280,8 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
         f"model.{network}": NETWORKS[network].version,
         f"algorithm.{algorithm}": ALGORITHMS[algorithm].version,
     }
+    if constants := registry.constants(data):
+        versions[f"data.{data}.constants"] = constants
     terms = ALGORITHMS[algorithm].loss_terms
     versions |= {f"loss.{t}": LOSS_TERMS[t].version for t in terms if LOSS_TERMS[t].version > 1}
     plugins = (

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import write_text
+from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
@@ -182,10 +182,11 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     """
     exact = ("spec", "versions")  # the identity is derived from these again
     plain = {key: value if key in exact else rounded(value) for key, value in content.items()}
+    plain = json.loads(canonical_json(plain))  # keys are text, as they are read again
     plain["checksum"] = checksum(plain)
     record = RunRecord.model_validate(plain)
     file = path_of(record.run_id, folder)
-    write_text(file, _dump(plain))
+    write_bytes(file, _dump(plain).encode(), durable=True)
     return file
 
 

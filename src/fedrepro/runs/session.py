@@ -7,7 +7,7 @@ import datetime
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,8 @@ def train(
     use_one_thread()
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)
-    try:
+    with _closing(training):
         interrupted = training.run(dataset or (lambda spec: load_for(spec, options.data_root)))
-    finally:
-        training.close()
     if training.failures:
         raise FedreproError("\n".join(str(failure) for failure in training.failures))
     if options.time_budget is not None:
@@ -167,6 +165,23 @@ def write_out(
     """
     checkpoints = [checkpoint_of(run.id, folder) for run in runs]
     transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
+
+
+@contextlib.contextmanager
+def _closing(training: _Training) -> Iterator[None]:
+    """Close a training, whatever ended it; what cannot be closed then is said beside that."""
+    try:
+        yield
+    except FedreproError as error:
+        try:
+            training.close()
+        except FedreproError as further:
+            error.args = (f"{error}\n{further}",)
+        raise
+    except BaseException:
+        training.close()
+        raise
+    training.close()
 
 
 class _Training:

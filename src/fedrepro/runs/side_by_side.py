@@ -37,7 +37,7 @@ def run(commands: Mapping[str, Sequence[str]]) -> int:
     def catch(number: int, _: FrameType | None) -> None:
         caught.append(number)
 
-    numbers = (signal.SIGINT, *stopping.STOPPING)
+    numbers = stopping.STOPPING
     handlers = {
         number: signal.signal(number, catch)
         for number in numbers

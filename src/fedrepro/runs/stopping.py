@@ -6,12 +6,12 @@ import contextlib
 import signal
 from collections.abc import Iterator
 
-STOPPING = (signal.SIGTERM, signal.SIGHUP)
-"""Sent by schedulers, ``timeout`` and preempted machines, and by a terminal that is closed."""
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Sent by Ctrl-C, by schedulers, ``timeout`` and preempted machines, and by a closed terminal."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to stop by a signal other than that of Ctrl-C.
+    """The process was asked to stop by a signal.
 
     Attributes:
         signal: which one.

@@ -6,18 +6,21 @@ it is unpacked that is not named like a record or checkpoint, or that is larger 
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import hashlib
 import os
 import re
 import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, Self
 
+from filelock import FileLock
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
@@ -67,12 +70,14 @@ def write(out: Path, files: Sequence[Path]) -> None:
     """Write files, given relative to the working directory, to one tar file.
 
     If its name ends in .gz, it is compressed. What the file already holds is kept, except for older
-    files of the same name and for checkpoints of runs that now have their record there.
+    files of the same name and for checkpoints of runs that now have their record there. Processes
+    of a machine that write one file do it one after the other. A checkpoint that is gone by now is
+    left out: its run has ended.
 
     Raises:
         FedreproError: it cannot be written, or it exists and was not written by this function.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with _alone(out), tempfile.TemporaryDirectory() as folder:
         members = content(out, Path(folder)) if out.exists() else {}
         members |= {file.as_posix(): file for file in files}
         ended = {file.stem for file in members.values() if file.suffix == ".json"}
@@ -82,14 +87,28 @@ def write(out: Path, files: Sequence[Path]) -> None:
             out.parent.mkdir(parents=True, exist_ok=True)
             with tarfile.open(partial, mode) as tar:
                 for name, file in members.items():
-                    if file.suffix == ".json" or file.stem not in ended:
+                    if file.suffix == ".json":
                         tar.add(file, arcname=name)
+                    elif file.stem not in ended:
+                        with contextlib.suppress(FileNotFoundError):
+                            tar.add(file, arcname=name)
             partial.replace(out)
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise FedreproError(
                 f"{out}: cannot write the records and checkpoints: {error}"
             ) from error
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keep other processes of this user and machine from writing the file meanwhile.
+
+    The lock lies in the folder of temporary files, since that of ``out`` may have no locks.
+    """
+    digest = hashlib.sha256(str(out.resolve()).encode()).hexdigest()
+    with FileLock(Path(tempfile.gettempdir()) / f"fedrepro-{os.getuid()}-{digest[:12]}.lock"):
+        yield
 
 
 def read(source: Path, checkpoints: Path) -> Imported:

@@ -13,6 +13,7 @@ caller's; a run that has one is not trained again, and a killed one goes on from
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -203,6 +204,9 @@ def train(
     runs = [_run(content | {"seed": seed}, Path(folder)) for seed in numbers]
     if not runs:
         raise FedreproError("seeds: give at least one")
+    for seed, count in Counter(run.seed for run in runs).items():
+        if count > 1:
+            raise FedreproError(f"seeds: {seed} is there {count} times; every run counts once")
     _train(runs, data, device, workers, Path(folder))
     return Result([records.read(run.id, Path(folder)) for run in runs])
 

@@ -84,6 +84,7 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.algorithm("fedprox", mu=-1), "mu: Input should be greater than"),
         (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),
         (lambda data: fr.train(data, [[0], [1]], seeds=0), "seeds: give at least one"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=[1, 0, 0]), "seeds: 0 is there 2 times"),
         (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: unknown key"),
     ],
 )

@@ -127,6 +127,21 @@ def pull(store):
     return shared.pull(store, shared.listed(store), session.CHECKPOINTS)
 
 
+# Addresses
+
+
+@pytest.mark.parametrize("address", ["", " ", "s3://", "file://"])
+def test_an_empty_address_is_no_store(address, machine, capsys):
+    with pytest.raises(FedreproError, match="is no address of a store; give a folder"):
+        Store(address)
+    for words in (["push", address], ["pull", address]):
+        assert cli.main(["records", *words]) == 1
+        assert f"'{address}' is no address of a store" in capsys.readouterr().err
+    with pytest.raises(FedreproError, match="is no address of a store"):
+        session.train(RUNS[:1], session.TrainOptions(shared=address))
+    assert not records.is_recorded(IDS[0])
+
+
 # Records
 
 

@@ -33,13 +33,18 @@ class Store:
         address: a folder, or what fsspec understands, such as ``s3://bucket/folder``.
 
     Raises:
-        FedreproError: a package for such addresses is missing, or the address means nothing.
+        FedreproError: the address is empty or means nothing, or a package for it is missing.
 
     Attributes:
         address: as it is shown, without a password.
     """
 
     def __init__(self, address: str) -> None:
+        if not address.rpartition("://")[2].strip():
+            raise FedreproError(
+                f"'{address}' is no address of a store; give a folder, or an address such as "
+                "s3://bucket/folder"
+            )
         self.address = re.sub(r"//[^/@]*@", "//", address)
         try:
             from fsspec.core import url_to_fs

@@ -11,10 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedrepro.base import paths
+from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.cli.output import show
-from fedrepro.report import verdicts
+from fedrepro.report import documents, verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +104,66 @@ def test_documents_are_made_in_the_repository(capsys: pytest.CaptureFixture[str]
     assert refusal(capsys, "docs", "--check") == (
         f"run it in {root()}: the numbers in the documents are made from the records there"
     )
+
+
+def test_documents_that_are_not_current_are_named_with_their_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config/papers").mkdir(parents=True)
+    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
+    for name in ("README.md", "docs/papers/emd.md", "docs/verdicts/README.md"):
+        write_text(tmp_path / name, "<!-- begin: one -->\nold\n<!-- end -->\n")
+    monkeypatch.setattr(documents, "BLOCKS", {"one": lambda: "new"})
+    error = refusal(capsys, "docs", "--check")
+    assert error.startswith("README.md, docs/papers/emd.md, docs/verdicts/README.md: numbers are")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check"],
+        ["check", "--against-released"],
+        ["status"],
+        ["train", "--pending"],
+        ["report"],
+        ["show", "003add"],
+    ],
+)
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("elsewhere", "FEDREPRO_ROOT is elsewhere, which has no config/papers"),
+        ("", "Cannot find the fedrepro repository"),
+        (".", "config/papers: no plan of a paper is there"),
+    ],
+)
+def test_where_there_are_no_plans_nothing_passes(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    place: str,
+    text: str,
+) -> None:
+    if place == ".":
+        (tmp_path / "config/papers").mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "site-packages/fedrepro/paths.py"))
+    monkeypatch.setenv("FEDREPRO_ROOT", place)
+    monkeypatch.setenv("FEDREPRO_PLANS", "")
+    assert text in refusal(capsys, *words)
+
+
+def test_a_wrong_root_is_told_by_a_new_process(tmp_path: Path) -> None:
+    """Nothing looks for the root while modules are imported, where it would be a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fedrepro.cli", "prune", "--yes"],
+        env=os.environ | {"FEDREPRO_ROOT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"fedrepro: FEDREPRO_ROOT is {tmp_path}, which has no ")
 
 
 def test_folders_of_the_repository_hold_no_records(

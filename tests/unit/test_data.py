@@ -114,8 +114,9 @@ def test_root_and_data_root_refuse_wrong_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
-    with pytest.raises(FedreproError, match=r"FEDREPRO_ROOT is .* no config/papers"):
-        paths.root()
+    for find in (paths.root, paths.find_root):
+        with pytest.raises(FedreproError, match=r"FEDREPRO_ROOT is .* no config/papers"):
+            find()
     monkeypatch.delenv("FEDREPRO_ROOT")
     assert (paths.root() / "config/papers").is_dir()
     monkeypatch.setenv("FEDREPRO_DATA", str(tmp_path / "nowhere"))
@@ -139,6 +140,7 @@ def test_root_is_found_from_the_working_directory(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FedreproError, match="change into the clone, or set FEDREPRO_ROOT"):
         paths.root()
+    assert paths.find_root() is None
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

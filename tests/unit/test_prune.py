@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedrepro.base import paths
 from fedrepro.cli import main
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand
@@ -54,3 +55,27 @@ def test_only_records_of_no_planned_run_are_removed(
     assert "notes" not in out
     assert out.endswith(f"removed {orphan}\n1 records of no planned run\n")
     assert sorted(records.FOLDER.iterdir()) == sorted(kept)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("elsewhere", "FEDREPRO_ROOT is elsewhere, which has no config/papers"),
+        ("", "Cannot find the fedrepro repository"),
+        ("empty", "no plan of a paper is there"),
+    ],
+)
+def test_nothing_is_removed_where_there_are_no_plans(
+    orphan: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    place: str,
+    text: str,
+) -> None:
+    (tmp_path / "empty/config/papers").mkdir(parents=True)
+    monkeypatch.setattr(paths, "__file__", str(tmp_path / "site-packages/fedrepro/paths.py"))
+    monkeypatch.setenv("FEDREPRO_ROOT", place)
+    assert main(["prune", "--yes"]) == 1
+    assert text in capsys.readouterr().err
+    assert orphan.exists()

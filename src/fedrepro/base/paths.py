@@ -27,15 +27,6 @@ def root() -> Path:
     Raises:
         FedreproError: ``FEDREPRO_ROOT`` is not such a folder, or no such folder is found.
     """
-    named = os.environ.get("FEDREPRO_ROOT")
-    if named:
-        found = _first([Path(named)])
-        if found is None:
-            raise FedreproError(
-                f"FEDREPRO_ROOT is {named}, which has no {MARKER}: set it to a clone of the "
-                "fedrepro repository, or unset it and work inside the clone."
-            )
-        return found
     found = find_root()
     if found is None:
         raise FedreproError(
@@ -46,13 +37,22 @@ def root() -> Path:
 
 
 def find_root() -> Path | None:
-    """Return the root of the repository as :func:`root` does, or None where that would fail."""
+    """Return the root of the repository as :func:`root` does, or None where none is found.
+
+    Raises:
+        FedreproError: ``FEDREPRO_ROOT`` is not such a folder.
+    """
     place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
     found = _FOUND.get(place)
     if found is None or not os.path.isdir(found / MARKER):
         found = _look(*place)
         if found is not None:
             _FOUND[place] = found
+        elif place[0]:
+            raise FedreproError(
+                f"FEDREPRO_ROOT is {place[0]}, which has no {MARKER}: set it to a clone of the "
+                "fedrepro repository, or unset it and work inside the clone."
+            )
     return found
 
 

@@ -10,10 +10,11 @@ import typer
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path, require_root
 from fedrepro.cli.output import show
-from fedrepro.runs.command import known_paper
-from fedrepro.runs.plan import COMMITTED, Scale, papers
+from fedrepro.runs.command import all_papers, known_paper
+from fedrepro.runs.plan import COMMITTED, Scale
 
 if TYPE_CHECKING:
     from fedrepro.report.verdicts import Check
@@ -79,7 +80,7 @@ def check(
         raise typer.BadParameter("--release: not allowed with --against-released")
     if release:
         require_root("the released verdicts are")
-    found = {name: verdicts.check(name, scale) for name in ([paper] if paper else papers())}
+    found = {name: verdicts.check(name, scale) for name in ([paper] if paper else all_papers())}
     everything = [item for items in found.values() for item in items]
     if out:
         write_text(out, verdicts.to_json(everything))
@@ -211,7 +212,7 @@ def report(
     from fedrepro.report.html import site
 
     results = Path("results")
-    chosen = [known_paper(name) for name in names] if names else papers()
+    chosen = [known_paper(name) for name in names] if names else all_papers()
     print(site.write(chosen, scale, results, out or results / scale / "report"))
 
 
@@ -226,10 +227,10 @@ def docs(
     from fedrepro.report import documents
 
     require_root("the numbers in the documents are")
-    changed = documents.update(dry_run=check)
+    changed = [str(file.relative_to(root())) for file in documents.update(dry_run=check)]
     if changed and check:
         raise FedreproError(
-            f"{', '.join(file.name for file in changed)}: numbers are not those of the records; "
-            "`fedrepro docs` writes them anew"
+            f"{', '.join(changed)}: numbers are not those of the records; `fedrepro docs` writes "
+            "them anew"
         )
     print("\n".join(f"updated {file}" for file in changed) or "all numbers are current")

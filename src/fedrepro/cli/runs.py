@@ -12,7 +12,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path
 from fedrepro.cli.output import show
 from fedrepro.runs import records
-from fedrepro.runs.command import selected
+from fedrepro.runs.command import all_papers, selected
 
 app = typer.Typer()
 
@@ -166,6 +166,7 @@ def prune(
     """
     from fedrepro.runs import status
 
+    all_papers()  # without their plans, no record would be asked for
     files = []
     for run_id in status.orphans():
         try:

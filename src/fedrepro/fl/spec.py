@@ -15,9 +15,10 @@ import hashlib
 import json
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -47,7 +48,18 @@ def _names(exists: Callable[[str], bool], known: Callable[[], Iterable[str]], wh
             raise ValueError(f"unknown {what} '{name}' {nearest(name, list(known()))}")
         return name
 
-    return Annotated[str, AfterValidator(check), WithJsonSchema({"enum": sorted(known())})]
+    return Annotated[str, AfterValidator(check), _Enum(known)]
+
+
+@dataclass(frozen=True)
+class _Enum:
+    """Names that a schema lists, looked up when it is made: an import must not fail at them."""
+
+    known: Callable[[], Iterable[str]]
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
+        """Return the schema, as pydantic asks for it."""
+        return {"enum": sorted(self.known())}
 
 
 def _one_of(models: Iterable[type[Strict]], tag: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedrepro.base.errors import DeviceFailed, FedreproError
-from fedrepro.base.paths import find_root
+from fedrepro.base.paths import MARKER, find_root, root
 from fedrepro.runs.plan import (
     SCALES,
     PlannedRun,
@@ -94,6 +94,21 @@ def is_plan(name: str) -> bool:
     return name != "" and (Path(name).suffix in (".yaml", ".yml") or Path(name).is_dir())
 
 
+def all_papers() -> list[str]:
+    """Return the slugs of all papers, for a command that does something with each.
+
+    Raises:
+        FedreproError: there is none, so the command would do nothing and end well.
+    """
+    found = papers()
+    if not found:
+        raise FedreproError(
+            f"{root() / MARKER}: no plan of a paper is there, or none with published values in "
+            "config/expected; restore these files with git, or name a plan of your own"
+        )
+    return found
+
+
 def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -> list[PlannedRun]:
     """Return the distinct planned runs of a paper and scale, in priority order.
 
@@ -103,11 +118,17 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
         studies: without a paper, also the runs of studies of our own.
 
     Raises:
-        FedreproError: as :func:`fedrepro.runs.plan.expand`.
+        FedreproError: there is no plan at all, or as :func:`fedrepro.runs.plan.expand`.
     """
-    names = [paper] if paper else plans() if studies else papers()
-    scales = [scale] if scale else list(SCALES)
-    return list(unique([r for s in scales for name in names for r in expand(name, s)]).values())
+    names = [paper] if paper else plans() if studies else []
+    names = names or all_papers()
+    planned = [
+        run
+        for each in ([scale] if scale else SCALES)
+        for name in names
+        for run in expand(name, each)
+    ]
+    return list(unique(planned).values())
 
 
 def nearest_ids(name: str, known: Iterable[str]) -> str:

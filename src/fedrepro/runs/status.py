@@ -13,7 +13,7 @@ from typing import Any
 
 from fedrepro.fl.spec import RUN_ID_LENGTH
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, plans, unique
+from fedrepro.runs.plan import SCALES, PlannedRun, expand, papers, plans, unique
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
 
@@ -137,7 +137,12 @@ def duration(seconds: float) -> str:
 
 
 def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
-    """Return the ids of record files that no plan asks for at any scale."""
+    """Return the ids of record files that no plan asks for at any scale.
+
+    Where there is no paper's plan, there are none: these records are the papers'.
+    """
+    if not papers():
+        return ()
     planned = _planned()
     names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)

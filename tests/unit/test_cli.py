@@ -166,6 +166,16 @@ def test_a_wrong_root_is_told_by_a_new_process(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"fedrepro: FEDREPRO_ROOT is {tmp_path}, which has no ")
 
 
+def test_a_paper_comes_before_a_folder_of_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "emd").mkdir()
+    assert main(["status", "--paper", "emd", "--scale", "quick"]) == 0
+    assert "emd" in capsys.readouterr().out
+    (tmp_path / "edm").mkdir()
+    assert "edm: no plan there" in refusal(capsys, "status", "--paper", "edm")
+
+
 def test_folders_of_the_repository_hold_no_records(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,16 @@ def test_other_constants_of_a_description_of_ones_own_make_other_runs(root: Path
     assert registry.constants("mnist") == "", "another address alone is the same data set"
 
 
+@pytest.mark.parametrize("name", ["2nd", "my set", "my.set"])
+def test_a_data_set_has_a_name_that_snakemake_can_use(root: Path, name: str) -> None:
+    file = root / "config/datasets/My-Set_2.yaml"
+    file.write_text((root / "config/datasets/mnist.yaml").read_text())
+    assert data.describe("My-Set_2").name == "My-Set_2"
+    file.rename(file.with_name(f"{name}.yaml"))
+    with pytest.raises(FedreproError, match=rf"{name}\.yaml: '{name}' cannot be the name of a"):
+        data.names()
+
+
 def test_root_and_data_root_refuse_wrong_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

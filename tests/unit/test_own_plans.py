@@ -10,9 +10,11 @@ import pytest
 import yaml
 from made_up import content
 
+from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
+from fedrepro.cli import main
 from fedrepro.report import artefacts, code, generic
-from fedrepro.runs import records
+from fedrepro.runs import command, records
 from fedrepro.runs.plan import (
     OWN_PLANS,
     expand,
@@ -162,6 +164,90 @@ def test_a_wrong_place_is_named(folder: Path, place: str, text: str) -> None:
     (folder / "empty").mkdir()
     with pytest.raises(FedreproError, match=text):
         use_plans(place)
+
+
+@pytest.mark.parametrize("place", ["a:b", "a:b/my-plan.yaml"])
+def test_a_path_that_would_be_split_is_refused(folder: Path, place: str) -> None:
+    (folder / "my").rename(folder / "a:b")
+    with pytest.raises(FedreproError, match=r"a:b/my-plan\.yaml: no plan may lie in .* with ':'"):
+        use_plans(place)
+    assert os.environ[OWN_PLANS] == ""
+
+
+@pytest.mark.parametrize("name", ["my.plan", "2nd", "my plan"])
+def test_a_plan_that_snakemake_cannot_make_is_not_trained(folder: Path, name: str) -> None:
+    (folder / "my/my-plan.yaml").rename(folder / f"my/{name}.yaml")
+    with pytest.raises(
+        FedreproError, match=rf"{name}\.yaml: '{name}' cannot be the name of a plan"
+    ):
+        use_plans(f"my/{name}.yaml")
+    assert os.environ[OWN_PLANS] == ""
+
+
+def test_a_plan_says_the_name_of_its_file(folder: Path) -> None:
+    (folder / "my/my-plan.yaml").rename(folder / "my/other.yaml")
+    with pytest.raises(FedreproError, match=r"my/other\.yaml: paper: 'my-plan' .* `paper: other`"):
+        command.known_paper("my/other.yaml")
+
+
+def test_a_plan_may_have_some_scales_only(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "my/my-plan.yaml"
+    file.write_text(yaml.safe_dump(PLAN | {"scales": {"lite": {"note": "x"}}}))
+    assert main(["status", "--paper", "my/my-plan.yaml"]) == 0
+    assert "my-plan" in capsys.readouterr().out
+    planned = command.selected("my-plan", None)
+    assert {run.scale for run in planned} == {"paper"}, "lite is the same"
+    write_records(records.OWN_FOLDER)
+    assert main(["show", planned[0].id]) == 0
+    assert "my-plan accuracy" in capsys.readouterr().out
+    assert main(["status", "--paper", "my/my-plan.yaml", "--scale", "quick"]) == 1
+    assert "my/my-plan.yaml: scales: no scale 'quick'" in capsys.readouterr().err
+
+
+def test_outside_a_clone_it_needs_no_paper(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    write_record: Any,
+) -> None:
+    write_record(expand("emd", "smoke")[0], records.FOLDER)
+    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
+    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    assert main(["status", "--paper", "my/my-plan.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert "my-plan" in out
+    assert "records belong to no planned run" not in out
+
+
+EMPTY = {"a": {"title": "a", "grid": {"batch": []}}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "my/my-plan.yaml"],
+        ["table", "my/my-plan.yaml", "accuracy"],
+        ["table", "my/my-plan.yaml", "comparison", "--partial"],
+        ["figure", "my/my-plan.yaml", "curves"],
+        ["partitions", "my/my-plan.yaml", "--out", "overview"],
+    ],
+)
+def test_of_no_runs_nothing_is_made(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": EMPTY}))
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fedrepro: ")
+    assert "no run" in error
+    assert "scale lite" in error
+
+
+def test_of_no_records_no_table_is_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "my/my-plan.yaml", "accuracy", "--partial"]) == 1
+    assert "no record of 6 of the runs" in capsys.readouterr().err
 
 
 def test_a_name_that_a_paper_has_is_refused(folder: Path) -> None:

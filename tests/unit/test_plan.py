@@ -19,6 +19,8 @@ from fedrepro.runs.plan import (
     load_plan,
     merge,
     papers,
+    plan_files,
+    scales,
     unique,
 )
 
@@ -209,6 +211,11 @@ def test_merge() -> None:
         (_more(seeds=[7, 8]), ["runs.adam (paper): more.seeds: all points have seed 7"]),
         (_more(seeds=[8], grid={"round": [1]}), ["more.grid: no axis 'round'", "'rounds'?"]),
         (_more(seeds=[8], grid={"rounds": [2]}), ["more.grid.rounds", "has no 2"]),
+        (
+            lambda p: p["runs"]["adam"]["grid"].update(rounds={"start": 5, "stop": 1}),
+            ["runs.adam.grid.rounds", "no integer is from 5 to 1"],
+        ),
+        (lambda p: p.update(paper="tyo"), ["toy.yaml: paper: 'tyo'", "write `paper: toy`"]),
         (lambda p: p.update(seeds=[0, 1, 0]), ["toy.yaml", "seeds", "0 is there twice"]),
         (lambda p: p["scales"]["lite"].update(seeds=[4, 4]), ["lite.seeds", "4 is there twice"]),
         (
@@ -297,6 +304,23 @@ def test_the_published_scale_needs_no_entry(plans: Plans) -> None:
     expand.cache_clear()
     plans(lambda plan: plan["scales"].pop("paper"))
     assert expand("toy", "paper") == runs
+
+
+def test_a_plan_may_have_some_scales_only(plans: Plans) -> None:
+    plans(lambda plan: plan.update(scales={"lite": {"note": "x"}}))
+    assert scales("toy") == ["paper", "lite"]
+    load_plan.cache_clear()
+    plans(lambda plan: plan.update(scales={}))
+    assert scales("toy") == list(SCALES), "it is the same at all of them"
+
+
+@pytest.mark.parametrize("name", ["2nd", "my toy", "my.toy", "-toy", "spiel\u00e9"])
+def test_a_plan_has_a_name_that_snakemake_can_use(plans: Plans, name: str) -> None:
+    file = plans()
+    file.rename(file.with_name(f"{name}.yaml"))
+    with pytest.raises(FedreproError) as error:
+        plan_files()
+    assert f"config/papers/{name}.yaml: '{name}' cannot be the name of a plan" in str(error.value)
 
 
 def test_not_yaml(plans: Plans) -> None:

@@ -11,6 +11,7 @@ from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 
 import fedrepro
+from fedrepro.base.configfile import NAME
 from fedrepro.base.errors import FedreproError
 from fedrepro.workflow.dag import Workflow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,9 @@ from fedrepro.base.errors import FedreproError
 
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
+
+NAME = "[A-Za-z][A-Za-z0-9_-]*"
+"""What plans and data sets may be called; the Snakefile's paths and rules have these names."""
 
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: about ten times faster."""
@@ -69,6 +73,33 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
     except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:  # 30 February
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
     return validate(content, model, str(file))
+
+
+def name_of(file: Path) -> str:
+    """Return the name of the plan or data set that a file describes.
+
+    Raises:
+        FedreproError: as :func:`require_name`.
+    """
+    require_name(file.stem, str(file))
+    return file.stem
+
+
+def require_name(name: str, where: str) -> None:
+    """Refuse a name of a plan or data set that Snakemake could not make anything of.
+
+    Args:
+        name: as it is found.
+        where: the file or distribution that has it, for the error.
+
+    Raises:
+        FedreproError: it is not as :data:`NAME` says.
+    """
+    if not re.fullmatch(NAME, name):
+        raise FedreproError(
+            f"{where}: '{name}' cannot be the name of a plan or data set: rename it; a name is a "
+            "letter from a to z or A to Z, then such letters, digits, '_' and '-'"
+        )
 
 
 def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:

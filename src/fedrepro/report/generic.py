@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -28,9 +28,19 @@ def name_of(runs: RunSet, run: PlannedRun) -> str:
     return ", ".join([runs.plan.runs[run.group].title, *point])
 
 
-def _frame(runs: RunSet, members: Iterable[PlannedRun]) -> pd.DataFrame:
+def _members(runs: RunSet) -> list[PlannedRun]:
+    """Return the runs of the plan, of which there is at least one.
+
+    Raises:
+        MissingRunsError: the scale has none, or none is recorded, where partial.
+    """
+    runs.require_planned("this table or figure")
+    return runs.some(runs.plan.runs)
+
+
+def _frame(runs: RunSet) -> pd.DataFrame:
     rows = []
-    for run in members:
+    for run in _members(runs):
         values = runs.record(run).metrics[METRIC]
         row = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
         rows.append(row | {LAST: values[-1], BEST: max(values)})
@@ -39,14 +49,14 @@ def _frame(runs: RunSet, members: Iterable[PlannedRun]) -> pd.DataFrame:
 
 def accuracy(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction), last and best: a row a group and grid point."""
-    wide = _frame(runs, runs.members(runs.plan.runs))
+    wide = _frame(runs)
     long = wide.melt(["row", "seed", "run"], [LAST, BEST], "column")
     return summarise(long, "value", ["row", "column"]).assign(unit="fraction")
 
 
 def comparison(runs: RunSet) -> pd.DataFrame:
     """Return how far each row is from the first one (fraction), paired by seed."""
-    wide = _frame(runs, runs.members(runs.plan.runs))
+    wide = _frame(runs)
     first = wide[wide["row"] == wide["row"].iloc[0]]
     others = wide[wide["row"] != wide["row"].iloc[0]]
     both = others.merge(first, on="seed", suffixes=("", "_first"))
@@ -60,8 +70,8 @@ def comparison(runs: RunSet) -> pd.DataFrame:
 
 def curves(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction) over the rounds: a series a group and grid point."""
+    names = {run.id: name_of(runs, run) for run in _members(runs)}
     table = runs.curves(list(runs.plan.runs), METRIC)
-    names = {run.id: name_of(runs, run) for run in runs.members(runs.plan.runs)}
     table = table.assign(series=table["run"].map(names), x=table["round"])
     return summarise(table, "value", ["series", "x"])
 

@@ -129,6 +129,7 @@ def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, Pa
     pooled clients), ``sha256`` (digest of the index lists), ``runs`` (how many use it).
     """
     runs = RunSet(paper, scale)
+    runs.require_planned("the overview of its partitions")
     runs.require(runs.plan.runs, "the overview of its partitions")
     rows: list[dict[str, Any]] = []
     partitions = distinct_partitions(paper, scale)

@@ -14,7 +14,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
 from fedrepro.runs.command import nearest_ids, selected
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, load_plan
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
 from fedrepro.runs.records import RunRecord
 
 if TYPE_CHECKING:
@@ -97,9 +97,8 @@ def show(found: Recorded, metric: str | None = None) -> str:
 def _used_by(run: PlannedRun) -> list[str]:
     """Return the tables and figures that are made from a run, of any group that has it."""
     plan = load_plan(run.paper)
-    groups = {
-        other.group for scale in SCALES for other in expand(run.paper, scale) if other.id == run.id
-    }
+    planned = (other for scale in scales(run.paper) for other in expand(run.paper, scale))
+    groups = {other.group for other in planned if other.id == run.id}
     artefacts = itertools.chain(plan.tables.items(), plan.figures.items())
     return [
         f"{run.paper} {name}: {about.title}"

@@ -19,6 +19,7 @@ from fedrepro.runs.plan import (
     load_plan,
     papers,
     plans,
+    scales,
     unique,
     use_plans,
 )
@@ -77,10 +78,12 @@ def _told(error: OSError) -> str:
 def known_paper(name: str) -> str:
     """Return the slug of a paper, of a study of our own, or of the plan of one's own in a file.
 
+    A name that a plan has is that plan, whatever folder is called so.
+
     Raises:
         FedreproError: there is no such plan, it is not valid, or a folder holds several.
     """
-    if is_plan(name):
+    if name not in plans() and is_plan(name):
         found = use_plans(name)
         if len(found) > 1:
             raise FedreproError(f"{name}: holds the plans {', '.join(found)}; give the file of one")
@@ -114,7 +117,7 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
 
     Args:
         paper: slug; None: all papers.
-        scale: None: all scales.
+        scale: None: all scales that a plan has.
         studies: without a paper, also the runs of studies of our own.
 
     Raises:
@@ -126,6 +129,7 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
         run
         for each in ([scale] if scale else SCALES)
         for name in names
+        if scale or each in scales(name)
         for run in expand(name, each)
     ]
     return list(unique(planned).values())

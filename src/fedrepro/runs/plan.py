@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from fedrepro.base.configfile import nearest, read_yaml, validate
+from fedrepro.base.configfile import name_of, nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root
 from fedrepro.base.strict import Strict
@@ -54,6 +54,12 @@ class Range(Strict):
     start: int
     stop: int
     step: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Range:
+        if self.stop < self.start:
+            raise ValueError(f"no integer is from {self.start} to {self.stop}; exchange the two")
+        return self
 
 
 class MoreSeeds(Strict):
@@ -155,6 +161,10 @@ class PaperPlan(Strict):
     tables: dict[str, Artefact] = Field(default_factory=dict)
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
+    def has(self, scale: Scale) -> bool:
+        """Return whether the plan has a scale: ``paper`` always, another if it names it or none."""
+        return scale == "paper" or not self.scales or scale in self.scales
+
     def at(self, scale: Scale) -> ScaleEntry:
         """Return what differs at a scale; the scale ``paper`` need not be in the plan.
 
@@ -163,7 +173,7 @@ class PaperPlan(Strict):
         """
         if scale not in SCALES:
             raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
-        if self.scales and scale not in self.scales and scale != "paper":
+        if not self.has(scale):
             raise FedreproError(
                 f"{_file(self.paper)}: scales: no scale '{scale}'; say there what differs from "
                 "the published one"
@@ -268,7 +278,8 @@ def plan_files() -> dict[str, Path]:
     """Return the file of every plan by its slug: those of the repository, then the user's own.
 
     Raises:
-        FedreproError: a plan of the user's own is missing, or has the slug of another one.
+        FedreproError: a plan cannot be called so, or one of the user's own is missing, or has the
+            slug of another one.
     """
     here = find_root()
     folder = None if here is None else here / "config/papers"
@@ -279,7 +290,8 @@ def plan_files() -> dict[str, Path]:
 @functools.lru_cache(maxsize=16)
 def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
     """List plans; ``stamp`` (the folder's time of change) and ``cwd`` are part of the cache key."""
-    files = {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    found = [] if folder is None else sorted(folder.glob("*.yaml"))
+    files = {name_of(file): file for file in found}
     for file in own_plan_files(places):
         if files.get(file.stem, file) != file:
             raise FedreproError(
@@ -296,15 +308,24 @@ def own_plan_files(places: str) -> list[Path]:
         places: YAML files, or folders of them, separated as in ``PATH``.
 
     Raises:
-        FedreproError: one of them is missing, or is a folder without a plan.
+        FedreproError: one of them is missing, or is a folder without a plan, or a file that cannot
+            be called so or lie there.
     """
     files: list[Path] = []
-    for place in filter(None, places.split(os.pathsep)):
+    several = [places] if os.path.exists(places) else places.split(os.pathsep)
+    for place in filter(None, several):
         path = Path(place)
         found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         if not found or not all(file.is_file() for file in found):
             raise FedreproError(f"{path}: no plan there; give a YAML file or a folder of them")
         files += [file.resolve() for file in found]
+    for file in files:
+        name_of(file)
+        if os.pathsep in str(file):
+            raise FedreproError(
+                f"{file}: no plan may lie in a path with '{os.pathsep}', which separates the plans "
+                f"of {OWN_PLANS}; rename the folder, or move the plan"
+            )
     return files
 
 
@@ -346,6 +367,16 @@ def plans() -> list[str]:
     return sorted(plan_files())
 
 
+def scales(paper: str) -> list[Scale]:
+    """Return the scales that a plan has, the published one first.
+
+    Raises:
+        FedreproError: as :func:`load_plan`.
+    """
+    plan = load_plan(paper)
+    return [scale for scale in SCALES if plan.has(scale)]
+
+
 def is_study(name: str) -> bool:
     """Return whether a plan is a study of its own: it has no published values to compare with.
 
@@ -379,6 +410,11 @@ def load_plan(paper: str) -> PaperPlan:
     if Path(paper).name != paper or not file.exists():
         raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
     plan = read_yaml(file, PaperPlan)
+    if plan.paper != paper:
+        raise FedreproError(
+            f"{file}: paper: '{plan.paper}' is not the name of the file; write `paper: {paper}`, "
+            "or rename the file"
+        )
     if not (plan.tables or plan.figures):
         plan = plan.model_copy(update=_plain_artefacts(plan))
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):

@@ -107,6 +107,18 @@ class RunSet:
                 f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
             )
 
+    def require_planned(self, what: str) -> None:
+        """Make sure that the plan has runs at the scale.
+
+        Raises:
+            MissingRunsError: it has none; says what needs them.
+        """
+        if not self._runs:
+            raise MissingRunsError(
+                f"{self.paper}, scale {self.scale}: the plan has no run for {what}; give each axis "
+                "of a grid a value, or choose another scale"
+            )
+
     def record(self, run: PlannedRun) -> RunRecord:
         """Return a run's record, read once.
 

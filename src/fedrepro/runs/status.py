@@ -13,7 +13,7 @@ from typing import Any
 
 from fedrepro.fl.spec import RUN_ID_LENGTH
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, PlannedRun, expand, papers, plans, unique
+from fedrepro.runs.plan import PlannedRun, expand, papers, plans, scales, unique
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
 
@@ -150,7 +150,9 @@ def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
 
 def _planned() -> dict[str, PlannedRun]:
     """Return the runs of all plans at all scales, by id."""
-    return unique([run for name in plans() for scale in SCALES for run in expand(name, scale)])
+    return unique(
+        [run for name in plans() for scale in scales(name) for run in expand(name, scale)]
+    )
 
 
 def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:

@@ -65,7 +65,13 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
         raise FedreproError("fedrepro train: give run ids, or plans, and not both")
     names = [name for place in places for name in use_plans(place)]
     scale = arguments.scale or "lite"
-    return list(unique([run for name in names for run in expand(name, scale)]).values())
+    planned = list(unique([run for name in names for run in expand(name, scale)]).values())
+    if not planned:
+        raise FedreproError(
+            f"{', '.join(places)}: no run at scale {scale}; give each axis of a grid a value, or "
+            "another --scale"
+        )
+    return planned
 
 
 def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:

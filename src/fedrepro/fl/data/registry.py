@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from fedrepro.base import paths
-from fedrepro.base.configfile import nearest, read_yaml
+from fedrepro.base.configfile import name_of, nearest, read_yaml, require_name
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.components import distribution, entry_points, load_entry_point
@@ -393,11 +393,12 @@ def source(name: str) -> Source | None:
     """Return another distribution's data set; None if the name is fedrepro's or unknown.
 
     Raises:
-        FedreproError: it cannot be imported.
+        FedreproError: it cannot be imported, or cannot be called so.
     """
     point = entry_points(GROUP).get(name)
     if point is None or name in _files():
         return None
+    require_name(name, f"the distribution {' '.join(distribution(point))}")
     loaded: Source = load_entry_point(point)
     return loaded
 
@@ -445,7 +446,7 @@ def _files() -> dict[str, Path]:
 @lru_cache(maxsize=16)
 def _listed(folder: Path, mtime_ns: int) -> dict[str, Path]:
     """List one version of a folder (``mtime_ns`` makes a changed folder a new one)."""
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    return {name_of(file): file for file in sorted(folder.glob("*.yaml"))}
 
 
 @lru_cache(maxsize=64)

@@ -183,7 +183,7 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
     assert (whole.verdict, whole.seeds, whole.evidence) == ("reproduced", 3, "")
     assert (part.verdict, part.seeds) == ("reproduced", 2)
     assert part.evidence == "2 of 3 runs are recorded"
-    assert found["T1-one_class_large-mnist"].verdict == "not run"
+    assert found["T1-two_class_large-mnist"].verdict == "not run"
 
 
 def test_sweep_text(paper):

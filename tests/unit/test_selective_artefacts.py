@@ -215,6 +215,21 @@ def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, ap
     assert [percent[run] for run in found["runs"]["share at"]] == [merged, 100]
 
 
+def test_seeds_of_some_n_alone_tell_no_merge_unless_they_have_all_up_to_it(tmp_path):
+    """Model 2 has four seeds at N = 2 alone, Model 1 seven at the N up to 20 and some more."""
+
+    def final(run):
+        return {"groups": THREE_GROUPS if run.coordinates["percent"] < 14 else ONE_GROUP}
+
+    groups = {"selective_as_run": 10, "m2_selective_as_run": 1}
+    for run in unique(expand("selective", "paper")).values():
+        if run.group in groups:
+            records.write(content(run, final=final(run)), tmp_path)
+    runs = RunSet("selective", "paper", tmp_path)
+    for group, seeds in groups.items():
+        assert {*merge_points(runs, group)["n"]} == {seeds}
+
+
 def test_threshold(runs):
     frame = artefacts.frame(runs, "threshold")
     assert cell(frame, "0.82", "tuning images, N = 50")["mean"] == pytest.approx(0.132)

@@ -206,15 +206,17 @@ def merge_points(runs: RunSet, group: str) -> pd.DataFrame:
 
     ``share at`` is the first N at which they do, in a seed where they never do 102, one step beyond
     the last; ``apart at`` is the N trained before it, -2 where there is none. A seed without some
-    of its records is left out.
+    of its records is left out, and so is one that is not trained at every N up to there.
 
     Columns: ``column`` (which of the two) and those of :func:`fedrepro.report.stats.summarise`.
     """
     finals = runs.final([group], ["groups"]).sort_values("percent", kind="stable")
     finals = finals[~finals["seed"].isin([run.seed for run in runs.missing([group])])]
-    rows = []
+    rows, every = [], sorted(set(finals["percent"]))
     for seed, of_seed in finals.groupby("seed"):
         first = [*of_seed["groups"].map(merges), True].index(True)
+        if [*of_seed["percent"]][: first + 1] != every[: first + 1]:
+            continue
         percents, ids = [-2, *of_seed["percent"], 102], list(of_seed["run"])
         apart = {"column": "apart at", "value": percents[first], "run": ids[max(first - 1, 0)]}
         share = {"column": "share at", "value": percents[first + 1], "run": [*ids, ids[-1]][first]}

@@ -216,21 +216,6 @@ def test_keys_are_text(tmp_path: Path, write_record: Any) -> None:
     assert records.read(RUN.id, tmp_path).final["per_class"] == {"2": 0.5, "10": 0.25}
 
 
-def test_a_record_is_on_the_disk_before_it_has_its_name(
-    tmp_path: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And its name before anybody deletes its checkpoint."""
-    there: list[tuple[str, bool]] = []
-
-    def sync(descriptor: int) -> None:
-        synced = Path(f"/proc/self/fd/{descriptor}").readlink()
-        there.append((synced.suffix, records.path_of(RUN.id, tmp_path).exists()))
-
-    monkeypatch.setattr("os.fsync", sync)
-    write_record(RUN, tmp_path)
-    assert there == [(".tmp", False), (tmp_path.suffix, True)]
-
-
 def test_not_a_number_is_never_recorded(tmp_path: Path, write_record: Any) -> None:
     with pytest.raises(ValueError, match="Out of range"):
         write_record(RUN, tmp_path, final={"accuracy": float("nan")})

@@ -227,7 +227,7 @@ def sparse():
 
 def pax(text):
     """A member whose size is told by an extended header."""
-    line = f"{len(text) + 3} {text}\n".encode()
+    line = f"{len(text) + 4} {text}\n".encode()
     extended = header("x", len(line), tarfile.XHDTYPE) + line.ljust(512, b"\0")
     return extended + header(CHECKPOINT, 0)
 

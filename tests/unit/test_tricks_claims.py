@@ -6,6 +6,7 @@ import pytest
 from seeds import Seeds
 from tricks_records import SPREAD, World, write_all
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks import claims
 from fedrepro.papers.tricks.claims import RULES
 from fedrepro.report import verdicts
@@ -295,3 +296,12 @@ def test_without_records_nothing_is_judged(tmp_path):
     found = verdicts.check("tricks", "paper", tmp_path)
     free = {"OP1", "OP2", "OF1"}
     assert {item.verdict for item in found if item.id not in free} == {"not run"}
+
+
+@pytest.mark.parametrize("name", ["OP1", "OP2"])
+def test_a_published_value_that_is_gone_is_named(monkeypatch, tmp_path, name):
+    monkeypatch.setattr("fedrepro.papers.tricks.claims.reported", lambda _: {})
+    with pytest.raises(
+        FedreproError, match=r"tricks\.yaml: numbers: no published mean .* of '\w+'"
+    ):
+        decide(name, RunSet("tricks", "lite", tmp_path))

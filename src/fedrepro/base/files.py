@@ -13,15 +13,10 @@ def write_text(file: Path, text: str) -> None:
     write_bytes(file, text.encode())
 
 
-def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
+def write_bytes(file: Path, content: bytes) -> None:
     """Write a file atomically, in a folder that is made if need be.
 
     On failure the old file stays and no half-written one is left.
-
-    Args:
-        file: its path.
-        content: of the file.
-        durable: whether it is to be there, whole, if the machine is lost right after the return.
 
     Raises:
         FedreproError: the file cannot be written.
@@ -30,35 +25,13 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
-        if durable:
-            replace_durably(temporary, file)
-        else:
-            temporary.replace(file)
+        temporary.replace(file)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise FedreproError(
             f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
             "permissions, then run again"
         ) from error
-
-
-def replace_durably(temporary: Path, file: Path) -> None:
-    """Rename a file that was written whole, so that a lost machine has the old one or this one.
-
-    Raises:
-        OSError: it cannot be renamed, or not brought to the disk.
-    """
-    _bring_to_disk(temporary)
-    temporary.replace(file)
-    _bring_to_disk(file.parent)
-
-
-def _bring_to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def require_writable(folder: Path, size: int = 1) -> None:

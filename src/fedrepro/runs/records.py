@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import write_bytes
+from fedrepro.base.files import write_text
 from fedrepro.base.strict import Strict
 from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
@@ -186,7 +186,7 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     plain["checksum"] = checksum(plain)
     record = RunRecord.model_validate(plain)
     file = path_of(record.run_id, folder)
-    write_bytes(file, _dump(plain).encode(), durable=True)
+    write_text(file, _dump(plain))
     return file
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import replace_durably
 
 FORMAT = 3
 _FIRST = b"fedrepro checkpoint "
@@ -58,7 +57,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
             header = _header(file.sha256.hexdigest())
             file.seek(0)
             file.write(header)
-        replace_durably(temporary, path)
+        temporary.replace(path)
     except (OSError, RuntimeError) as error:
         temporary.unlink(missing_ok=True)
         raise NotSaved(

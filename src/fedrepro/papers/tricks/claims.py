@@ -6,10 +6,12 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, POINTS, VOTES, grid, hypotheses
 from fedrepro.papers.tricks.measurements import (
     ACCURACY,
@@ -175,6 +177,22 @@ def trees_conflict(runs: RunSet) -> Finding:
 # The paper's own numbers
 
 
+def _printed(runs: RunSet, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return what the paper prints of groups, as :func:`reported` does.
+
+    Raises:
+        FedreproError: of one of them there is nothing.
+    """
+    cells = reported(runs.paper)
+    for group in groups:
+        if group not in cells:
+            raise FedreproError(
+                f"config/expected/{runs.paper}.yaml: numbers: no published mean and standard "
+                f"deviation of '{group}', which a claim needs"
+            )
+    return cells
+
+
 @RULES.add
 def quoted(
     runs: RunSet,
@@ -189,7 +207,7 @@ def quoted(
 
     The first are more than so many points, the others about so many, give or take ``within``.
     """
-    cells = reported(runs.paper)
+    cells = _printed(runs, [*what, *over])
     texts = [("more than", text) for text in more_than] + [("about", text) for text in about]
     parts, holds = [], True
     for group, base, (word, text) in zip(what, over, texts, strict=True):
@@ -205,7 +223,7 @@ def quoted(
 @RULES.add
 def established(runs: RunSet, *, what: Sequence[str], over: str, percent: float) -> Finding:
     """Hold where Welch's t test separates all published means from that of ``over``."""
-    cells = reported(runs.paper)
+    cells = _printed(runs, [*what, over])
     tests = {group: welch(cells[group], cells[over]) for group in what}
     evidence = "; ".join(
         f"{runs.plan.runs[group].title}: t {t:.2f}, p {p:.3f}" for group, (t, p) in tests.items()

@@ -66,7 +66,7 @@ def reported(paper: str) -> dict[str, dict[str, Any]]:
     for table, labels in ROWS.items():
         means, sds = published(paper, table), published(paper, table, "sd")
         for group, label in labels.items():
-            if (label, ACCURACY) in means:
+            if (label, ACCURACY) in means and (label, ACCURACY) in sds:
                 mean, sd = means[label, ACCURACY], sds[label, ACCURACY]
                 cells[group] = {"mean": mean, "sd": sd, "n": REPEATS, "runs": ()}
     return cells

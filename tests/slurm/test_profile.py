@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,12 +98,14 @@ def trained(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Train
         cluster.ask("scontrol", "update", f"JobId={number}", "EndTime=now")
         plain = train_without_slurm(clone, short, long)  # meanwhile
         cluster.wait(lambda: cluster.job(number)["JobState"] == "TIMEOUT", PATIENCE)
-        left = rounds_done(clone, checkpoint)
+        left = Path(
+            shutil.copy(checkpoint, clone.root.parent)
+        )  # the next job deletes it in the end
         process.wait(PATIENCE)
     text = said(clone)
     assert process.returncode == 0, text + cluster.log
     jobs = {run: jobs_of(run, cluster, text) for run in (short, long)}
-    return Trained(cluster, clone, short, long, left, plain, jobs, text)
+    return Trained(cluster, clone, short, long, rounds_done(clone, left), plain, jobs, text)
 
 
 def run_ids(clone: Clone, *groups: str) -> list[str]:

@@ -19,7 +19,7 @@ from made_up import content as made_up
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import load_expected
 from fedrepro.report.html import content, site
-from fedrepro.report.html.trainings import Recorded, Training
+from fedrepro.report.html.trainings import Shown, Training
 from fedrepro.report.verdicts import Check, check, to_json
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
@@ -161,14 +161,14 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
     assert "#run-ffffffffffff" not in page
 
 
-def recorded(folder: Path) -> dict[str, Recorded]:
+def recorded(folder: Path) -> dict[str, Shown]:
     """Return the recorded runs of the report."""
     runs = {run.id: run for run in expand(PAPER, "smoke")}
     there = {id_: records.read(id_, folder / "results/runs") for id_ in runs}
-    return {id_: Recorded(run, there[id_]) for id_, run in runs.items()}
+    return {id_: Shown(run, there[id_]) for id_, run in runs.items()}
 
 
-def two_seeds(folder: Path) -> list[Recorded]:
+def two_seeds(folder: Path) -> list[Shown]:
     """Return two runs that differ in their seed alone."""
     runs = sorted(recorded(folder).values(), key=lambda item: item.page)
     pages = itertools.groupby(runs, key=lambda item: item.page)
@@ -214,7 +214,7 @@ def test_rounds_at_equal_distances_are_not_listed(
     item = recorded(folder)[expand(PAPER, "smoke")[0].id]
     metrics = {"accuracy": [0.123456] * len(rounds), "evaluated_rounds": rounds}
     record = item.record.model_copy(update={"metrics": metrics})
-    (curve,) = Recorded(item.run, record).curves
+    (curve,) = Shown(item.run, record).curves
     seed = item.run.seed
     assert curve == {"name": "test accuracy", "seed": seed, **x, "y": [0.1235] * len(rounds)}
 

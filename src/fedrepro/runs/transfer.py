@@ -15,7 +15,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, Self
@@ -77,7 +77,7 @@ def write(out: Path, files: Sequence[Path]) -> None:
     Raises:
         FedreproError: it cannot be written, or it exists and was not written by this function.
     """
-    with _alone(out), tempfile.TemporaryDirectory() as folder:
+    with _lock(out), tempfile.TemporaryDirectory() as folder:
         members = content(out, Path(folder)) if out.exists() else {}
         members |= {file.as_posix(): file for file in files}
         ended = {file.stem for file in members.values() if file.suffix == ".json"}
@@ -100,15 +100,13 @@ def write(out: Path, files: Sequence[Path]) -> None:
             ) from error
 
 
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Keep other processes of this user and machine from writing the file meanwhile.
+def _lock(out: Path) -> FileLock:
+    """Return what keeps other processes of this user and machine from writing the file meanwhile.
 
-    The lock lies in the folder of temporary files, since that of ``out`` may have no locks.
+    It lies in the folder of temporary files, since that of ``out`` may have no locks.
     """
     digest = hashlib.sha256(str(out.resolve()).encode()).hexdigest()
-    with FileLock(Path(tempfile.gettempdir()) / f"fedrepro-{os.getuid()}-{digest[:12]}.lock"):
-        yield
+    return FileLock(Path(tempfile.gettempdir()) / f"fedrepro-{os.getuid()}-{digest[:12]}.lock")
 
 
 def read(source: Path, checkpoints: Path) -> Imported:

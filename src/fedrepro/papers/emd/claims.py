@@ -211,9 +211,9 @@ def _divergence(runs: RunSet, by: str, dataset: str, trainings: Sequence[str]) -
 def _means(table: pd.DataFrame, seeds: Sequence[int] | None = None) -> pd.DataFrame:
     """Return the mean of a table of divergences, ``by`` x layer, over all seeds or those given."""
     by, layers = table.columns[0], table["layer"].unique()
-    of_seed = dict(list(table.groupby("seed")))
-    kept = table if seeds is None else pd.concat([of_seed[seed] for seed in seeds])
-    return kept.pivot_table("value", by, "layer")[[*layers]]
+    if seeds is not None:
+        table = pd.concat([table[table["seed"] == seed] for seed in seeds])
+    return table.pivot_table("value", by, "layer")[[*layers]]
 
 
 def _seeds(table: pd.DataFrame) -> list[int]:
@@ -336,7 +336,8 @@ def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str)
     """At one EMD so many per cent of the accuracy at another are kept."""
     whole, rest = samples = [accuracy(runs, emd, dataset=dataset) for emd in (of, what)]
     pairs = paired(whole, rest)
-    share = float(np.divide(*np.mean(pairs, axis=0)[::-1]))
+    before, kept = np.mean(pairs, axis=0)
+    share = float(kept / before)
     margin = Margin.of(b - percent / 100 * a for a, b in pairs)
     return compared(samples, [margin], share, f"{in_percent(share)} kept")
 

@@ -14,26 +14,17 @@ import yaml
 
 from fedrepro.fl.spec import canonical_json, spec_dict
 from fedrepro.report.html.content import Paper
+from fedrepro.report.recorded import Recorded
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand
-from fedrepro.runs.records import RunRecord
+from fedrepro.runs.plan import Scale, expand
 
 METRICS = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
 """Metrics over the rounds that a page draws, where a run has them, and what they are called."""
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A run that has a record.
-
-    Attributes:
-        run: as planned.
-        record: what it gave.
-    """
-
-    run: PlannedRun
-    record: RunRecord
+class Shown(Recorded):
+    """A recorded run, where it is in the report, and what its page says of it."""
 
     @functools.cached_property
     def page(self) -> str:
@@ -84,19 +75,19 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-Runs = Mapping[str, Recorded]
+Runs = Mapping[str, Shown]
 """Recorded runs by id."""
 
 
 def recorded(papers: Iterable[Paper], scale: Scale) -> Runs:
     """Return the recorded runs of the papers at a scale, and those behind published verdicts."""
-    found: dict[str, Recorded] = {}
+    found: dict[str, Shown] = {}
     for paper in papers:
         asked = {run for item in paper.published for run in item.runs}
         wanted = [run for run in expand(paper.name, "paper") if run.id in asked]
         for run in [*expand(paper.name, scale), *wanted]:
             if run.id not in found and records.is_recorded(run.id, run.records):
-                found[run.id] = Recorded(run, records.read(run.id, run.records))
+                found[run.id] = Shown(run, records.read(run.id, run.records))
     return found
 
 
@@ -108,7 +99,7 @@ class Training:
         runs: by seed.
     """
 
-    runs: tuple[Recorded, ...]
+    runs: tuple[Shown, ...]
 
     @property
     def paper(self) -> str:
@@ -128,9 +119,11 @@ class Training:
 
     @functools.cached_property
     def shared(self) -> dict[str, str]:
-        """The facts that are the same for all of several runs."""
+        """The facts that are the same for all of several runs, but for their way to a partition."""
         first, *others = (item.facts for item in self.runs)
-        return {k: v for k, v in first.items() if others and all(o.get(k) == v for o in others)}
+        same = {k: v for k, v in first.items() if others and all(o.get(k) == v for o in others)}
+        same.pop("partition", None)
+        return same
 
     @property
     def curves(self) -> list[dict[str, Any]]:
@@ -140,7 +133,7 @@ class Training:
 
 def trainings(runs: Runs) -> dict[str, Training]:
     """Return address of a page -> what it says."""
-    found: dict[str, list[Recorded]] = defaultdict(list)
+    found: dict[str, list[Shown]] = defaultdict(list)
     for item in runs.values():
         found[item.page].append(item)
     return {
@@ -149,9 +142,9 @@ def trainings(runs: Runs) -> dict[str, Training]:
     }
 
 
-def partitions(runs: Runs) -> dict[str, dict[tuple[str, str], list[Recorded]]]:
+def partitions(runs: Runs) -> dict[str, dict[tuple[str, str], list[Shown]]]:
     """Return address of a partition's page -> the runs that train on it, by paper and group."""
-    found: dict[str, dict[tuple[str, str], list[Recorded]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[tuple[str, str], list[Shown]]] = defaultdict(lambda: defaultdict(list))
     for item in runs.values():
         found[item.partition_page][item.run.paper, item.run.group].append(item)
     return found

@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from fedrepro.base.paths import root
-from fedrepro.report import documents, verdict_blocks, verdicts
+from fedrepro.report import documents, released, verdict_blocks, verdicts
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, expand, papers, plans, unique
+from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.plan_files import papers, plans
+from fedrepro.runs.plan_schema import SCALES
 
 RUNS = root() / records.FOLDER
 SWITCHED_ON = yaml.safe_load((root() / "config/config.yaml").read_text())["papers"]
@@ -45,17 +47,17 @@ def test_records_are_small():
 
 @pytest.mark.parametrize(("paper", "scale"), RELEASED)
 def test_verdicts_are_the_released_ones(paper, scale):
-    assert verdicts.changes(checked(paper, scale), verdicts.released_file(paper, scale)) == []
+    assert released.changes(checked(paper, scale), released.path_of(paper, scale)) == []
 
 
 def test_a_changed_verdict_is_noticed(tmp_path):
     fresh = checked("selective", "lite")
-    content = json.loads(verdicts.released(fresh))
+    content = json.loads(released.text(fresh))
     name = next(iter(content))
     content[name]["verdict"] = "something else"
     file = tmp_path / "selective.json"
     file.write_text(json.dumps(content))
-    changes = verdicts.changes(fresh, file)
+    changes = released.changes(fresh, file)
     assert len(changes) == 1
     assert changes[0].startswith(f"{name}: released")
 

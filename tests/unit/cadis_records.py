@@ -16,7 +16,8 @@ from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
 from fedrepro.papers.cadis.measurements import KIND_OF, SINGLESET, participants
 from fedrepro.report.expected import load_expected, published
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, load_plan, unique
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 SWING = {"FedAvg": 0.02, "FedAvg, as run": 0.02, "CADIS": 0.01, "CADIS, as run": 0.01}

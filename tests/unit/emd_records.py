@@ -12,7 +12,8 @@ from made_up import content
 from fedrepro.papers.emd.measurements import DATASETS, LAYERS
 from fedrepro.report.expected import published
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand
+from fedrepro.runs.plan import PlannedRun, expand
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 Place = str

@@ -14,7 +14,8 @@ from scipy import stats
 from fedrepro.fl.partition.archetypes import Hypergeometric, archetype_of
 from fedrepro.report.expected import load_expected
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 

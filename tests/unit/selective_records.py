@@ -9,7 +9,8 @@ from typing import Any
 from made_up import content
 
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, load_plan, unique
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 

@@ -27,7 +27,8 @@ from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.report.trace import why
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
-from fedrepro.runs.plan import load_plan, papers
+from fedrepro.runs.plan import load_plan
+from fedrepro.runs.plan_files import papers
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 WRITERS = {

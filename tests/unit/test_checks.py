@@ -1,209 +1,265 @@
-"""Verdicts on single numbers, on frames made by hand."""
+"""How verdicts are shown on the command line."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report import code, verdicts
-from fedrepro.report.expected import Claim, Number
-from fedrepro.report.rules import final, leads
-from fedrepro.report.stats import summarise
-from fedrepro.runs.plan import Scale, at_published_scale, expand
-from fedrepro.runs.runset import RunSet
+from fedrepro.base.paths import root
+from fedrepro.cli import main
+from fedrepro.report import checks, criteria, released, score, verdicts
+from fedrepro.report.checks import Check
+from fedrepro.runs.plan_files import papers
 
-LITE_ONLY = sorted({r.id for r in expand("emd", "lite")} - {r.id for r in expand("emd", "paper")})
-PUBLISHED = [run.id for run in expand("emd", "paper")[:3]]
+ITEM = Check(
+    id="T2@1.44",
+    kind="number",
+    paper="emd",
+    scale="paper",
+    origin="printed",
+    where="Table 2",
+    group="table2",
+    value="mean",
+    unit="",
+    reading="",
+    statement="",
+    published=0.9799,
+    ours=0.9785,
+    interval=[0.97, 0.98],
+    values=[0.978, 0.979],
+    tolerance=0.006,
+    reason="",
+    informative=True,
+    verdict="reproduced",
+    evidence="",
+    seeds=2,
+    spread=None,
+    p=None,
+    needed=None,
+    explanation="",
+    cause="",
+    runs=["0" * 12],
+)
+CLAIM = dataclasses.replace(
+    ITEM,
+    id="ZA1",
+    kind="claim",
+    origin="paper",
+    published=None,
+    ours=None,
+    verdict="deviates",
+    evidence="2 points apart",
+    explanation="fewer rounds",
+    cause="conjecture",
+)
 
 
-def judged(
-    values: list[float], scale: Scale = "paper", runs: list[str] | None = None, **changes: Any
-) -> dict[str, Any]:
-    """Judge a number of 0.9 ± 0.01 by the runs of a cell's seeds, by default published ones."""
-    ids = runs or PUBLISHED[: len(values)]
-    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": range(len(ids)), "run": ids})
-    return judged_in(
-        summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"]), scale, **changes
+def test_counts_by_paper_and_kind() -> None:
+    other = dataclasses.replace(ITEM, paper="cadis", verdict="not run")
+    header, _, *rows = score.text([ITEM, CLAIM, other]).splitlines()
+    assert header.split()[:6] == ["paper", "scale", "reading", "all", "tried", "reproduced"]
+    assert [row.split() for row in rows] == [
+        ["emd", "paper", "printed", "values", "1", "1", "1"],
+        ["emd", "paper", "paper's", "claims", "1", "1", "1"],
+        ["cadis", "paper", "printed", "values", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sure"),
+    [
+        ({}, " (two seeds: 0.97 and 0.98)"),
+        ({"seeds": 3}, " (95 % interval 0.97 to 0.98, 3 seeds)"),
+        ({"value": "sd"}, " (95 % interval 0.97 to 0.98, 2 seeds)"),
+        ({"interval": [], "seeds": 1}, " (single run)"),
+        (
+            {"interval": [], "seeds": 1, "spread": 0.0042},
+            " (single run; sd of the cells beside it 0.0042)",
+        ),
+    ],
+)
+def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
+    item = dataclasses.replace(ITEM, **changes)
+    lines = score.text([item, CLAIM], verbose=True).splitlines()
+    published = "published 0.9799 (tolerance ± 0.006)"
+    assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, {published}"
+    assert lines[1] == "deviates          emd ZA1 (2 points apart. Conjecture: fewer rounds)"
+
+
+def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
+    line = checks.line(dataclasses.replace(ITEM, unit="fraction"))
+    assert "ours 97.85 % (two seeds: 97.00 % and 98.00 %)" in line
+    assert line.endswith("published 97.99 % (tolerance ± 0.60 points)")
+
+
+def test_what_is_no_evidence_is_marked() -> None:
+    item = dataclasses.replace(ITEM, informative=False)
+    assert checks.line(item).endswith("± 0.006), not informative")
+    undecided = dataclasses.replace(item, verdict="not decidable")
+    assert checks.line(undecided).endswith("± 0.006)")
+
+
+def test_without_checks() -> None:
+    header, ruler = score.text([]).splitlines()
+    assert header.split()[:2] == ["paper", "scale"]
+    assert set(ruler) == {"-", " "}
+
+
+def test_changed_verdicts_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "emd.json"
+    file.write_text(released.text([ITEM]))
+    assert released.changes([ITEM], file) == []
+    (line,) = released.changes([dataclasses.replace(ITEM, verdict="deviates")], file)
+    assert line.startswith("T2@1.44: released")
+    (line,) = released.changes([dataclasses.replace(ITEM, ours=0.9784)], file)
+    assert line == (
+        "T2@1.44: released {'ours': 0.9785, 'published': 0.9799, 'verdict': 'reproduced'}, "
+        "now {'ours': 0.9784, 'published': 0.9799, 'verdict': 'reproduced'}"
     )
+    vanished, new = released.changes([CLAIM], file)
+    assert vanished.startswith("T2@1.44: released {")
+    assert vanished.endswith(", now None")
+    assert new.startswith("ZA1: released None, now {")
+    with pytest.raises(FedreproError, match="--release"):
+        released.changes([ITEM], tmp_path / "none.json")
 
 
-def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> dict[str, Any]:
-    """Judge the number by the cells of a table."""
-    content = {
-        "id": "T1",
-        "where": "Table 1",
-        "artefact": "table1",
-        "cell": ("a", "b"),
-        "published": 0.9,
-        "tolerance": 0.01,
-        "reason": "",
-        "explanation": "fewer rounds",
-    }
-    number = Number.model_validate(content | changes)
-    return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole=True))
+@pytest.fixture
+def emd_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the released verdicts; a check of `emd` gives those above."""
+    file = tmp_path / "emd.json"
+    monkeypatch.setattr(verdicts, "check", lambda paper, scale: [ITEM, CLAIM])
+    monkeypatch.setattr(released, "path_of", lambda paper, scale: file)
+    monkeypatch.setattr(criteria, "file", lambda: tmp_path / "criteria.json")
+    monkeypatch.chdir(root())
+    return file
 
 
-def test_the_seeds_and_their_interval_are_shown() -> None:
-    """Mean 0.9, sd 0.001; t of two degrees of freedom: 4.3027 / sqrt(3) = 2.4841 of them."""
-    shown = judged([0.899, 0.9, 0.901])
-    assert (shown["ours"], shown["values"]) == (0.9, [0.899, 0.9, 0.901])
-    assert shown["interval"] == [0.897516, 0.902484]
-    assert shown["runs"] == PUBLISHED
+def command(*options: str) -> int:
+    return main(["check", "--paper", "emd", "--scale", "paper", *options])
 
 
-def test_one_seed_has_no_interval() -> None:
-    assert judged([0.9])["interval"] == []
-    assert judged([0.9])["values"] == [0.9]
-
-
-def test_a_standard_deviation_has_an_interval_of_its_own() -> None:
-    """Chi-square with two degrees of freedom: 2.5 % below 0.050636, 2.5 % above 7.3778."""
-    shown = judged([0.899, 0.9, 0.901], value="sd", published=0.002, tolerance=0.002)
-    assert (shown["ours"], shown["verdict"]) == (0.001, "inconclusive")
-    assert shown["interval"] == pytest.approx([0.000521, 0.006285], abs=1e-6)
-    assert shown["values"] == [0.899, 0.9, 0.901]
-    assert judged([0.89, 0.9, 0.91], value="sd", published=1.0)["verdict"] == "deviates"
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        ([0.899, 0.9, 0.901], "reproduced"),
-        ([0.908, 0.909, 0.91], "inconclusive"),
-        ([0.915, 0.9151, 0.9152], "close"),
-        ([0.92, 0.921, 0.922], "inconclusive"),
-        ([0.93, 0.94, 0.95], "inconclusive"),
-        ([0.94, 0.941, 0.942], "deviates"),
-        ([0.5, 0.9, 1.3], "inconclusive"),
-        ([0.905, 0.91], "reproduced"),
-        ([0.905, 0.911], "inconclusive"),
-    ],
-)
-def test_a_verdict_holds_for_all_that_the_mean_may_be(values: list[float], verdict: str) -> None:
-    """Published 0.9 ± 0.01; t intervals reach 2.48 standard deviations from the mean."""
-    assert judged(values)["verdict"] == verdict
-
-
-def test_a_single_run_is_shown_beside_the_spread_of_its_neighbours() -> None:
-    """The other cells have standard deviations of 0.001, 0.003 and 0.007 of two values each."""
-    rows = [("a", 0, 0.9, PUBLISHED[0])]
-    for name, sd in (("c", 0.001), ("d", 0.003), ("e", 0.007)):
-        rows += [(name, k, 0.5 + k * sd * 2**0.5, PUBLISHED[k]) for k in (0, 1)]
-    seeds = pd.DataFrame(rows, columns=["row", "seed", "accuracy", "run"]).assign(column="b")
-    shown = judged_in(summarise(seeds, "accuracy", ["row", "column"]))
-    assert (shown["seeds"], shown["spread"]) == (1, 0.003)
-    assert judged([0.9])["spread"] is None
-    assert judged([0.9, 0.9])["spread"] is None
-
-
-def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
-    for ours, verdict in ((-0.001, "deviates"), (0.001, "reproduced")):
-        assert judged([ours], published=0.005, gain=True)["verdict"] == verdict
-    assert judged([-0.001], published=0.005)["verdict"] == "reproduced"
-
-
-@pytest.mark.parametrize(
-    ("value", "evidence"), [("sd", "one seed has no spread"), ("mean", "undefined for these runs")]
-)
-def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
-    shown = judged([float("nan")], value=value)
-    assert (shown["verdict"], shown["evidence"]) == ("not decidable", evidence)
-
-
-def test_what_is_no_target_is_not_judged() -> None:
-    shown = judged([0.9], unusable="quoted wrongly")
-    assert (shown["verdict"], shown["reason"]) == ("no target", "quoted wrongly")
-
-
-@pytest.mark.parametrize("scales", [["paper"], ["lite"]])
-def test_a_claim_that_cannot_fail_is_no_target_with_and_without_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scales: list[str]
+@pytest.mark.usefixtures("emd_file")
+def test_the_command_shows_counts_lines_or_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
-    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads", "scales": scales}
-    content |= {"with": {"what": "best", "over": "niid"}}
-    runs = RunSet("tricks", "paper", tmp_path)
-    for unusable, verdict in (
-        ("", "not run" if scales == ["paper"] else "not decidable"),
-        ("it cannot fail", "no target"),
-    ):
-        (claim,) = Claim.model_validate(content | {"unusable": unusable}).cases({})
-        judged = verdicts._judge_claim(runs, claim)
-        assert (judged["verdict"], judged.get("reason", "")) == (verdict, unusable)
+    assert command() == 0
+    counts = capsys.readouterr().out
+    assert counts == f"{score.text([ITEM, CLAIM])}\n"
+    assert command("--verbose") == 0
+    assert capsys.readouterr().out == f"{score.text([ITEM, CLAIM], verbose=True)}\n"
+    assert command("--json", "--out", str(tmp_path / "checks.json")) == 0
+    printed = capsys.readouterr().out
+    assert [entry["id"] for entry in json.loads(printed)] == ["T2@1.44", "ZA1"]
+    assert json.loads(printed)[0] == dataclasses.asdict(ITEM)
+    assert (tmp_path / "checks.json").read_text() == printed
 
 
-@pytest.mark.parametrize(("shown_by", "cause"), [([], "conjecture"), (["table1"], "measured")])
-def test_an_explanation_is_a_conjecture_unless_runs_show_it(
-    shown_by: list[str], cause: str
+def test_the_command_fails_where_a_released_verdict_changed(
+    emd_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert judged([0.5], shown_by=shown_by)["cause"] == cause
-    assert judged([0.9], shown_by=shown_by)["cause"] == ""
+    assert command("--release") == 0
+    assert json.loads(emd_file.read_text())["ZA1"]["verdict"] == "deviates"
+    assert command("--against-released") == 0
+    changed = released.text([dataclasses.replace(ITEM, verdict="close"), CLAIM])
+    emd_file.write_text(changed)
+    assert command() == 0
+    capsys.readouterr()
+    assert command("--against-released") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"fedrepro: verdicts of emd differ from the released ones in {emd_file}:\n"
+        "  T2@1.44: released {'ours': 0.9785, 'published': 0.9799, 'verdict': 'close'}, now {"
+    )
+    assert "ZA1" not in error
+    assert emd_file.read_text() == changed
 
 
-@pytest.mark.parametrize(
-    ("ours", "verdict", "explanation"),
-    [
-        (0.91, "reproduced", ""),
-        (0.911, "close", "fewer rounds"),
-        (0.92, "close", "fewer rounds"),
-        (0.88, "close", "fewer rounds"),
-        (0.921, "deviates", "fewer rounds"),
-        (0.879, "deviates", "fewer rounds"),
-    ],
-)
-def test_what_is_beyond_the_tolerance_is_explained(
-    ours: float, verdict: str, explanation: str
+@pytest.mark.usefixtures("emd_file")
+def test_all_papers_are_compared_before_any_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = judged([ours])
-    assert (shown["verdict"], shown["explanation"]) == (verdict, explanation)
+    monkeypatch.setattr(released, "path_of", lambda paper, scale: tmp_path / f"{paper}.json")
+    for paper in papers():
+        kept = [ITEM] if paper in ("cadis", "tricks") else [ITEM, CLAIM]
+        (tmp_path / f"{paper}.json").write_text(released.text(kept))
+    assert main(["check", "--against-released"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("verdicts of ") == 2
+    for paper in ("cadis", "tricks"):
+        assert f"verdicts of {paper} differ from the released ones in {tmp_path / paper}" in error
+    assert error.count("\n  ZA1: released None, now {") == 2
 
 
-def test_runs_of_another_scale_are_never_judged_as_published() -> None:
-    assert at_published_scale("emd", PUBLISHED)
-    assert not at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
-    assert not at_published_scale("emd", LITE_ONLY)
-    mixed = judged([0.9, 0.9], scale="lite", runs=[PUBLISHED[0], LITE_ONLY[0]])
-    assert (mixed["verdict"], mixed["ours"]) == ("not decidable", 0.9)
-    assert judged([0.9, 0.9], scale="lite")["verdict"] == "reproduced"
-
-
-def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
-    with pytest.raises(FedreproError, match=r"emd\.yaml: T1: table1 .*has no cell \['a', 'c'\]"):
-        judged([0.9], cell=("a", "c"))
-    for changes in ({"sparse": True}, {"scale": "lite"}):
-        allowed = judged([0.9], cell=("a", "c"), **changes)
-        assert allowed["verdict"] == "not decidable"
-        assert "plan" in allowed["evidence"]
-
-
-WHERE = r"config/expected/tricks\.yaml: claims: C1"
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"rule": "leeds"}, rf"{WHERE}: no rule 'leeds' \(did you mean 'leads'\?"),
-        ({"rule": ""}, rf"{WHERE}: no rule 'C1'"),
-        (
-            {"with": {"what": "best"}},
-            rf"{WHERE}: rule 'leads': missing a required argument: 'over'",
-        ),
-        (
-            {"with": {"what": "best", "over": "niid", "point": 2}},
-            rf"{WHERE}: rule 'leads': got an unexpected keyword argument 'point'",
-        ),
-        ({"with": {"what": "bset", "over": "niid"}}, r"tricks\.yaml: claims: no group .* 'bset'"),
-    ],
-)
-def test_rules_and_values_that_there_are_not_are_named(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
+@pytest.mark.parametrize(("changed", "options"), [(True, ["--verbose"]), (False, [])])
+def test_verdicts_are_compared_though_nobody_reads_them(
+    emd_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changed: bool,
+    options: list[str],
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
-    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads"} | changes
-    (claim,) = Claim.model_validate(content).cases({})
-    with pytest.raises(FedreproError, match=problem):
-        verdicts._judge_claim(RunSet("tricks", "lite"), claim)
+    emd_file.write_text(released.text([ITEM] if changed else [ITEM, CLAIM]))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with contextlib.suppress(BrokenPipeError), open(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert command("--against-released", *options) == 1
+    assert ("ZA1: released None" in capsys.readouterr().err) == changed
+
+
+def test_a_damaged_file_of_released_verdicts_is_named(
+    emd_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("<<<<<<< HEAD\n{}\n", "[]", "[" * 5000, '{"ZA1": 1}'):
+        emd_file.write_text(text)
+        assert command("--against-released") == 1
+        assert f"fedrepro: {emd_file}: not as it was written (" in capsys.readouterr().err
+
+
+def test_verdicts_are_not_released_after_a_silent_change(
+    emd_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--release") == 0
+    before = emd_file.read_text()
+    changed = criteria.criteria()
+    name, criterion = next(iter(changed["emd"].items()))
+    changed["emd"][name] = criterion._replace(digest="other")
+    monkeypatch.setattr(criteria, "criteria", lambda: changed)
+    emd_file.write_text("{}")
+    assert command("--release") == 1
+    assert f"emd {name} changed after results were known" in capsys.readouterr().err
+    assert emd_file.read_text() == "{}" != before
+
+
+def test_verdicts_are_compared_or_released(
+    emd_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--against-released", "--release") == 2
+    assert "--release: not allowed with --against-released" in capsys.readouterr().err
+    assert not emd_file.exists()
+
+
+def test_only_some_verdicts_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--paper", "tricks", "--only", "no target", "--only", "deviates"]) == 0
+    *listed, count = capsys.readouterr().out.splitlines()
+    assert {line.split("  ")[0] for line in listed} == {"no target", "deviates"}
+    total = len(verdicts.check("tricks", "lite"))
+    assert count == f"{len(listed)} of {total} checks"
+    assert main(["check", "--paper", "tricks", "--only", "deviates", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {item["verdict"] for item in found} == {"deviates"}
+    assert 0 < len(found) < len(listed)
+
+
+def test_an_unknown_verdict_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--paper", "tricks", "--only", "devaites"]) == 2
+    assert "no verdict 'devaites' (did you mean 'deviates'?" in capsys.readouterr().err

@@ -14,7 +14,9 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.fl.data.registry import FOLDER
 from fedrepro.fl.spec import spec_dict
-from fedrepro.runs.plan import SCALES, expand, papers
+from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import SCALES
 from fedrepro.workflow.config import load_config
 from fedrepro.workflow.schemas import SCHEMAS, write_schemas
 

@@ -21,7 +21,7 @@ from fedrepro.fl import data
 from fedrepro.fl.data import commands, packs, sources
 from fedrepro.fl.data.dataset import ANY, labels_sha256
 from fedrepro.fl.spec import RunSpec, partition_id, run_id
-from fedrepro.runs import plan, records
+from fedrepro.runs import plan, plan_files, records
 from fedrepro.runs.plan import PlannedRun
 
 OFFICIAL, OTHER = Path("official"), Path("other")
@@ -46,7 +46,7 @@ PLAN: dict[str, Any] = {
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work where a pack holds the tiny MNIST, and another one the same with permuted labels."""
     tiny_root(tmp_path, monkeypatch)
-    monkeypatch.setenv(plan.OWN_PLANS, "")
+    monkeypatch.setenv(plan_files.OWN_PLANS, "")
     write_official("mnist", Path("data/raw"))
     commands.pack(OFFICIAL, ["mnist"])
     meant = data.load("mnist", OFFICIAL)
@@ -135,7 +135,7 @@ def test_what_is_no_such_data_set_is_never_read(
 def planned() -> PlannedRun:
     plan.load_plan.cache_clear()
     plan.expand.cache_clear()
-    plan.use_plans("mine.yaml")
+    plan_files.use_plans("mine.yaml")
     (run,) = plan.expand("mine", "lite")
     return run
 

@@ -9,7 +9,7 @@ from seeds import Seeds
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
 from fedrepro.papers.emd.claims import RULES
-from fedrepro.report import verdicts
+from fedrepro.report import checks, verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
 from fedrepro.runs.records import RunRecord
@@ -357,7 +357,7 @@ def test_a_spread_needs_two_seeds(tmp_path):
     alone = found["T2-sd-cifar10@0"]
     assert (alone.verdict, alone.ours) == ("not decidable", None)
     assert alone.evidence == "one seed has no spread"
-    assert "NaN" not in verdicts.to_json(found.values())
+    assert "NaN" not in checks.to_json(found.values())
 
 
 def test_paper_scale_judges_everything(tmp_path):

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import Claim, Series, load_expected
 from fedrepro.report.verdicts import check
-from fedrepro.runs.plan import COMMITTED, expand, load_plan, papers
+from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import COMMITTED
 
 NUMBER = {
     "where": "Table 1",

@@ -15,16 +15,8 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.report import artefacts, code, generic
 from fedrepro.runs import command, records
-from fedrepro.runs.plan import (
-    OWN_PLANS,
-    expand,
-    is_own,
-    is_study,
-    load_plan,
-    papers,
-    plans,
-    use_plans,
-)
+from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_files import OWN_PLANS, is_own, is_study, papers, plans, use_plans
 from fedrepro.runs.runset import RunSet
 from fedrepro.workflow.dag import Workflow
 
@@ -139,6 +131,8 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     trained = [run for batch in workflow.batches for run in batch.runs]
     assert sorted(trained) == sorted({run.id for run in expand("my-plan", "lite")})
     assert workflow.record_of(trained[0]) == f"results/own/runs/{trained[0]}.json"
+    with pytest.raises(FedreproError, match="data_root is packs, which is not a folder"):
+        Workflow(CONFIG | {"plans": "my", "data_root": "packs"})
 
 
 def test_a_plan_may_ask_for_other_data(folder: Path) -> None:
@@ -219,6 +213,26 @@ def test_outside_a_clone_it_needs_no_paper(
     out = capsys.readouterr().out
     assert "my-plan" in out
     assert "records belong to no planned run" not in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "emd", "table3"],
+        ["why", "emd", "table3"],
+        ["train", "--pending", "--paper", "emd"],
+    ],
+)
+def test_outside_a_clone_no_paper_is_found_and_no_typo_guessed(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
+    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    assert main(words) == 1
+    assert "Cannot find the fedrepro repository" in capsys.readouterr().err
 
 
 EMPTY = {"a": {"title": "a", "grid": {"batch": []}}}

@@ -22,7 +22,8 @@ from fedrepro.report.partitions import (
     write_overview,
 )
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, papers
+from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_files import papers
 
 PARTITIONS = {
     paper: distinct_partitions(paper, "smoke") for paper in ("emd", "selective", "tricks")

@@ -11,18 +11,9 @@ import pytest
 import yaml
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.runs.plan import (
-    SCALES,
-    PlannedRun,
-    batches,
-    expand,
-    load_plan,
-    merge,
-    papers,
-    plan_files,
-    scales,
-    unique,
-)
+from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, merge, scales, unique
+from fedrepro.runs.plan_files import papers, plan_files
+from fedrepro.runs.plan_schema import SCALES
 
 TOY: dict[str, Any] = {
     "paper": "toy",

@@ -16,7 +16,9 @@ from fedrepro.papers.precision.measurements import TABLES
 from fedrepro.report import artefacts, documents, style, verdicts
 from fedrepro.report.expected import published
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, expand, load_plan, papers, plans
+from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_files import papers, plans
+from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import orphans
 from fedrepro.workflow.config import load_config

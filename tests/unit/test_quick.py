@@ -15,9 +15,12 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report import artefacts
-from fedrepro.report.verdicts import DECIDED, check
+from fedrepro.report.checks import DECIDED
+from fedrepro.report.verdicts import check
 from fedrepro.runs import records
-from fedrepro.runs.plan import SCALES, expand, load_plan, papers
+from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import status
 from fedrepro.workflow.dag import Workflow

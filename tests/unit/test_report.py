@@ -17,10 +17,11 @@ import pytest
 from made_up import content as made_up
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.report.checks import Check, to_json
 from fedrepro.report.expected import load_expected
 from fedrepro.report.html import content, site
 from fedrepro.report.html.trainings import Shown, Training
-from fedrepro.report.verdicts import Check, check, to_json
+from fedrepro.report.verdicts import check
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.runset import RunSet

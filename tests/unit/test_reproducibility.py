@@ -10,7 +10,9 @@ import torch
 
 from fedrepro.report import reproducibility
 from fedrepro.runs import provenance
-from fedrepro.runs.plan import SCALES, expand, papers
+from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import SCALES
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fedrepro.report import score
+from fedrepro.report.checks import Check
 from fedrepro.report.score import Score, Significance
-from fedrepro.report.verdicts import Check
 
 NUMBER = Check(
     id="N1",

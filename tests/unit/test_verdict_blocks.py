@@ -8,8 +8,8 @@ import pytest
 from test_score import claim, number
 
 from fedrepro.report import verdict_blocks
+from fedrepro.report.checks import Check
 from fedrepro.report.expected import Change, Expected
-from fedrepro.report.verdicts import Check
 
 PAPER = [
     number("N1", paper="cadis"),

@@ -17,7 +17,8 @@ import fedrepro
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, load_plan, papers, unique
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
+from fedrepro.runs.plan_files import papers
 from fedrepro.workflow import sources
 from fedrepro.workflow.dag import Workflow
 

@@ -11,7 +11,8 @@ from made_up import content
 
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 ACCURACY: dict[str, float] = {

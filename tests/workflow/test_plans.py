@@ -242,6 +242,13 @@ def test_a_typo_in_a_plan(clone: Clone) -> None:
     assert "init_sed: unknown key; did you mean 'init_seed'?" in said
 
 
+def test_a_plan_with_the_name_of_a_target(clone: Clone) -> None:
+    (clone.root / "config/papers/fedcd.yaml").rename(clone.root / "tables.yaml")
+    clone.edit("tables.yaml", "paper: fedcd", "paper: tables")
+    said = clone.fails("-n", "--config", "plans=tables.yaml", "scale=paper", "--", "all")
+    assert "plan 'tables': the target all_tables is that of all plans; rename the plan" in said
+
+
 def test_a_damaged_record_stops_the_parse(recorded: Clone, smoke_ids: Any) -> None:
     file = recorded.records / f"{smoke_ids()[0]}.json"
     file.write_text(file.read_text()[:-200])

@@ -12,7 +12,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import named
 from fedrepro.base.paths import root
 from fedrepro.runs.command import carry_out, known_paper
-from fedrepro.runs.plan import Scale
+from fedrepro.runs.plan_schema import Scale
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 

@@ -14,10 +14,10 @@ from fedrepro.base.paths import root
 from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path, require_root
 from fedrepro.cli.output import show
 from fedrepro.runs.command import all_papers, known_paper
-from fedrepro.runs.plan import COMMITTED, Scale
+from fedrepro.runs.plan_schema import COMMITTED, Scale
 
 if TYPE_CHECKING:
-    from fedrepro.report.verdicts import Check
+    from fedrepro.report.checks import Check
 
 app = typer.Typer()
 
@@ -70,9 +70,9 @@ def check(
     Numbers are judged at the published scale, claims also at lite.
     """
     from fedrepro.base.files import write_text
-    from fedrepro.report import criteria, score, verdicts
+    from fedrepro.report import checks, criteria, released, score, verdicts
 
-    known = list(get_args(verdicts.Verdict))
+    known = list(get_args(checks.Verdict))
     for verdict in only or ():
         if verdict not in known:
             raise typer.BadParameter(f"--only: no verdict '{verdict}' {nearest(verdict, known)}")
@@ -83,19 +83,19 @@ def check(
     found = {name: verdicts.check(name, scale) for name in ([paper] if paper else all_papers())}
     everything = [item for items in found.values() for item in items]
     if out:
-        write_text(out, verdicts.to_json(everything))
+        write_text(out, checks.to_json(everything))
     changed = _changes(found, scale) if against_released else []
     if release:
         criteria.take_over()
         for name, items in found.items():
-            write_text(verdicts.released_file(name, scale), verdicts.released(items))
+            write_text(released.path_of(name, scale), released.text(items))
     chosen = [item for item in everything if item.verdict in (only or known)]
     try:
         if as_json:
-            print(verdicts.to_json(chosen), end="")
+            print(checks.to_json(chosen), end="")
         elif only:
             count = f"{len(chosen)} of {len(everything)} checks"
-            show("\n".join([*map(verdicts.line, chosen), count]))
+            show("\n".join([*map(checks.line, chosen), count]))
         else:
             show(score.text(everything, verbose=verbose))
             if scale not in COMMITTED:
@@ -111,12 +111,12 @@ def check(
 
 def _changes(found: Mapping[str, Sequence[Check]], scale: Scale) -> list[str]:
     """Return for each paper whose verdicts are not the released ones what differs."""
-    from fedrepro.report import verdicts
+    from fedrepro.report import released
 
     changed = []
     for name, items in found.items():
-        file = verdicts.released_file(name, scale)
-        if changes := verdicts.changes(items, file):
+        file = released.path_of(name, scale)
+        if changes := released.changes(items, file):
             title = f"verdicts of {name} differ from the released ones in {file}:"
             changed.append("\n  ".join([title, *changes]))
     return changed

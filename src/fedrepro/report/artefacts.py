@@ -16,7 +16,8 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
-from fedrepro.runs.plan import at_published_scale, is_study, load_plan
+from fedrepro.runs.plan import at_published_scale, load_plan
+from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 _Made = TypeVar("_Made")

@@ -22,7 +22,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
 from fedrepro.report.expected import Claim, NotReproducible, Number, Series, load_expected
-from fedrepro.runs.plan import papers
+from fedrepro.runs.plan_files import papers
 
 
 class Criterion(NamedTuple):

@@ -21,7 +21,8 @@ from fedrepro.base.configfile import nearest, read_yaml
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.base.strict import Strict
-from fedrepro.runs.plan import is_study, load_plan
+from fedrepro.runs.plan import load_plan
+from fedrepro.runs.plan_files import is_study
 
 _Tolerance = Annotated[float, Field(gt=0)]
 

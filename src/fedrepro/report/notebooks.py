@@ -10,7 +10,7 @@ from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown, write_figure
-from fedrepro.report.verdicts import DECIDED, Check, difference, remarks, shown
+from fedrepro.report.checks import DECIDED, Check, difference, remarks, shown
 from fedrepro.runs.runset import RunSet
 
 COLOURS = {

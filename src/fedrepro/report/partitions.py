@@ -17,7 +17,8 @@ from fedrepro.base.files import write_bytes, write_text
 from fedrepro.fl.data import describe, labels
 from fedrepro.fl.partition import build_partition
 from fedrepro.fl.spec import partition_id
-from fedrepro.runs.plan import PlannedRun, Scale
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import PartitionRecord, is_recorded, path_of
 from fedrepro.runs.runset import RunSet
 

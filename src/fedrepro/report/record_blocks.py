@@ -18,7 +18,9 @@ from fedrepro.base.configfile import nearest
 from fedrepro.report.artefacts import frame, markdown
 from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.runs import records
-from fedrepro.runs.plan import Scale, expand, papers, unique
+from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 

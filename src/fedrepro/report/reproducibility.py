@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.base.paths import root
-from fedrepro.runs.plan import papers
+from fedrepro.runs.plan_files import papers
 from fedrepro.runs.runset import RunSet
 from fedrepro.runs.verify import MEASURED
 

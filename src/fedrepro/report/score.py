@@ -7,7 +7,7 @@ Every count can be made again from ``fedrepro check --json``:
   apart, and so are the claims of the ``paper``, ``ours``, and ``arithmetic`` on published numbers.
 - Where a paper is held in two readings each has its own count: of the entries of that reading and
   of those that are the same in both.
-- A target is tried where it has one of the verdicts :data:`fedrepro.report.verdicts.DECIDED`. One
+- A target is tried where it has one of the verdicts :data:`fedrepro.report.checks.DECIDED`. One
   that is not ``informative`` is counted as such, whatever its verdict.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from tabulate import tabulate
 
+from fedrepro.report.checks import DECIDED, Check, Verdict, line, would_pass
 from fedrepro.report.stats import LEVEL, holm
-from fedrepro.report.verdicts import DECIDED, Check, Verdict, line, would_pass
 
 ORIGINS = {
     "number": {"printed": "printed values", "repository": "repository's", "derived": "derived"},

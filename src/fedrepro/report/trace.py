@@ -13,7 +13,9 @@ from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of, left_out
 from fedrepro.report.expected import cell_key
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, Scale, is_study
+from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import describe
@@ -116,7 +118,8 @@ def _held_against(paper: str, scale: Scale, rows: pd.DataFrame, ids: Collection[
         rows: of the cell.
         ids: of the runs in all rows.
     """
-    from fedrepro.report.verdicts import check_runs, difference, shown
+    from fedrepro.report.checks import difference, shown
+    from fedrepro.report.verdicts import check_runs
 
     if is_study(paper) or "mean" not in rows or not ids:
         return []

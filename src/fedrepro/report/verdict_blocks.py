@@ -15,19 +15,12 @@ from typing import get_args
 import pandas as pd
 
 from fedrepro.report import score
+from fedrepro.report.checks import DECIDED, Check, Verdict, difference, how_sure, remarks, shown
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import LEVEL
-from fedrepro.report.verdicts import (
-    DECIDED,
-    Check,
-    Verdict,
-    check,
-    difference,
-    how_sure,
-    remarks,
-    shown,
-)
-from fedrepro.runs.plan import Scale, papers
+from fedrepro.report.verdicts import check
+from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import Scale
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 

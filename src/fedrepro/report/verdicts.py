@@ -19,109 +19,34 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
-from pydantic import TypeAdapter
 
-from fedrepro.base.configfile import nearest, read_json
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
 from fedrepro.report import code
 from fedrepro.report.artefacts import frame, keys_of
-from fedrepro.report.expected import Claim, Expected, Number, cell_key, load_expected
+from fedrepro.report.checks import Check, Verdict
+from fedrepro.report.expected import (
+    Claim,
+    Expected,
+    NotReproducible,
+    Number,
+    cell_key,
+    load_expected,
+)
 from fedrepro.report.finding import SLACK, Finding
 from fedrepro.report.informative import uninformative
-from fedrepro.report.stats import MOST_SEEDS, bounds, sd_bounds, seeds_needed
+from fedrepro.report.stats import bounds, sd_bounds, seeds_needed
 from fedrepro.runs import records
-from fedrepro.runs.plan import Scale, at_published_scale
+from fedrepro.runs.plan import at_published_scale
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
-
-Verdict = Literal[
-    "reproduced",
-    "close",
-    "deviates",
-    "inconclusive",
-    "not run",
-    "not decidable",
-    "not reproducible",
-    "no target",
-]
-DECIDED: tuple[Verdict, ...] = ("reproduced", "close", "deviates", "inconclusive")
-"""Verdicts of what was tried."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """The verdict on one published number or claim.
-
-    Attributes:
-        id: of the entry in ``config/expected``.
-        kind: ``number`` or ``claim``.
-        paper: its slug.
-        scale: of our runs.
-        origin: of a number ``printed``, ``repository`` or ``derived``; of a claim who makes it:
-            ``paper``, ``ours``, or ``arithmetic`` on published numbers alone.
-        where: the place of it; entries with equal ``where``, ``value`` and ``published`` are one
-            target under two readings of the paper.
-        group: of a number: the curve or table among whose values it is looked for.
-        value: of a number: ``mean`` or ``sd``.
-        unit: of a number and all that is said of it: ``fraction``, ``points`` (a difference of
-            fractions), or what is counted; empty: unknown.
-        reading: of the paper, where several are held.
-        statement: of a claim.
-        published: the value, a fraction for accuracies.
-        ours: the mean over the seeds, or what sums a claim up.
-        interval: 95 % interval of ``ours``; of two values both; empty for one.
-        values: one a seed.
-        tolerance: of a number.
-        reason: why this tolerance, or why there is no target.
-        informative: False where values of other places would pass as well, nearly all of them.
-        verdict: see the module.
-        evidence: in a sentence.
-        seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
-            those of its runs. 1: a single run; 0: no run.
-        spread: beside a single run the median standard deviation of like cells, where there is one.
-        p: of a claim about means, one-sided, not adjusted; None: none.
-        needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
-            spreads are as found; None: not known.
-        explanation: of a deviation.
-        cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
-        runs: ids.
-    """
-
-    id: str
-    kind: Literal["number", "claim"]
-    paper: str
-    scale: str
-    origin: str
-    where: str
-    group: str
-    value: str
-    unit: str
-    reading: str
-    statement: str
-    published: float | None
-    ours: float | None
-    interval: list[float]
-    values: list[float]
-    tolerance: float | None
-    reason: str
-    informative: bool
-    verdict: Verdict
-    evidence: str
-    seeds: int
-    spread: float | None
-    p: float | None
-    needed: int | None
-    explanation: str
-    cause: Literal["", "measured", "conjecture"]
-    runs: list[str]
 
 
 def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
@@ -132,14 +57,11 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     """
     expected = load_expected(paper)
     runs = RunSet(paper, scale, folder)
-    checks = _judge_numbers(runs, expected, expected.judged_numbers())
-    for item in expected.not_reproducible:
-        checks.append(
-            _check(runs, item.id, "number", item.where, "not reproducible")
-            | {"origin": item.origin, "published": item.published, "reason": item.reason}
-        )
-    checks += [_judge_claim(runs, claim) for claim in expected.claims]
-    return [Check(**content) for content in checks]
+    return [
+        *_judge_numbers(runs, expected, expected.judged_numbers()),
+        *(_not_reproducible(runs, entry) for entry in expected.not_reproducible),
+        *(_judge_claim(runs, claim) for claim in expected.claims),
+    ]
 
 
 def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
@@ -156,12 +78,10 @@ def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
         for number in expected.judged_numbers()
         if groups.intersection(runs.plan.artefact(number.artefact).runs)
     ]
-    return [Check(**content) for content in _judge_numbers(runs, expected, numbers)]
+    return _judge_numbers(runs, expected, numbers)
 
 
-def _judge_numbers(
-    runs: RunSet, expected: Expected, numbers: Iterable[Number]
-) -> list[dict[str, Any]]:
+def _judge_numbers(runs: RunSet, expected: Expected, numbers: Iterable[Number]) -> list[Check]:
     """Judge some of a paper's numbers; every table and figure is made once."""
     frames: dict[str, _Frame] = {}
     blind = uninformative(expected)
@@ -170,8 +90,8 @@ def _judge_numbers(
         name = number.artefact
         if name not in frames:
             frames[name] = _frame(runs, name)
-        content = _judge_number(runs, number, frames[name])
-        checks.append(content | {"informative": number.id not in blind})
+        judged = _judge_number(runs, number, frames[name])
+        checks.append(replace(judged, informative=number.id not in blind))
     return checks
 
 
@@ -198,101 +118,81 @@ def _frame(runs: RunSet, name: str) -> _Frame:
         return _Frame(None, whole)
 
 
-def _check(runs: RunSet, name: str, kind: str, where: str, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "id": name,
-        "kind": kind,
-        "paper": runs.paper,
-        "scale": runs.scale,
-        "origin": "",
-        "where": where,
-        "group": "",
-        "value": "",
-        "unit": "",
-        "reading": "",
-        "statement": "",
-        "published": None,
-        "ours": None,
-        "interval": [],
-        "values": [],
-        "tolerance": None,
-        "reason": "",
-        "informative": True,
-        "verdict": verdict,
-        "evidence": "",
-        "seeds": 0,
-        "spread": None,
-        "p": None,
-        "needed": None,
-        "explanation": "",
-        "cause": "",
-        "runs": [],
-    }
-
-
-def _judge_number(runs: RunSet, number: Number, made: _Frame) -> dict[str, Any]:
-    content = _check(runs, number.id, "number", number.where, "not run") | {
-        "origin": number.origin,
-        "group": number.group,
-        "value": number.value,
-        "reading": number.reading,
-        "published": number.published,
-        "tolerance": number.tolerance,
-        "reason": number.reason,
-    }
+def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
+    check = Check(
+        id=number.id,
+        kind="number",
+        paper=runs.paper,
+        scale=runs.scale,
+        origin=number.origin,
+        where=number.where,
+        group=number.group,
+        value=number.value,
+        reading=number.reading,
+        published=number.published,
+        tolerance=number.tolerance,
+        reason=number.reason,
+        verdict="not run",
+    )
     if number.unusable:
-        return content | {"verdict": "no target", "reason": number.unusable}
+        return replace(check, verdict="no target", reason=number.unusable)
     if made.cells is None:
-        return content
+        return check
     cell = _find(made, number, runs)
     if cell is None and not (made.whole or (number.sparse and _has_row(made, number))):
-        return content
+        return check
     if cell is None:
-        return content | {"verdict": "not decidable", "evidence": f"not in the {runs.scale} plan"}
+        return replace(check, verdict="not decidable", evidence=f"not in the {runs.scale} plan")
     ours = float(cell[number.value])
     if math.isnan(ours):
         why = "one seed has no spread" if number.value == "sd" else "undefined for these runs"
-        return content | {"verdict": "not decidable", "evidence": why}
+        return replace(check, verdict="not decidable", evidence=why)
     values, ids = list(cell["values"]), list(cell["runs"])
     low, high = _bounds(number, ours, values)
-    content |= {
-        "ours": ours,
-        "interval": [low, high] if len(values) > 1 else [],
-        "values": values,
-        "unit": cell.get("unit", ""),
-        "evidence": _seeds_missing(runs, ids),
-        "seeds": len(values),
-        "spread": _like_spread(made.cells, cell) if len(values) == 1 else None,
-        "verdict": "not decidable",
-        "runs": ids,
-    }
-    if at_published_scale(runs.paper, ids):
-        content["verdict"] = judge(number, ours, low, high)
-    if content["verdict"] == "inconclusive" and number.value == "mean":
-        content["needed"] = seeds_needed(_to_next_verdict(number, ours), float(cell["sd"]))
-    if content["verdict"] in ("close", "deviates", "inconclusive"):
-        content |= _explained(number)
-    return records.rounded(content)  # type: ignore[no-any-return]
+    published = at_published_scale(runs.paper, ids)
+    verdict = judge(number, ours, low, high) if published else "not decidable"
+    undecided = verdict == "inconclusive" and number.value == "mean"
+    return _rounded(
+        replace(
+            check,
+            ours=ours,
+            interval=[low, high] if len(values) > 1 else [],
+            values=values,
+            unit=cell.get("unit", ""),
+            verdict=verdict,
+            evidence=_seeds_missing(runs, ids),
+            seeds=len(values),
+            spread=_like_spread(made.cells, cell) if len(values) == 1 else None,
+            needed=_seeds_needed(number, ours, float(cell["sd"])) if undecided else None,
+            runs=ids,
+            **(_explained(number) if verdict in ("close", "deviates", "inconclusive") else {}),
+        )
+    )
+
+
+def _not_reproducible(runs: RunSet, entry: NotReproducible) -> Check:
+    return Check(
+        id=entry.id,
+        kind="number",
+        paper=runs.paper,
+        scale=runs.scale,
+        origin=entry.origin,
+        where=entry.where,
+        published=entry.published,
+        reason=entry.reason,
+        verdict="not reproducible",
+    )
+
+
+def _rounded(check: Check) -> Check:
+    """Return the check with its numbers as records have them."""
+    return Check(**records.rounded(asdict(check)))
 
 
 def _bounds(number: Number, ours: float, values: Sequence[float]) -> tuple[float, float]:
     if not values:
         return ours, ours
     return sd_bounds(ours, len(values)) if number.value == "sd" else bounds(values)
-
-
-def shown(value: float, unit: str) -> str:
-    """Return a value as readers are shown it: ``98.71 %``, ``1.30 points``, ``1482``."""
-    if unit in ("fraction", "points"):
-        return f"{100 * value:.2f} {'%' if unit == 'fraction' else 'points'}"
-    return f"{value:.4g}"
-
-
-def would_pass(check: Check, other: Check) -> bool:
-    """Say whether the mean that another check found is within the tolerance of a check's number."""
-    if check.published is None or check.tolerance is None or other.ours is None:
-        return False
-    return abs(other.ours - check.published) <= check.tolerance + SLACK
 
 
 def judge(number: Number, ours: float, low: float, high: float) -> Verdict:
@@ -302,7 +202,7 @@ def judge(number: Number, ours: float, low: float, high: float) -> Verdict:
     return found.pop() if len(found) == 1 else "inconclusive"
 
 
-def _explained(entry: Number | Claim) -> dict[str, str]:
+def _explained(entry: Number | Claim) -> dict[str, Any]:
     """Return the explanation of a deviation, and what it rests on."""
     if not entry.explanation:
         return {}
@@ -345,11 +245,11 @@ def _verdict(number: Number, ours: float) -> Verdict:
     return "close" if difference <= 2 * number.tolerance + SLACK else "deviates"
 
 
-def _to_next_verdict(number: Number, ours: float) -> float:
-    """Return how far our mean is from the nearest value with another verdict."""
+def _seeds_needed(number: Number, ours: float, sd: float) -> int | None:
+    """Return how many seeds would tell our mean from the nearest value with another verdict."""
     apart, tolerance = abs(ours - number.published), number.tolerance
     edges = [abs(apart - tolerance), abs(apart - 2 * tolerance)]
-    return min([*edges, abs(ours)] if number.gain else edges)
+    return seeds_needed(min([*edges, abs(ours)] if number.gain else edges), sd)
 
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
@@ -371,34 +271,45 @@ def _has_row(made: _Frame, number: Number) -> bool:
     return cell_key(*number.cell)[0] in {row for row, _ in made.keys}
 
 
-def _judge_claim(runs: RunSet, claim: Claim) -> dict[str, Any]:
-    content = _check(runs, claim.id, "claim", claim.source, "not decidable") | {
-        "origin": claim.about,
-        "reading": claim.reading,
-        "statement": claim.statement,
-    }
-    no_target = {"verdict": "no target", "reason": claim.unusable} if claim.unusable else {}
+def _judge_claim(runs: RunSet, claim: Claim) -> Check:
+    check = Check(
+        id=claim.id,
+        kind="claim",
+        paper=runs.paper,
+        scale=runs.scale,
+        origin=claim.about,
+        where=claim.source,
+        reading=claim.reading,
+        statement=claim.statement,
+        reason=claim.unusable,
+        verdict="not decidable",
+    )
     if runs.scale not in claim.scales:
-        evidence = f"our {runs.scale} runs cannot decide this claim"
-        return content | {"evidence": evidence} | no_target
-    try:
-        finding = _rule(runs.paper, claim)(runs, **claim.values)
-    except MissingRunsError as error:
-        return content | {"verdict": "not run", "evidence": str(error)} | no_target
-    content |= {
-        "verdict": _verdict_of(finding),
-        "evidence": finding.evidence,
+        check = replace(check, evidence=f"our {runs.scale} runs cannot decide this claim")
+    else:
+        try:
+            finding = _rule(runs.paper, claim)(runs, **claim.values)
+        except MissingRunsError as error:
+            check = replace(check, verdict="not run", evidence=str(error))
+        else:
+            check = _rounded(replace(check, **_found(runs, claim, finding)))
+    return replace(check, verdict="no target") if claim.unusable else check
+
+
+def _found(runs: RunSet, claim: Claim, finding: Finding) -> dict[str, Any]:
+    """Return what a check of a claim has of its finding."""
+    verdict = _verdict_of(finding)
+    explained = verdict != "reproduced" and not claim.unusable
+    return {
+        "verdict": verdict,
+        "evidence": "; ".join(filter(None, (finding.evidence, finding.undecided))),
         "ours": finding.ours,
         "seeds": finding.seeds or _seeds(runs, finding.runs),
         "p": None if math.isnan(finding.p) else finding.p,
-        "needed": finding.needed if _verdict_of(finding) == "inconclusive" else None,
+        "needed": finding.needed if verdict == "inconclusive" else None,
         "runs": sorted(set(finding.runs)),
+        **(_explained(claim) if explained else {}),
     }
-    if finding.undecided:
-        content["evidence"] += f"; {finding.undecided}"
-    if content["verdict"] != "reproduced" and not no_target:
-        content |= _explained(claim)
-    return records.rounded(content | no_target)  # type: ignore[no-any-return]
 
 
 def _verdict_of(finding: Finding) -> Verdict:
@@ -425,93 +336,3 @@ def _rule(paper: str, claim: Claim) -> Callable[..., Finding]:
     except TypeError as error:
         raise FedreproError(f"{where}: rule '{claim.rule}': {error}") from error
     return rule
-
-
-def to_json(checks: Iterable[Check]) -> str:
-    """Return checks as a JSON list, one check an entry."""
-    return json.dumps([asdict(item) for item in checks], indent=1, allow_nan=False) + "\n"
-
-
-def released_file(paper: str, scale: str) -> Path:
-    """Return the committed file of the released verdicts."""
-    return root() / f"docs/verdicts/{scale}/{paper}.json"
-
-
-def released(checks: Iterable[Check]) -> str:
-    """Return what is released of the verdicts: id -> verdict, ours, published."""
-    content = {
-        item.id: {"verdict": item.verdict, "ours": item.ours, "published": item.published}
-        for item in checks
-    }
-    return json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-
-def changes(checks: Iterable[Check], file: Path) -> list[str]:
-    """Return how fresh checks differ from the released ones, one line a difference.
-
-    Raises:
-        FedreproError: there is no released file, or it is damaged; says how to release.
-    """
-    checks = list(checks)
-    if not file.exists():
-        raise FedreproError(f"{file}: no released verdicts; `fedrepro check --release` writes them")
-    cure = "restore it with git, or `fedrepro check --release` writes it anew"
-    old = read_json(file, TypeAdapter(dict[str, dict[str, Any]]), cure)
-    new = json.loads(released(checks))
-    lines = []
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            lines.append(f"{name}: released {old.get(name)}, now {new.get(name)}")
-    return lines
-
-
-def line(item: Check) -> str:
-    """Return a check in a line: verdict, id, our value and the published one, evidence."""
-    text = f"{item.verdict:<17} {item.paper} {item.id}"
-    if item.ours is not None:
-        text += f": ours {shown(item.ours, item.unit)}"
-        if item.kind == "number" and (sure := how_sure(item)):
-            text += f" ({sure})"
-        if item.published is not None:
-            text += f", published {shown(item.published, item.unit)}"
-            if item.tolerance is not None:
-                text += f" (tolerance ± {shown(item.tolerance, difference(item.unit))})"
-    if item.verdict in DECIDED and not item.informative:
-        text += ", not informative"
-    return f"{text} ({detail})" if (detail := remarks(item)) else text
-
-
-def how_sure(item: Check) -> str:
-    """Say how sure a number of ours is: its interval, or the spread of cells like it."""
-    if item.interval:
-        low, high = (shown(value, item.unit) for value in item.interval)
-        if item.seeds == 2 and item.value == "mean":
-            return f"two seeds: {low} and {high}"
-        return f"95 % interval {low} to {high}, {item.seeds} seeds"
-    if item.seeds != 1:
-        return ""
-    like = "" if item.spread is None else shown(item.spread, difference(item.unit))
-    return f"single run; sd of the cells beside it {like}" if like else "single run"
-
-
-def difference(unit: str) -> str:
-    """Return the unit of a difference of values: points for fractions."""
-    return "points" if unit == "fraction" else unit
-
-
-def remarks(item: Check) -> str:
-    """Return what is said of a verdict: evidence, seeds that would decide, explanation."""
-    return ". ".join(filter(None, (item.evidence, outlook(item), explained(item))))
-
-
-def outlook(item: Check) -> str:
-    """Say how many seeds would decide what is inconclusive."""
-    if item.needed is None:
-        return ""
-    about = f"{MOST_SEEDS} or more" if item.needed == MOST_SEEDS else f"about {item.needed}"
-    return f"To decide it takes {about} seeds, if means and spreads are as found"
-
-
-def explained(item: Check) -> str:
-    """Return a check's explanation, and whether it is more than a conjecture."""
-    return f"{item.cause.capitalize()}: {item.explanation}" if item.explanation else ""

@@ -11,18 +11,9 @@ from pathlib import Path
 
 from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.base.paths import MARKER, find_root, root
-from fedrepro.runs.plan import (
-    SCALES,
-    PlannedRun,
-    Scale,
-    expand,
-    load_plan,
-    papers,
-    plans,
-    scales,
-    unique,
-    use_plans,
-)
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales, unique
+from fedrepro.runs.plan_files import papers, plans, use_plans
+from fedrepro.runs.plan_schema import SCALES, Scale
 from fedrepro.runs.stopping import signal_of
 
 

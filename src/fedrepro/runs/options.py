@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from fedrepro.base.files import named
 from fedrepro.fl.engine import BackendName, Choice
-from fedrepro.runs.plan import Scale
+from fedrepro.runs.plan_schema import Scale
 
 
 def _positive(text: str) -> int:

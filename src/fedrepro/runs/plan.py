@@ -1,8 +1,7 @@
-"""Experiment plans: ``config/papers/<paper>.yaml`` expanded into runs, one pure function.
+"""Experiment plans, read and expanded into runs: one pure function.
 
-A plan is written once, at the published scale; ``scales`` holds what differs at the others. Runs
-are specs, and equal specs are one run: two figures, papers or scales that ask for the same training
-share its record.
+Runs are specs, and equal specs are one run: two figures, papers or scales that ask for the same
+training share its record.
 """
 
 from __future__ import annotations
@@ -10,212 +9,33 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any
 
-from pydantic import AfterValidator, Field, model_validator
-
-from fedrepro.base.configfile import name_of, nearest, read_yaml, validate
+from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import find_root
-from fedrepro.base.strict import Strict
-from fedrepro.fl.spec import NetworkName, Precision, RunSpec, run_id
+from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.runs.plan_files import file_of, is_own
+from fedrepro.runs.plan_schema import (
+    COMMITTED,
+    SCALES,
+    Artefact,
+    Axis,
+    MoreSeeds,
+    PaperPlan,
+    Range,
+    RunGroupOverride,
+    Scalar,
+    Scale,
+    ScaleEntry,
+    Seeds,
+)
 from fedrepro.runs.records import FOLDER, OWN_FOLDER, is_recorded, path_of
-
-Scale = Literal["paper", "lite", "quick", "smoke"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
-COMMITTED: tuple[Scale, ...] = ("paper", "lite")
-"""The scales whose records are committed, and which verdicts are passed on."""
-
-Scalar = bool | int | float | str
-
-
-def _different(values: list[Any]) -> list[Any]:
-    """Refuse a value that is there twice: it would count twice in every mean."""
-    for position, value in enumerate(values):
-        if value in values[:position]:
-            raise ValueError(f"{value} is there twice; every run counts once")
-    return values
-
-
-Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_different)]
-Axis = Annotated[list[Scalar], AfterValidator(_different)]
 
 _COLUMNS = {"group", "title", "seed", "run", "round", "value"}
 """Columns of the frames of :class:`fedrepro.runs.runset.RunSet` besides grid and labels."""
-
-
-class Range(Strict):
-    """Integers from ``start`` to ``stop``, both included."""
-
-    start: int
-    stop: int
-    step: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Range:
-        if self.stop < self.start:
-            raise ValueError(f"no integer is from {self.start} to {self.stop}; exchange the two")
-        return self
-
-
-class MoreSeeds(Strict):
-    """Further seeds at some points of a group's grid."""
-
-    seeds: Seeds
-    grid: dict[str, Axis] = Field(
-        default={}, description="dotted path of a field of the group's grid -> some of its values"
-    )
-
-
-class RunGroup(Strict):
-    """A named set of runs: one for each grid point and seed."""
-
-    title: str = Field(description="what a legend or a table row calls these runs")
-    labels: dict[str, str] = Field(
-        default_factory=dict,
-        description="what these runs are, such as data set and method, for code that selects and "
-        "compares groups; columns of all frames",
-    )
-    set: dict[str, Any] = Field(default_factory=dict, description="differences from the defaults")
-    grid: dict[str, Axis | Range] = Field(
-        default={}, description="dotted path of a field -> its values; one run a combination"
-    )
-    seeds: Seeds | None = Field(default=None, description="null: the plan's seeds")
-    more: MoreSeeds | None = Field(
-        default=None,
-        description="further seeds at some grid points, at scales that change neither the seeds "
-        "nor the grid",
-    )
-
-
-class RunGroupOverride(Strict):
-    """What a scale changes in a group of runs."""
-
-    set: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, Axis | Range] = Field(default_factory=dict)
-    seeds: Seeds | None = None
-    more: MoreSeeds | None = Field(default=None, description="in place of the group's")
-
-
-class ScaleEntry(Strict):
-    """What differs from the published scale."""
-
-    note: str = Field(default="", description="one sentence for readers: what this scale changes")
-    defaults: dict[str, Any] = Field(default_factory=dict)
-    seeds: Seeds | None = Field(
-        default=None, description="of all groups, whatever seeds they have themselves"
-    )
-    precision: dict[NetworkName, Precision] = Field(
-        default_factory=dict,
-        description="network -> the precision of its runs, where they name none themselves",
-    )
-    runs: dict[str, RunGroupOverride] = Field(default_factory=dict)
-    groups: list[str] | None = Field(
-        default=None, description="the groups that have runs at this scale; null: all"
-    )
-    artefacts: list[str] | None = Field(
-        default=None,
-        description="the tables and figures made at this scale, without notebook, verdicts and "
-        "report; null: all of them",
-    )
-
-
-class Artefact(Strict):
-    """A table or figure: its function is found by its name in the paper's module."""
-
-    title: str
-    source: str = Field(description="where the paper shows it, such as 'Table 2, p. 6'")
-    runs: list[str] = Field(description="the groups of runs it is made from")
-    part_of: str = Field(
-        default="", description="the table whose published values stand in it; empty: its own"
-    )
-    cells: str = Field(
-        default="our mean ± sample standard deviation over n seeds",
-        description="what a table's cells hold",
-    )
-
-
-class PaperPlan(Strict):
-    """The whole experiment plan of one paper, or of a study of our own."""
-
-    paper: str
-    title: str
-    authors: str = ""
-    year: int | None = None
-    url: str = ""
-    defaults: dict[str, Any]
-    seeds: Seeds
-    presets: dict[str, dict[str, Any]] = Field(
-        default_factory=dict,
-        description="named differences from the defaults, for YAML anchors; used where a `set` "
-        "refers to them",
-    )
-    scales: dict[Scale, ScaleEntry] = Field(
-        default_factory=dict, description="empty: the plan is the same at every scale"
-    )
-    runs: dict[str, RunGroup]
-    tables: dict[str, Artefact] = Field(default_factory=dict)
-    figures: dict[str, Artefact] = Field(default_factory=dict)
-
-    def has(self, scale: Scale) -> bool:
-        """Return whether the plan has a scale: ``paper`` always, another if it names it or none."""
-        return scale == "paper" or not self.scales or scale in self.scales
-
-    def at(self, scale: Scale) -> ScaleEntry:
-        """Return what differs at a scale; the scale ``paper`` need not be in the plan.
-
-        Raises:
-            FedreproError: there is no such scale, or the plan lacks it.
-        """
-        if scale not in SCALES:
-            raise FedreproError(f"unknown scale '{scale}' {nearest(scale, SCALES)}")
-        if not self.has(scale):
-            raise FedreproError(
-                f"{_file(self.paper)}: scales: no scale '{scale}'; say there what differs from "
-                "the published one"
-            )
-        return self.scales.get(scale, ScaleEntry())
-
-    def made(self, kind: Literal["tables", "figures"], scale: Scale) -> list[str]:
-        """Return the names of the tables or figures that are made at a scale.
-
-        Raises:
-            FedreproError: as :meth:`at`.
-        """
-        every = self.tables if kind == "tables" else self.figures
-        chosen = self.at(scale).artefacts
-        return [name for name in every if chosen is None or name in chosen]
-
-    def not_made(self, name: str, scale: Scale) -> str:
-        """Say why a table or figure is not made at a scale; empty if it is.
-
-        Raises:
-            FedreproError: as :meth:`at`.
-        """
-        made = [*self.made("tables", scale), *self.made("figures", scale)]
-        if name in made or self.at(scale).artefacts is None:
-            return ""
-        has = f"has {', '.join(made)} only" if made else "has none"
-        return f"{self.paper}: {name} is not made at scale {scale}, which {has}; choose scale lite"
-
-    def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
-        """Return the entry of a table or figure; with ``kind``, of that kind only.
-
-        Raises:
-            FedreproError: there is none of that name; says the nearest.
-        """
-        every = self.tables | self.figures
-        known = {"table": self.tables, "figure": self.figures, None: every}[kind]
-        if name not in known:
-            raise FedreproError(
-                f"paper '{self.paper}' has no {kind or 'table or figure'} '{name}' "
-                f"{nearest(name, list(known))}"
-            )
-        return known[name]
 
 
 @dataclass(frozen=True)
@@ -270,103 +90,6 @@ class PlannedRun:
         return is_recorded(self.id, self.records)
 
 
-OWN_PLANS = "FEDREPRO_PLANS"
-"""Environment variable with the user's own plans: files or folders, separated as in ``PATH``."""
-
-
-def plan_files() -> dict[str, Path]:
-    """Return the file of every plan by its slug: those of the repository, then the user's own.
-
-    Raises:
-        FedreproError: a plan cannot be called so, or one of the user's own is missing, or has the
-            slug of another one.
-    """
-    here = find_root()
-    folder = None if here is None else here / "config/papers"
-    stamp = 0 if folder is None else folder.stat().st_mtime_ns
-    return _plan_files(folder, stamp, os.environ.get(OWN_PLANS, ""), Path.cwd())
-
-
-@functools.lru_cache(maxsize=16)
-def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
-    """List plans; ``stamp`` (the folder's time of change) and ``cwd`` are part of the cache key."""
-    found = [] if folder is None else sorted(folder.glob("*.yaml"))
-    files = {name_of(file): file for file in found}
-    for file in own_plan_files(places):
-        if files.get(file.stem, file) != file:
-            raise FedreproError(
-                f"{file}: there is a plan {files[file.stem]} of the same name; rename one of them"
-            )
-        files[file.stem] = file
-    return files
-
-
-def own_plan_files(places: str) -> list[Path]:
-    """Return the files of the user's own plans.
-
-    Args:
-        places: YAML files, or folders of them, separated as in ``PATH``.
-
-    Raises:
-        FedreproError: one of them is missing, or is a folder without a plan, or a file that cannot
-            be called so or lie there.
-    """
-    files: list[Path] = []
-    several = [places] if os.path.exists(places) else places.split(os.pathsep)
-    for place in filter(None, several):
-        path = Path(place)
-        found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
-        if not found or not all(file.is_file() for file in found):
-            raise FedreproError(f"{path}: no plan there; give a YAML file or a folder of them")
-        files += [file.resolve() for file in found]
-    for file in files:
-        name_of(file)
-        if os.pathsep in str(file):
-            raise FedreproError(
-                f"{file}: no plan may lie in a path with '{os.pathsep}', which separates the plans "
-                f"of {OWN_PLANS}; rename the folder, or move the plan"
-            )
-    return files
-
-
-def use_plans(places: str) -> list[str]:
-    """Make the user's own plans known to this process and those it starts; return their slugs.
-
-    Raises:
-        FedreproError: as :func:`own_plan_files` and :func:`plan_files`.
-    """
-    files = own_plan_files(places)
-    before = os.environ.get(OWN_PLANS, "")
-    known = dict.fromkeys([*filter(None, before.split(os.pathsep)), *map(str, files)])
-    os.environ[OWN_PLANS] = os.pathsep.join(known)
-    plan_files()
-    return [file.stem for file in files]
-
-
-def is_own(name: str) -> bool:
-    """Return whether a plan lies outside the repository's ``config/papers``.
-
-    Raises:
-        FedreproError: as :func:`plan_files`.
-    """
-    here = find_root()
-    file = plan_files().get(name)
-    return file is not None and (here is None or file.parent != here / "config/papers")
-
-
-def _file(paper: str) -> Path:
-    return plan_files().get(paper, Path(f"config/papers/{paper}.yaml"))
-
-
-def plans() -> list[str]:
-    """Return the slugs of all plans, of papers and of studies, sorted.
-
-    Raises:
-        FedreproError: as :func:`plan_files`.
-    """
-    return sorted(plan_files())
-
-
 def scales(paper: str) -> list[Scale]:
     """Return the scales that a plan has, the published one first.
 
@@ -377,28 +100,6 @@ def scales(paper: str) -> list[Scale]:
     return [scale for scale in SCALES if plan.has(scale)]
 
 
-def is_study(name: str) -> bool:
-    """Return whether a plan is a study of its own: it has no published values to compare with.
-
-    A study is trained, and its tables and figures are made, only if it is named. It has no verdicts
-    and no notebook.
-
-    Raises:
-        FedreproError: as :func:`plan_files`.
-    """
-    here = find_root()
-    return here is None or is_own(name) or not (here / f"config/expected/{name}.yaml").exists()
-
-
-def papers() -> list[str]:
-    """Return the slugs of all papers that have a plan, sorted.
-
-    Raises:
-        FedreproError: as :func:`plan_files`.
-    """
-    return [name for name in plans() if not is_study(name)]
-
-
 @functools.cache
 def load_plan(paper: str) -> PaperPlan:
     """Read a paper's plan.
@@ -406,9 +107,7 @@ def load_plan(paper: str) -> PaperPlan:
     Raises:
         FedreproError: there is no such paper, or the file is wrong (names the key).
     """
-    file = _file(paper)
-    if Path(paper).name != paper or not file.exists():
-        raise FedreproError(f"unknown paper '{paper}' {nearest(paper, plans())}")
+    file = file_of(paper)
     plan = read_yaml(file, PaperPlan)
     if plan.paper != paper:
         raise FedreproError(
@@ -417,6 +116,16 @@ def load_plan(paper: str) -> PaperPlan:
         )
     if not (plan.tables or plan.figures):
         plan = plan.model_copy(update=_plain_artefacts(plan))
+    _require_consistent(file, plan)
+    return plan
+
+
+def _require_consistent(file: Path, plan: PaperPlan) -> None:
+    """Check that what a plan names is in it, and that columns have names of their own.
+
+    Raises:
+        FedreproError: it is not so; names file and key.
+    """
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
         for name, artefact in artefacts.items():
             for group in artefact.runs:
@@ -438,7 +147,6 @@ def load_plan(paper: str) -> PaperPlan:
         for group, override in entry.runs.items():
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
-    return plan
 
 
 def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
@@ -557,7 +265,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         grid = group.grid | override.grid
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         trained = _product(seeds, grid)
-        where = f"{_file(paper)}: runs.{name} ({scale})"
+        where = f"{file_of(paper)}: runs.{name} ({scale})"
         unchanged = not (override.seeds or entry.seeds or override.grid)
         if more := override.more or (group.more if unchanged else None):
             _require_more(f"{where}: more", more, seeds, grid)

@@ -12,7 +12,8 @@ import pandas as pd
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
-from fedrepro.runs.plan import PaperPlan, PlannedRun, Scale, expand, load_plan
+from fedrepro.runs.plan import PlannedRun, expand, load_plan
+from fedrepro.runs.plan_schema import PaperPlan, Scale
 from fedrepro.runs.records import RunRecord
 
 

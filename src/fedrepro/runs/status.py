@@ -13,7 +13,8 @@ from typing import Any
 
 from fedrepro.fl.spec import RUN_ID_LENGTH
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, papers, plans, scales, unique
+from fedrepro.runs.plan import PlannedRun, expand, scales, unique
+from fedrepro.runs.plan_files import papers, plans
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from fedrepro.base.errors import FedreproError
 from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
-from fedrepro.runs.plan import PlannedRun, expand, unique, use_plans
+from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan_files import use_plans
 
 
 def train(arguments: TrainArguments) -> int:

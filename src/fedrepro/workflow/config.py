@@ -16,7 +16,8 @@ from fedrepro.base.configfile import nearest, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import data_root, root
 from fedrepro.base.strict import Strict
-from fedrepro.runs.plan import SCALES, Scale, papers, plans, use_plans
+from fedrepro.runs.plan_files import papers, plans, use_plans
+from fedrepro.runs.plan_schema import SCALES, Scale
 
 
 class WorkflowConfig(Strict):
@@ -68,6 +69,8 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     if isinstance(names, str):  # --config papers=emd
         names = names.split(",")
     config = validate({**values, "papers": names}, WorkflowConfig, where)
+    if config.data_root:
+        data_root(Path(config.data_root))
     if config.plans:
         return config.model_copy(update={"papers": use_plans(config.plans)})
     known = papers()
@@ -81,6 +84,4 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
             raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
         if config.papers.count(name) > 1:
             raise FedreproError(f"{where}: papers: '{name}' is named twice; name it once")
-    if config.data_root:
-        data_root(Path(config.data_root))
     return config

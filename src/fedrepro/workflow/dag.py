@@ -19,15 +19,8 @@ from fedrepro.base.paths import root
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
-from fedrepro.runs.plan import (
-    PlannedRun,
-    batches,
-    expand,
-    is_study,
-    load_plan,
-    plan_files,
-    unique,
-)
+from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
+from fedrepro.runs.plan_files import is_study, plan_files
 from fedrepro.runs.status import Status, describe, duration, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config

@@ -13,7 +13,7 @@ from fedrepro.base.paths import root
 from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.expected import Expected
-from fedrepro.runs.plan import PaperPlan
+from fedrepro.runs.plan_schema import PaperPlan
 from fedrepro.workflow.config import WorkflowConfig
 
 SCHEMAS: dict[str, type[BaseModel]] = {

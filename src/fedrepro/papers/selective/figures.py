@@ -43,7 +43,8 @@ from fedrepro.report.figure import Figure
 from fedrepro.report.plots import BLACK, EVERY_SEED, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
-from fedrepro.runs.plan import Scale, expand
+from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 X_LABEL = "N: percentage balanced"

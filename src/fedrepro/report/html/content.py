@@ -20,10 +20,12 @@ from pydantic import TypeAdapter
 from fedrepro.base.configfile import read_json
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
+from fedrepro.report.checks import DECIDED, Check, shown
 from fedrepro.report.expected import Expected, cell_key, load_expected
 from fedrepro.report.score import Baseline, Score, baselines, readings, scores, targets
-from fedrepro.report.verdicts import DECIDED, Check, check, shown
-from fedrepro.runs.plan import Artefact, PaperPlan, Scale, load_plan
+from fedrepro.report.verdicts import check
+from fedrepro.runs.plan import load_plan
+from fedrepro.runs.plan_schema import Artefact, PaperPlan, Scale
 
 Kind = Literal["table", "figure"]
 

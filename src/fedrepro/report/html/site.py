@@ -16,10 +16,11 @@ import plotly
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
+from fedrepro.report.checks import DECIDED, how_sure, outlook, shown
 from fedrepro.report.html.content import Paper, read_paper
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
-from fedrepro.report.verdicts import DECIDED, how_sure, outlook, shown
-from fedrepro.runs.plan import Scale, is_study
+from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_schema import Scale
 
 BARS = (*DECIDED, "not informative", "not tried")
 """Parts of a bar, from left to right; the last one is what no run has tried."""

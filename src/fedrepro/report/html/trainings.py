@@ -17,7 +17,8 @@ from fedrepro.report.html.content import Paper
 from fedrepro.report.recorded import Recorded
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.plan import Scale, expand
+from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_schema import Scale
 
 METRICS = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
 """Metrics over the rounds that a page draws, where a run has them, and what they are called."""

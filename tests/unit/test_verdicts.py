@@ -1,0 +1,211 @@
+"""Verdicts on single numbers, on frames made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.report import code, verdicts
+from fedrepro.report.checks import Check
+from fedrepro.report.expected import Claim, Number
+from fedrepro.report.rules import final, leads
+from fedrepro.report.stats import summarise
+from fedrepro.runs.plan import at_published_scale, expand
+from fedrepro.runs.plan_schema import Scale
+from fedrepro.runs.runset import RunSet
+
+LITE_ONLY = sorted({r.id for r in expand("emd", "lite")} - {r.id for r in expand("emd", "paper")})
+PUBLISHED = [run.id for run in expand("emd", "paper")[:3]]
+
+
+def judged(
+    values: list[float], scale: Scale = "paper", runs: list[str] | None = None, **changes: Any
+) -> Check:
+    """Judge a number of 0.9 ± 0.01 by the runs of a cell's seeds, by default published ones."""
+    ids = runs or PUBLISHED[: len(values)]
+    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": range(len(ids)), "run": ids})
+    return judged_in(
+        summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"]), scale, **changes
+    )
+
+
+def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> Check:
+    """Judge the number by the cells of a table."""
+    content = {
+        "id": "T1",
+        "where": "Table 1",
+        "artefact": "table1",
+        "cell": ("a", "b"),
+        "published": 0.9,
+        "tolerance": 0.01,
+        "reason": "",
+        "explanation": "fewer rounds",
+    }
+    number = Number.model_validate(content | changes)
+    return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole=True))
+
+
+def test_the_seeds_and_their_interval_are_shown() -> None:
+    """Mean 0.9, sd 0.001; t of two degrees of freedom: 4.3027 / sqrt(3) = 2.4841 of them."""
+    shown = judged([0.899, 0.9, 0.901])
+    assert (shown.ours, shown.values) == (0.9, [0.899, 0.9, 0.901])
+    assert shown.interval == [0.897516, 0.902484]
+    assert shown.runs == PUBLISHED
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert judged([0.9]).interval == []
+    assert judged([0.9]).values == [0.9]
+
+
+def test_a_standard_deviation_has_an_interval_of_its_own() -> None:
+    """Chi-square with two degrees of freedom: 2.5 % below 0.050636, 2.5 % above 7.3778."""
+    shown = judged([0.899, 0.9, 0.901], value="sd", published=0.002, tolerance=0.002)
+    assert (shown.ours, shown.verdict) == (0.001, "inconclusive")
+    assert shown.interval == pytest.approx([0.000521, 0.006285], abs=1e-6)
+    assert shown.values == [0.899, 0.9, 0.901]
+    assert judged([0.89, 0.9, 0.91], value="sd", published=1.0).verdict == "deviates"
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.899, 0.9, 0.901], "reproduced"),
+        ([0.908, 0.909, 0.91], "inconclusive"),
+        ([0.915, 0.9151, 0.9152], "close"),
+        ([0.92, 0.921, 0.922], "inconclusive"),
+        ([0.93, 0.94, 0.95], "inconclusive"),
+        ([0.94, 0.941, 0.942], "deviates"),
+        ([0.5, 0.9, 1.3], "inconclusive"),
+        ([0.905, 0.91], "reproduced"),
+        ([0.905, 0.911], "inconclusive"),
+    ],
+)
+def test_a_verdict_holds_for_all_that_the_mean_may_be(values: list[float], verdict: str) -> None:
+    """Published 0.9 ± 0.01; t intervals reach 2.48 standard deviations from the mean."""
+    assert judged(values).verdict == verdict
+
+
+def test_a_single_run_is_shown_beside_the_spread_of_its_neighbours() -> None:
+    """The other cells have standard deviations of 0.001, 0.003 and 0.007 of two values each."""
+    rows = [("a", 0, 0.9, PUBLISHED[0])]
+    for name, sd in (("c", 0.001), ("d", 0.003), ("e", 0.007)):
+        rows += [(name, k, 0.5 + k * sd * 2**0.5, PUBLISHED[k]) for k in (0, 1)]
+    seeds = pd.DataFrame(rows, columns=["row", "seed", "accuracy", "run"]).assign(column="b")
+    shown = judged_in(summarise(seeds, "accuracy", ["row", "column"]))
+    assert (shown.seeds, shown.spread) == (1, 0.003)
+    assert judged([0.9]).spread is None
+    assert judged([0.9, 0.9]).spread is None
+
+
+def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
+    for ours, verdict in ((-0.001, "deviates"), (0.001, "reproduced")):
+        assert judged([ours], published=0.005, gain=True).verdict == verdict
+    assert judged([-0.001], published=0.005).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("value", "evidence"), [("sd", "one seed has no spread"), ("mean", "undefined for these runs")]
+)
+def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
+    shown = judged([float("nan")], value=value)
+    assert (shown.verdict, shown.evidence) == ("not decidable", evidence)
+
+
+def test_what_is_no_target_is_not_judged() -> None:
+    shown = judged([0.9], unusable="quoted wrongly")
+    assert (shown.verdict, shown.reason) == ("no target", "quoted wrongly")
+
+
+@pytest.mark.parametrize("scales", [["paper"], ["lite"]])
+def test_a_claim_that_cannot_fail_is_no_target_with_and_without_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scales: list[str]
+) -> None:
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads", "scales": scales}
+    content |= {"with": {"what": "best", "over": "niid"}}
+    runs = RunSet("tricks", "paper", tmp_path)
+    for unusable, verdict in (
+        ("", "not run" if scales == ["paper"] else "not decidable"),
+        ("it cannot fail", "no target"),
+    ):
+        (claim,) = Claim.model_validate(content | {"unusable": unusable}).cases({})
+        judged = verdicts._judge_claim(runs, claim)
+        assert (judged.verdict, judged.reason) == (verdict, unusable)
+
+
+@pytest.mark.parametrize(("shown_by", "cause"), [([], "conjecture"), (["table1"], "measured")])
+def test_an_explanation_is_a_conjecture_unless_runs_show_it(
+    shown_by: list[str], cause: str
+) -> None:
+    assert judged([0.5], shown_by=shown_by).cause == cause
+    assert judged([0.9], shown_by=shown_by).cause == ""
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict", "explanation"),
+    [
+        (0.91, "reproduced", ""),
+        (0.911, "close", "fewer rounds"),
+        (0.92, "close", "fewer rounds"),
+        (0.88, "close", "fewer rounds"),
+        (0.921, "deviates", "fewer rounds"),
+        (0.879, "deviates", "fewer rounds"),
+    ],
+)
+def test_what_is_beyond_the_tolerance_is_explained(
+    ours: float, verdict: str, explanation: str
+) -> None:
+    shown = judged([ours])
+    assert (shown.verdict, shown.explanation) == (verdict, explanation)
+
+
+def test_runs_of_another_scale_are_never_judged_as_published() -> None:
+    assert at_published_scale("emd", PUBLISHED)
+    assert not at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
+    assert not at_published_scale("emd", LITE_ONLY)
+    mixed = judged([0.9, 0.9], scale="lite", runs=[PUBLISHED[0], LITE_ONLY[0]])
+    assert (mixed.verdict, mixed.ours) == ("not decidable", 0.9)
+    assert judged([0.9, 0.9], scale="lite").verdict == "reproduced"
+
+
+def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
+    with pytest.raises(FedreproError, match=r"emd\.yaml: T1: table1 .*has no cell \['a', 'c'\]"):
+        judged([0.9], cell=("a", "c"))
+    for changes in ({"sparse": True}, {"scale": "lite"}):
+        allowed = judged([0.9], cell=("a", "c"), **changes)
+        assert allowed.verdict == "not decidable"
+        assert "plan" in allowed.evidence
+
+
+WHERE = r"config/expected/tricks\.yaml: claims: C1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"rule": "leeds"}, rf"{WHERE}: no rule 'leeds' \(did you mean 'leads'\?"),
+        ({"rule": ""}, rf"{WHERE}: no rule 'C1'"),
+        (
+            {"with": {"what": "best"}},
+            rf"{WHERE}: rule 'leads': missing a required argument: 'over'",
+        ),
+        (
+            {"with": {"what": "best", "over": "niid", "point": 2}},
+            rf"{WHERE}: rule 'leads': got an unexpected keyword argument 'point'",
+        ),
+        ({"with": {"what": "bset", "over": "niid"}}, r"tricks\.yaml: claims: no group .* 'bset'"),
+    ],
+)
+def test_rules_and_values_that_there_are_not_are_named(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
+) -> None:
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads"} | changes
+    (claim,) = Claim.model_validate(content).cases({})
+    with pytest.raises(FedreproError, match=problem):
+        verdicts._judge_claim(RunSet("tricks", "lite"), claim)

@@ -175,7 +175,12 @@ def test_central_training_alone_is_in_all_its_rows(tmp_path):
 @pytest.mark.parametrize("scale", ["lite", "paper"])
 def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, name):
     check_any_subset(
-        request.getfixturevalue(scale), name, share, tmp_path, FIGURES, of_pairs=["choices"]
+        request.getfixturevalue(scale),
+        name,
+        share,
+        tmp_path,
+        FIGURES,
+        of_pairs=["choices", "open_choices"],
     )
 
 
@@ -231,6 +236,20 @@ def test_a_speed_up_to_what_neither_reaches_is_undefined(tmp_path):
     fedavg = cell(table, row, "FedAvg")["mean"]
     assert cell(table, row, "CADIS, speed-up")["mean"] == pytest.approx(fedavg / 1001)
     assert math.isnan(cell(table, "CIFAR-100 35 %", "FedProx, speed-up")["mean"])
+
+
+def test_a_speed_up_is_of_the_seeds_that_reach_the_target(lite):
+    """A seed with which neither does has no ratio; the others keep theirs."""
+    record = lite.record(lite.members(["mnist_mc_fedavg"])[0])
+    never = record.spec["rounds"] + 1
+    rows = [
+        {"row": "MNIST 80 %", "seed": seed, "record": record} | {"column": method, "rounds": rounds}
+        for seed, pair in enumerate([(never, never), (20, 10), (30, 10)])
+        for method, rounds in zip(("FedAvg", "FedProx"), pair, strict=True)
+    ]
+    table = pd.DataFrame(rows).assign(run="a")
+    speed_up = cell(cadis_tables._speed_ups(table), "MNIST 80 %", "FedProx, speed-up")
+    assert (speed_up["mean"], speed_up["n"]) == (2.5, 2)
 
 
 def test_what_follows_from_other_printed_values_is_derived():

@@ -339,6 +339,8 @@ def test_disagreement_over_the_rounds(paper):
     agreement = artefacts.frame(paper, "agreement")
     assert cell(agreement, "FL - IID", 1)["mean"] == pytest.approx(0.9)
     assert cell(agreement, "FL - IID", 100)["mean"] == pytest.approx(0.6)
+    planned = paper.plan.figures["agreement"].runs
+    assert list(agreement["group"].unique()) == planned == list(conflicts["group"].unique())
 
 
 def test_marks_of_the_grid_search(paper):

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 
-from fedrepro.report.plots import ACCURACY, INTERVALS, Canvas, Ink
+from fedrepro.report.plots import Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.records import RunRecord
@@ -24,7 +24,7 @@ from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COMMITTED = "as committed"
 _COLUMNS = ["row", "column", "seed", "run", "accuracy"]
-_READING, _OTHERWISE = Ink("blue", "", "o"), Ink("orange", "", "s")
+_MOVED = Ink("orange", "", "s")
 
 
 def by_labels(
@@ -100,19 +100,19 @@ def moved(table: pd.DataFrame) -> pd.DataFrame:
     return summarise(both, "moved", ["row", "column"]).assign(unit="points")
 
 
-def accuracies(table: pd.DataFrame) -> pd.DataFrame:
-    """Summarise the accuracies of a table of choices: a series a headline, x the choice."""
-    named = table.rename(columns={"column": "series", "row": "x"})
-    return summarise(named, "accuracy", ["series", "x"])
+def shifts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what :func:`moved` does for a figure: a series a headline, x the choice."""
+    named = moved(table).rename(columns={"column": "series", "row": "x"})
+    return named[["series", "x", *named.columns.drop(["series", "x"])]]
 
 
 def draw(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a headline: the mean of each choice, its interval and every seed.
+    """Draw a panel a headline: how far each choice moves it, the interval and every seed.
 
     Panels end beyond the outermost seeds; intervals of two seeds are wider.
 
     Args:
-        cells: as of :func:`accuracies`.
+        cells: as of :func:`shifts`.
     """
     series = cells.groupby("series", sort=False)
     names = list(dict.fromkeys(cells["x"]))
@@ -124,25 +124,27 @@ def draw(cells: pd.DataFrame) -> MplFigure:
     for axis, (headline, points) in zip(canvas, series, strict=True):
         for _, point in points.iterrows():
             place = names.index(point["x"])
-            ink = _READING if point["x"] == COMMITTED else _OTHERWISE
             reach = np.nan_to_num([[point["mean"] - point["low"]], [point["high"] - point["mean"]]])
             axis.errorbar(
-                100 * point["mean"], place, xerr=100 * reach, capsize=2, markersize=4, **ink.options
+                100 * point["mean"],
+                place,
+                xerr=100 * reach,
+                capsize=2,
+                markersize=4,
+                **_MOVED.options,
             )
             seeds = [100 * value for value in point["values"]]
             axis.plot(seeds, [place] * len(seeds), ".", color=PALETTE["grey"], alpha=0.7, zorder=3)
-        for committed in points.loc[points["x"] == COMMITTED, "mean"]:
-            axis.axvline(100 * committed, color=PALETTE["grey"], linestyle=":")
-        shown = 100 * points["values"].explode().astype(float)
-        margin = max(0.1 * (shown.max() - shown.min()), 0.5)
-        axis.set_xlim(shown.min() - margin, shown.max() + margin)
-        axis.set(xlabel=ACCURACY, yticks=range(len(names)), yticklabels=names)
+        axis.axvline(0, color=PALETTE["grey"], linestyle=":")
+        shown = [0.0, *100 * points["values"].explode().astype(float)]
+        margin = max(0.1 * (max(shown) - min(shown)), 0.5)
+        axis.set_xlim(min(shown) - margin, max(shown) + margin)
+        axis.set(xlabel="points moved", yticks=range(len(names)), yticklabels=names)
         axis.set_title(textwrap.fill(str(headline), 17), fontsize=8)
         axis.grid(visible=False, axis="y")
     canvas.axis.invert_yaxis()
-    canvas.key("committed reading", _READING)
-    canvas.key("one choice made otherwise", _OTHERWISE)
-    canvas.legend(2, INTERVALS)
+    canvas.key("less the committed reading, paired by seed", _MOVED)
+    canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")
     return _figure(canvas)
 
 

@@ -203,7 +203,7 @@ def table2(runs: RunSet) -> pd.DataFrame:
 def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
     """Return FedAvg's rounds over those of the methods as written, seed by seed.
 
-    NaN where neither reaches the target.
+    A seed with which neither reaches the target has none; NaN where no seed has one.
     """
     fedavg, *others = *BASELINES, CADIS
     than = shown.loc[shown["column"] == fedavg, ["row", "seed", "rounds", "run"]]
@@ -217,7 +217,9 @@ def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
         ratio=(pairs["rounds_y"] / pairs["rounds_x"]).where(reached),
         run=pd.Series([*zip(pairs["run_x"], pairs["run_y"], strict=True)]),
     )
-    return _cells(compared, "ratio", "count")
+    ratios = compared.groupby(["row", "column"])["ratio"]
+    known = compared["ratio"].notna() | (ratios.transform("count") == 0)
+    return _cells(compared[known], "ratio", "count")
 
 
 def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:

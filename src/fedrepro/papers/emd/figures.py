@@ -25,7 +25,7 @@ from fedrepro.papers.emd.measurements import (
     FIRST_ROUND,
     SCRATCH,
     WARM,
-    accuracy_by_choice,
+    by_choice,
     described,
     divergences,
     groups_of,
@@ -252,7 +252,7 @@ def draw_variation(cells: pd.DataFrame) -> MplFigure:
     sizes = [len(accuracy), *divergence.size()]
     canvas = Canvas(1, len(sizes), height=3.4, gridspec_kw={"width_ratios": sizes})
     first, *others = canvas
-    _boxes(first, accuracy, list(DATASETS.values()))
+    _boxes(first, accuracy, list(accuracy["dataset"]))
     first.set_title("accuracy", fontsize=8)
     first.set_ylabel("distance from the mean (%)")
     for axis, (dataset, points) in zip(others, divergence, strict=True):
@@ -568,5 +568,5 @@ FIGURES: dict[str, Figure] = {
     "fig7b": Figure(accuracy_by_alpha, draw_accuracy_by_alpha),
     **_panels("8", accuracy_curves, draw_accuracy_curves),
     "bound_rounds": Figure(bound_by_synchronisation, draw_bound, "weights"),
-    "open_choices": Figure(accuracy_by_choice, choices.draw),
+    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
 }

@@ -398,7 +398,7 @@ def accuracy(runs: RunSet) -> Iterator[Row]:
 
 @summarised
 def models(runs: RunSet) -> Iterator[Row]:
-    """Count models after 45 rounds (sections 3.5 and 3.6)."""
+    """Count models after 45 rounds, or the last of fewer (sections 3.5 and 3.6)."""
     for experiment in (HIERARCHICAL, HYPERGEOMETRIC, BIAS, NOTEBOOK, OF_18):
         for log in logs(runs, experiment, FEDCD):
             end = min(COUNTED_UNTIL, len(log.active)) - 1

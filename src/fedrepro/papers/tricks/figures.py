@@ -238,7 +238,7 @@ def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
 
 def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     """Return how far the agents disagree over the rounds (fraction), one series a configuration."""
-    table = diagnosis(runs, [*(_INKS.keys() - {CENTRALISED, PROJECTED_NOISE})])
+    table = diagnosis(runs, [group for group in _INKS if group != CENTRALISED])
     table = table[table["quantity"] == quantity]
     table = table.rename(columns={"title": "series", "round": "x"})
     return summarise(table, "value", ["series", "x", "group"])
@@ -345,5 +345,5 @@ FIGURES: dict[str, Figure] = {
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS), draw_conflicts),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN), draw_agreement),
     "grid_search": Figure(selection, draw_selection),
-    "open_choices": Figure(lambda runs: choices.accuracies(by_choice(runs)), choices.draw),
+    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
 }

@@ -13,6 +13,7 @@ caller's; a run that has one is not trained again, and a killed one goes on from
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedrepro.base.configfile import validate
+from fedrepro.base.configfile import nearest, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
 from fedrepro.fl.algorithms import ALGORITHMS, AlgorithmParams
@@ -101,17 +102,36 @@ def partition(
     Raises:
         FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut so.
     """
+    _require_dataset(data)
     if isinstance(scheme, str):
         content = {"scheme": SCHEMES.require(scheme), **parameters}
+    elif parameters:
+        raise FedreproError(f"{', '.join(parameters)}: lists of positions take no parameters")
     else:
-        own = [np.asarray(positions) for positions in scheme]
-        content = {"scheme": "lists", **lists.described(own), **parameters}
+        content = {"scheme": "lists", **lists.described(_positions(scheme))}
     if seed is not None:
         content["seed"] = seed
     model = SCHEMES[content["scheme"]]
     spec = validate(content, model, f"partition {content['scheme']}")
     cut = build_partition(spec, data.train_y, data.test_y, data.classes, 0)
     return Parts(data, spec, cut)
+
+
+def _require_dataset(data: object) -> None:
+    if not isinstance(data, Dataset):
+        raise FedreproError(
+            f"data: {data!r:.50} is no data set; `load` and `Dataset.from_arrays` return one"
+        )
+
+
+def _positions(given: Sequence[ArrayLike]) -> list[np.ndarray]:
+    try:
+        return [np.asarray(positions) for positions in given]
+    except (TypeError, ValueError) as error:
+        raise FedreproError(
+            f"parts: {given!r:.50} is neither the name of a partition scheme, nor what `partition` "
+            "returns, nor one list of positions for each client"
+        ) from error
 
 
 def algorithm(name: str, **parameters: Any) -> AlgorithmParams:
@@ -156,7 +176,7 @@ def train(
         algorithm: of :func:`algorithm`, or a name, which means its defaults.
         model: name of a network.
         rounds: communication rounds.
-        seeds: how many seeds, from 0, or the seeds.
+        seeds: how many seeds, from 0, or a list of them.
         lr: step size of plain SGD; unused where ``optimizer`` is given.
         batch: examples a step.
         local_epochs: epochs a client and round.
@@ -168,11 +188,18 @@ def train(
         device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
         workers: processes on a CPU; None: as many as cores.
         folder: where records and checkpoints lie; relative to the working directory.
-        spec: further fields of :class:`fedrepro.fl.spec.RunSpec`, such as ``evaluate_every``.
+        spec: further fields of :class:`fedrepro.fl.spec.RunSpec`, such as ``evaluate_every``; data
+            set, partition and seed are those of ``data``, ``parts`` and ``seeds``.
 
     Raises:
         FedreproError: a value is wrong, or some runs failed; names them.
     """
+    _require_dataset(data)
+    for key, argument in _ARGUMENTS.items():
+        if key in spec:
+            raise FedreproError(f"{key}: say it by the argument {argument}")
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise FedreproError(f"folder: {folder} is a file; name a folder for records")
     if not isinstance(parts, Parts):
         parts = partition(parts, data)
     if parts.data.sha256 != data.sha256:
@@ -200,8 +227,7 @@ def train(
         "rounds": rounds,
         **spec,
     }
-    numbers = range(seeds) if isinstance(seeds, int) else seeds
-    runs = [_run(content | {"seed": seed}, Path(folder)) for seed in numbers]
+    runs = [_run(content | {"seed": seed}, Path(folder)) for seed in _numbers(seeds)]
     if not runs:
         raise FedreproError("seeds: give at least one")
     for seed, count in Counter(run.seed for run in runs).items():
@@ -209,6 +235,21 @@ def train(
             raise FedreproError(f"seeds: {seed} is there {count} times; every run counts once")
     _train(runs, data, device, workers, Path(folder))
     return Result([records.read(run.id, Path(folder)) for run in runs])
+
+
+_ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}
+"""Fields of a spec, and the arguments of :func:`train` that they come from."""
+
+
+def _numbers(seeds: Any) -> list[int]:
+    try:
+        if isinstance(seeds, str | bytes):
+            raise TypeError
+        return [operator.index(seed) for seed in seeds] if np.ndim(seeds) else [*range(seeds)]
+    except TypeError as error:
+        raise FedreproError(
+            f"seeds: {seeds!r:.50} is neither how many nor a list of whole numbers"
+        ) from error
 
 
 def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
@@ -272,9 +313,9 @@ class Result:
         from fedrepro.report.stats import summarise
 
         table = self.frame
-        if metric not in table:
-            known = ", ".join(table.columns[3:])
-            raise FedreproError(f"no metric '{metric}'; there are {known}")
+        known = list(table.columns[3:])
+        if metric not in known:
+            raise FedreproError(f"no metric '{metric}' {nearest(metric, known)}")
         percent = "accuracy" in metric
         cells = summarise(table.assign(x=table["round"]), metric, ["x"])
         canvas = Canvas()

@@ -292,6 +292,14 @@ def test_cadis_oracle_needs_no_similarity_and_counts_all_clients():
     assert log["wrong_pairs"] == 0
 
 
+@pytest.mark.parametrize("algorithm", [cadis, probe])
+def test_clusters_are_of_several_clients(algorithm):
+    name = algorithm.__name__.rpartition(".")[2]
+    fed = Federation(algorithm.Params(name=name), sizes=(1,), start=(0.0,) * 4, layout=WIDE)
+    with pytest.raises(FedreproError, match=f"{name} compares clients, and the partition has one"):
+        algorithm.init(fed)
+
+
 def test_cadis_of_one_client_a_round():
     _, state, requests, log = cadis_state(participants=1, rounds=2)
     assert requests[0].round == 1

@@ -60,6 +60,13 @@ class Point:
         return self._value
 
 
+class Nameless(Network):
+    """A network whose author forgot what it needs."""
+
+    def __init__(self) -> None:
+        pass
+
+
 def registry_with(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[Network]:
     components.entry_points.cache_clear()
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(points))
@@ -92,6 +99,7 @@ def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) ->
         ([Point("liu1", NETWORKS["liu1"])], "names a network 'liu1' as fedrepro does"),
         ([Point("tiny", ValueError("no"))], r"elsewhere:X cannot be imported \(ValueError: no\)"),
         ([Point("tiny", NETWORKS["liu1"])], "is no network of the name 'tiny'"),
+        ([Point("tiny", Nameless())], "is no network of the name 'tiny'"),
         ([Point("a", 1), Point("a", 1, "third")], "third 0.2 and the distribution elsewhere 0.2"),
     ],
 )

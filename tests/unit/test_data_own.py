@@ -35,6 +35,18 @@ def test_floats_are_features() -> None:
     assert data.describe(made.name).mean == pytest.approx((IMAGES.mean() / 7,), rel=1e-4)
 
 
+def test_statistics_are_not_rounded_away() -> None:
+    """Of values far from 0, and of a channel that is the same throughout."""
+    far = np.random.default_rng(0).normal(1000, 1e-3, (60, 1, 8, 8))
+    flat = np.full((60, 1, 8, 8), 0.1)
+    made = Dataset.from_arrays(
+        np.concatenate([far, flat], 1), LABELS, np.concatenate([far, flat], 1)[:9], LABELS[:9]
+    )
+    info = data.describe(made.name)
+    assert info.std[0] == pytest.approx(1e-3, rel=0.1)
+    assert info.std[1] == 1
+
+
 def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9])
     spec = DatasetSpec(name=made.name)
@@ -47,12 +59,17 @@ def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -
     ("change", "text"),
     [
         ({"train_x": IMAGES[0]}, r"train_x: shape \(8, 8\)"),
-        ({"train_x": IMAGES.astype(np.int64)}, "uint8 pixels or finite floats, not int64"),
+        ({"train_x": IMAGES.astype(np.int64)}, "uint8 pixels or floats, not int64"),
         ({"train_x": np.full((60, 8, 8), np.nan)}, "finite floats"),
         ({"test_y": LABELS[:9] / 2}, "test_y: give class numbers"),
         ({"train_y": LABELS[:5]}, "training"),
         ({"train_y": LABELS - 1}, "train_y: give class numbers from 0"),
         ({"test_x": IMAGES[:9, :4]}, "test"),
+        ({"train_x": np.full((60, 8, 8), 1e19)}, r"finite floats, smaller than 1e\+18"),
+        ({"train_x": IMAGES[:, :0]}, "none of them 0"),
+        ({"train_x": [[[1]], [[1, 2]]]}, "train_x: rows of different lengths"),
+        ({"train_y": LABELS * 0, "test_y": LABELS[:9] * 0}, "two classes or more"),
+        ({"train_y": LABELS + 10**13}, "number the classes from 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, np.ndarray], text: str) -> None:

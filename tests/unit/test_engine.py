@@ -294,6 +294,44 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("logs", "text"),
+    [
+        ([{"a": 1.0}, {"a": 1.0, "b": 2.0}], "round 1: the algorithm logs b, of which there are 1"),
+        ([{"accuracy": 1.0}, {"accuracy": 1.0}], "round 1: the algorithm logs accuracy, of which"),
+        ([None], "`round` returns None, not a dictionary of what it logs"),
+    ],
+)
+def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch, logs, text):
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights = state.weights + 1
+        return logs[t]
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    assert text in str(*failures.values())
+
+
+def test_pretraining_logs_what_all_rounds_do():
+    with pytest.raises(ValueError, match="local_accuracy: epochs of pretrain_epochs have none"):
+        make_spec(algorithm={"name": "fedavg", "pretrain_epochs": 2, "local_accuracy": True})
+
+
+def test_batch_normalisation_of_single_pixels_needs_two_examples(tmp_path):
+    """BatchNorm2d, too, where the maps are 1x1."""
+    partition = {"scheme": "iid_stratified", "clients": 1, "per_class": 1}
+    spec = make_spec(
+        dataset={"name": "synthetic", "downsample": 4},
+        model={"name": "resnet18", "width": 0.05},
+        partition=partition,
+        batch=9,
+    )
+    _, failures = collect([spec], tmp_path)
+    assert "set last_batch: drop_single" in str(*failures.values())
+    assert "Traceback" not in str(*failures.values())
+
+
 @pytest.mark.parametrize("where", ["init", "round"])
 def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monkeypatch, where):
     def broken(*_):

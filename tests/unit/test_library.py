@@ -53,8 +53,9 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     figure = result.plot()
     assert len(figure.axes[0].lines) == 1 + 2
     assert "<table" in result._repr_html_()
-    with pytest.raises(FedreproError, match=r"no metric 'accur'; there are accuracy"):
-        result.plot("accur")
+    for name in ("accur", "run"):
+        with pytest.raises(FedreproError, match=rf"no metric '{name}' \(.*known: accuracy"):
+            result.plot(name)
 
 
 def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:
@@ -86,11 +87,33 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.train(data, [[0], [1]], seeds=0), "seeds: give at least one"),
         (lambda data: fr.train(data, [[0], [1]], seeds=[1, 0, 0]), "seeds: 0 is there 2 times"),
         (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: unknown key"),
+        (lambda data: fr.train(data, [[0], [1]], seed=5), "seed: say it by the argument seeds"),
+        (lambda data: fr.train(data, [[0], [1]], partition={}), "partition: .* argument parts"),
+        (lambda data: fr.train(data, [[0], [1]], dataset={}), "dataset: .* argument data"),
+        (lambda data: fr.train(data, [[0], [1]], seeds="12"), "seeds: '12' is neither how many"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=[1.5]), "nor a list of whole numbers"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=1.5), "seeds: 1.5 is neither how many"),
+        (lambda data: fr.train(data, [[0], [1]], folder=__file__), "is a file; name a folder"),
+        (lambda data: fr.train("mnist", [[0], [1]]), "data: 'mnist' is no data set"),
+        (lambda data: fr.partition("iid_plain", None, clients=2), "data: None is no data set"),
+        (lambda data: fr.train(data, None), "parts: None is neither the name of a partition"),
+        (lambda data: fr.partition([[1, [2]], [3]], data), "nor one list of positions"),
+        (lambda data: fr.partition([[0], [1]], data, clients=7), "clients: lists .* no parameters"),
+        (
+            lambda data: fr.train(data, [[0], [1]], model="mnist_cnn", downsample=8),
+            r"model.name: mnist_cnn cannot take examples of 1x1x1 \(.*\); take larger ones",
+        ),
     ],
 )
 def test_a_wrong_value_is_named(data: fr.Dataset, call: object, text: str) -> None:
     with pytest.raises(FedreproError, match=text):
         call(data)  # type: ignore[operator]
+
+
+def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:
+    for seeds, found in ((np.int64(2), [0, 1]), (np.arange(1, 3), [1, 2])):
+        result = fr.train(data, [[0, 1], [2]], seeds=seeds, folder=tmp_path, **OPTIONS)
+        assert [record.spec["seed"] for record in result.records] == found
 
 
 def test_a_partition_of_other_data_is_refused(data: fr.Dataset) -> None:

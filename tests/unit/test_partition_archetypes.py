@@ -206,6 +206,10 @@ def test_seeds_draw_differently_and_repeat():
         ({"meta_archetypes": 3}, "archetypes must be a multiple of the 3 meta-archetypes"),
         ({"meta_archetypes": 10}, "at least 2 in each, got 10"),
         ({"bias_low": 0.9, "bias_high": 0.9}, "a device needs 4500 images of label 0"),
+        (
+            {"archetypes": 20, "clients": 40},
+            "archetypes: 20, each with a favourite label of its own, but the data have 10 classes",
+        ),
         ({"validation_pool": 9999}, "validation_pool must be a multiple of the 10 classes"),
         ({"validation_pool": 50_000}, r"leave images of each \(the smallest class has 5000\)"),
         ({"bias_low": 0.0, "bias_high": 0.0, "train": 20_000}, r"labels \[1, 2, 3, 4\]"),

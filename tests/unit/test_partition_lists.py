@@ -91,6 +91,44 @@ def test_arrays_that_are_no_lists_are_refused_with_their_file(
         Lists.model_validate({"scheme": "lists", "file": str(tmp_path / "split.npz")})
 
 
+def test_clients_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """Without leading zeros, client 10 comes after client 9, not after client 1."""
+    np.savez(tmp_path / "split.npz", **{f"client_{k}": np.arange(k + 1) for k in range(12)})
+    assert [len(positions) for positions in lists.read(tmp_path / "split.npz")] == [*range(1, 13)]
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["client_0", "client_2"], "clients are not numbered from 0, each once"),
+        (["client_0", "client_1", "client_01"], "clients are not numbered from 0, each once"),
+        (["client_0", "client_sizes"], "client_sizes has no number"),
+    ],
+)
+def test_what_is_no_client_is_not_taken_for_one(
+    tmp_path: Path, names: list[str], text: str
+) -> None:
+    np.savez(tmp_path / "split.npz", **{name: np.array([1]) for name in names})
+    with pytest.raises(FedreproError, match=rf"split\.npz: no index lists \({text}\)"):
+        lists.read(tmp_path / "split.npz")
+
+
+@pytest.mark.parametrize("name", ["split.npz", "split.json"])
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FedreproError, match=r"no index lists \(No such file or directory\)"):
+        lists.read(tmp_path / name)
+
+
+def test_what_the_lists_say_is_not_said_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "split.json").write_text("[[1, 2], [3]]")
+    content = {"scheme": "lists", "file": str(tmp_path / "split.json"), "clients": 7}
+    with pytest.raises(ValidationError, match="clients: the file says so; leave it out"):
+        Lists.model_validate(content)
+    made = Lists.model_validate({"scheme": "lists"} | lists.described([[1, 2], [3]]))
+    with pytest.raises(FedreproError, match=r"7, 3, and the index lists .* have 2 clients with 3"):
+        build_partition(made.model_copy(update={"clients": 7}), LABELS, LABELS, 10, seed=0)
+
+
 @pytest.mark.parametrize("file", [3, None, "a\0b"])
 def test_a_file_has_a_name(file: Any) -> None:
     with pytest.raises(ValidationError, match="no name of a file"):

@@ -108,12 +108,19 @@ class Registry(Mapping[str, C], Generic[C]):
                     "it, or give that component another name"
                 )
             component = load_entry_point(point)
-            if self._named(component) != name:
+            if self._name_of(component) != name:
                 raise FedreproError(
                     f"{_owner(point)}: {point.value} is no {self._what} of the name '{name}'"
                 )
             found[name] = (component, distribution(point), point.module)
         return found
+
+    def _name_of(self, component: Any) -> str | None:
+        """Return the name of what another distribution brings, which may be anything."""
+        try:
+            return self._named(component)
+        except Exception:
+            return None
 
 
 def _defined_in(value: Any, module: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +14,7 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
+from fedrepro.fl.models import Shape
 from fedrepro.fl.models.parts.initial import draw
 from fedrepro.fl.partition import Partition, build_partition
 from fedrepro.fl.requests import Weights
@@ -21,10 +24,30 @@ CPU = torch.device("cpu")
 P = TypeVar("P", bound=Strict)
 
 
+@functools.lru_cache(maxsize=64)
+def _require_size(name: str, shape: Shape, classes: int, width: float) -> None:
+    """Refuse examples that are too small for a network.
+
+    Raises:
+        FedreproError: they are.
+    """
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tensors without elements
+        try:
+            models.build(name, shape, classes, width).eval()(torch.zeros(2, *shape))
+        except (RuntimeError, ValueError) as error:
+            size = "x".join(map(str, shape))
+            raise FedreproError(
+                f"model.name: {name} cannot take examples of {size} ({error}); take larger ones "
+                "(dataset.downsample, dataset.transform) or another network"
+            ) from error
+
+
 class Federation:
     """One run's clients and constants.
 
-    Making one raises a FedreproError if the data set cannot be cut or transformed as ``spec`` says.
+    Making one raises a FedreproError if the data set cannot be cut or transformed as ``spec`` says,
+    or its examples are too small for the network.
 
     Args:
         spec: the run.
@@ -61,6 +84,7 @@ class Federation:
         self.labels = dataset.train_y
         self._shape = spec.dataset.input_shape(dataset.train_x.shape[1:])
         self._classes = dataset.classes
+        _require_size(spec.model.name, self._shape, self._classes, spec.model.width)
         self.layout = Layout.of(self._module())
 
     def _module(self) -> torch.nn.Module:
@@ -103,8 +127,8 @@ class Federation:
             return list(range(total))
         if count > total:
             raise FedreproError(
-                f"algorithm.participants: {count}, but the partition has {total} clients; leave it "
-                "out to train all of them"
+                f"algorithm.participants: {count}, but the partition has {total} clients; set it "
+                f"to at most {total}"
             )
         drawn = streams.choice(streams.key(self.spec.seed, "participants", t), total, count)
         return [int(client) for client in drawn]

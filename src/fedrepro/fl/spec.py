@@ -169,7 +169,7 @@ class _StepSize(Strict):
 
     lr: float = Field(gt=0)
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor per round")
-    lr_milestones: tuple[int, ...] = Field(
+    lr_milestones: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(), description="rounds from which the step size is a tenth of what it was before"
     )
     clip_norm: float | None = Field(

@@ -118,6 +118,7 @@ def init(fed: Federation) -> State:
     """Start from one common initialisation, with no pair of clients known."""
     import torch  # slow to import, and the Snakefile reads this module
 
+    clustering.require_pairs(fed)
     pairs = (len(fed.clients), len(fed.clients))
     return State(
         weights=fed.initial_weights(),

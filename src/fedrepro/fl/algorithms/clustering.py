@@ -9,10 +9,15 @@ Options named ``as_run`` do what the public code does; docs/papers/cadis.md expl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedrepro.base.errors import FedreproError
+
+if TYPE_CHECKING:
+    from fedrepro.fl.federation import Federation
 
 Matrix = NDArray[np.float64]
 Relation = NDArray[np.bool_]
@@ -204,6 +209,19 @@ def true_clusters(counts: NDArray[np.int64]) -> Relation:
     held = counts > 0
     same: Relation = (held[:, None, :] == held[None, :, :]).all(axis=2)
     return same
+
+
+def require_pairs(fed: Federation) -> None:
+    """Refuse a partition in which no two clients can be compared.
+
+    Raises:
+        FedreproError: it has one client.
+    """
+    if len(fed.clients) < 2:
+        raise FedreproError(
+            f"algorithm.name: {fed.spec.algorithm.name} compares clients, and the partition has "
+            "one; give it at least 2"
+        )
 
 
 def wrong_pairs(relation: Relation, truth: Relation) -> float:

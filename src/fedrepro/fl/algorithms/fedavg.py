@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
@@ -79,6 +79,12 @@ class Params(AlgorithmParams):
         description="log the received model's accuracy on the participants' own examples "
         "(Nguyen et al. 2023, Fig. 8b)",
     )
+
+    @model_validator(mode="after")
+    def _logs_every_round(self) -> Params:
+        if self.local_accuracy and self.pretrain_epochs:
+            raise ValueError("local_accuracy: epochs of pretrain_epochs have none; choose one")
+        return self
 
 
 @dataclass

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -93,7 +93,7 @@ class Params(AlgorithmParams):
         "first ones: log how many of them two models put into different classes (section 3.1); "
         "0: off",
     )
-    update_rounds: tuple[int, ...] = Field(
+    update_rounds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(),
         description="rounds (from 0) in which to also train SGD from the global weights on the "
         "union of the clients' data with K times the batch, and to keep the inner products of all "

@@ -46,6 +46,7 @@ class State:
 
 def init(fed: Federation) -> State:
     """Start from one common initialisation."""
+    clustering.require_pairs(fed)
     return State(fed.initial_weights())
 
 

@@ -68,7 +68,8 @@ class Dataset:
         Args:
             train_x: [n, channels, height, width] or, with one channel, [n, height, width]; uint8
                 pixels 0-255, or features, which become float32.
-            train_y: whole numbers from 0, [n]; there are as many classes as the largest says.
+            train_y: whole numbers from 0, [n]; there are as many classes as the largest says, at
+                least two and not more than there are examples.
             test_x: as ``train_x``.
             test_y: as ``train_y``.
             title: what a reader calls it.
@@ -88,6 +89,7 @@ class Dataset:
         ):
             if len(x) != len(y):
                 raise FedreproError(f"{len(x)} {side} examples with {len(y)} labels")
+        _require_classes(arrays)
         sha256 = content_sha256(arrays)
         info = _described(arrays, f"own_{sha256[:12]}", title)
         dataset = build(info, arrays, "memory", "the program's arrays")
@@ -95,23 +97,47 @@ class Dataset:
         return dataset
 
 
+def _array(given: object, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise FedreproError(f"{what}: rows of different lengths; give an array") from error
+
+
 def _examples(array: Images, what: str) -> Images:
-    given = np.asarray(array)
+    given = _array(array, what)
     if given.ndim == 3:
         given = given[:, None]
-    if given.ndim != 4 or not len(given):
+    if given.ndim != 4 or not given.size:
         raise FedreproError(
-            f"{what}: shape {given.shape}; give [n, channels, height, width] with n > 0"
+            f"{what}: shape {given.shape}; give [n, channels, height, width], none of them 0"
         )
     if given.dtype != np.uint8:
-        if not np.issubdtype(given.dtype, np.floating) or not np.isfinite(given).all():
-            raise FedreproError(f"{what}: give uint8 pixels or finite floats, not {given.dtype}")
+        if not np.issubdtype(given.dtype, np.floating):
+            raise FedreproError(f"{what}: give uint8 pixels or floats, not {given.dtype}")
+        if not (np.abs(given) < _LARGEST).all():
+            raise FedreproError(f"{what}: give finite floats, smaller than {_LARGEST:g}")
         given = given.astype(np.float32)
     return np.ascontiguousarray(given)
 
 
+_LARGEST = 1e18
+"""The squares of smaller values are numbers in float32."""
+
+
+def _require_classes(arrays: Arrays) -> None:
+    largest = int(max(arrays.train_y.max(), arrays.test_y.max()))
+    if largest == 0:
+        raise FedreproError("train_y, test_y: all are of class 0; give two classes or more")
+    if largest >= len(arrays.train_y):
+        raise FedreproError(
+            f"train_y, test_y: a class {largest}, of {len(arrays.train_y)} training examples; "
+            "number the classes from 0, as `numpy.unique(y, return_inverse=True)` does"
+        )
+
+
 def _class_numbers(array: Labels, what: str) -> Labels:
-    given = np.asarray(array)
+    given = _array(array, what)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
         raise FedreproError(f"{what}: give class numbers, [n], not {given.dtype} {given.shape}")
     if not given.size or given.min() < 0:
@@ -123,7 +149,9 @@ def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
     """Describe arrays; mean and standard deviation are those of the training examples."""
     classes = int(max(arrays.train_y.max(), arrays.test_y.max())) + 1
     scale = 255.0 if arrays.train_x.dtype == np.uint8 else 1.0
-    channels = np.moveaxis(arrays.train_x, 1, 0).reshape(arrays.train_x.shape[1], -1) / scale
+    channels = np.moveaxis(arrays.train_x, 1, 0).reshape(arrays.train_x.shape[1], -1)
+    means = channels.mean(axis=1, dtype=np.float64) / scale
+    spreads = channels.std(axis=1, dtype=np.float64) / scale
     _, depth, height, breadth = arrays.train_x.shape
     return DatasetInfo(
         name=name,
@@ -139,8 +167,8 @@ def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
             train=tuple(np.bincount(arrays.train_y, minlength=classes).tolist()),
             test=tuple(np.bincount(arrays.test_y, minlength=classes).tolist()),
         ),
-        mean=tuple(float(f"{value:.6g}") for value in channels.mean(axis=1)),
-        std=tuple(float(f"{value or 1.0:.6g}") for value in channels.std(axis=1)),
+        mean=tuple(float(f"{value:.6g}") for value in means),
+        std=tuple(float(f"{value or 1.0:.6g}") for value in spreads),
         licence="of the arrays' owner",
         citation="",
         homepage="",

@@ -56,6 +56,8 @@ def opened(path: Path, most: int = MOST_BYTES) -> Iterator[Mapping[str, NDArray[
                 yield arrays
     except FedreproError:
         raise
+    except OSError as error:
+        raise WrongFormat(f"{path}: {error.strerror or error}") from error
     except Exception as error:  # what a broken file raises is anybody's guess
         reason = str(error.args[0] if error.args else "") or type(error).__name__
         raise WrongFormat(f"{path}: {' '.join(reason.split())}") from error

@@ -393,13 +393,16 @@ def source(name: str) -> Source | None:
     """Return another distribution's data set; None if the name is fedrepro's or unknown.
 
     Raises:
-        FedreproError: it cannot be imported, or cannot be called so.
+        FedreproError: it cannot be imported, cannot be called so, or is no data set of the name.
     """
     point = entry_points(GROUP).get(name)
     if point is None or name in _files():
         return None
-    require_name(name, f"the distribution {' '.join(distribution(point))}")
+    owner = f"the distribution {' '.join(distribution(point))}"
+    require_name(name, owner)
     loaded: Source = load_entry_point(point)
+    if getattr(getattr(loaded, "info", None), "name", None) != name:
+        raise FedreproError(f"{owner}: {point.value} is no data set of the name '{name}'")
     return loaded
 
 

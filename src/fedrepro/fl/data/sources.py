@@ -155,7 +155,17 @@ def _load(
     if location.kind == "plugin":
         made = source(name)
         assert made is not None
-        return build(info, made.read(), "plugin", " ".join(plugin(name) or ()))
+        owner = " ".join(plugin(name) or ())
+        try:
+            found = made.read()
+        except FedreproError:
+            raise
+        except Exception as error:
+            raise FedreproError(
+                f"the distribution {owner}: its data set '{name}' cannot be read "
+                f"({type(error).__name__}: {error}); mend or uninstall it"
+            ) from error
+        return build(info, found, "plugin", owner)
     if location.kind == "pack":
         return build(info, packs.read(info, location.folder), "pack", _where(location))
     if location.kind == "download":

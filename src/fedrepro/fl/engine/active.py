@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -235,10 +236,16 @@ class ActiveRun:
         progress = self.progress
         while progress.round < self.rounds:
             log = yield from self.algorithm.round(self.fed, self.state, progress.round)
+            if not isinstance(log, dict):
+                raise FedreproError(
+                    f"algorithm {self.spec.algorithm.name}: `round` returns {log!r:.50}, not a "
+                    "dictionary of what it logs"
+                )
             _check_finite(log, progress.round)
             for name, value in log.items():
                 progress.metrics[name].append(value)
             progress.round += 1
+            _require_whole(progress.metrics, log, progress.round)
             last = progress.round == self.rounds
             if last or progress.round % self.spec.evaluate_every == 0:
                 progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
@@ -293,6 +300,26 @@ class ActiveRun:
 
 def _short(digests: list[str]) -> str:
     return ", ".join(digest[:12] for digest in digests)
+
+
+def _require_whole(metrics: Mapping[str, list[Any]], log: Mapping[str, Any], done: int) -> None:
+    """Refuse a log whose values could not be told from those of other rounds.
+
+    Args:
+        metrics: all values up to now by name.
+        log: the last round's.
+        done: rounds up to now.
+
+    Raises:
+        FedreproError: a name was not logged in every round, or an evaluation has it, too.
+    """
+    for name in log:
+        if len(metrics[name]) != done:
+            raise FedreproError(
+                f"round {done - 1}: the algorithm logs {name}, of which there are "
+                f"{len(metrics[name])} values in {done} rounds: log a name in every round, and "
+                "none that an evaluation has"
+            )
 
 
 def _check_finite(values: dict[str, Any], round: int) -> None:

@@ -168,8 +168,17 @@ def too_large(name: str, error: Exception) -> LaneError:
 Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 
 
-def unexpected(error: Exception) -> ProgramFailed:
-    """Return the error of a lane or model in which the program failed, with the traceback."""
+def unexpected(error: Exception) -> LaneError:
+    """Return the error of a lane or model in which the program failed, with the traceback.
+
+    Or, where batch normalisation got one value a channel, what to do: of maps of a single pixel
+    that is a batch of one example, which :func:`check_lane` does not know.
+    """
+    if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
+        return LaneError(
+            "it has a last batch of one example, which batch normalisation of single pixels cannot "
+            "train on; set last_batch: drop_single"
+        )
     trace = "".join(traceback.format_exception(error)).rstrip()
     return ProgramFailed(f"the program failed over it:\n{trace}")
 

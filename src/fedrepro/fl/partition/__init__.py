@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.components import Registry
 from fedrepro.fl.partition import statistics
@@ -70,6 +71,12 @@ def build_partition(
         seed = spec.seed
     data = Labelled(train_labels, test_labels, classes, seed, data_root)
     cut = spec.cut(data, streams.generator(seed, "partition"))
+    for client, positions in enumerate(cut.clients):
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(train_labels):
+            raise FedreproError(
+                f"partition.scheme: '{spec.scheme}' gives client {client} an example that the "
+                f"{len(train_labels)} of the training split do not have"
+            )
     counts = statistics.class_counts(train_labels, cut.clients, classes)
     return Partition(
         **vars(cut),

@@ -362,6 +362,19 @@ class Hierarchical(_Devices):
             raise ValueError("bias_low must be at most bias_high")
         return self
 
+    def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+        """Cut as :meth:`_Devices.cut` does.
+
+        Raises:
+            FedreproError: there are fewer classes than archetypes; or as it does.
+        """
+        if self.archetypes > data.classes:
+            raise FedreproError(
+                f"partition.archetypes: {self.archetypes}, each with a favourite label of its own, "
+                f"but the data have {data.classes} classes; lower it"
+            )
+        return super().cut(data, rng)
+
     def _draws(self, rng: np.random.Generator) -> Sequence[Draw]:
         one = self.bias
         bounds = (self.bias_low, self.bias_high) if one is None else (one, one)
@@ -374,7 +387,7 @@ class Hypergeometric(_Devices):
     """Archetypes along an axis: labels are numbers of successes (section 3.3)."""
 
     scheme: Literal["hypergeometric"]
-    population: int = Field(default=110, ge=1, description="N")
+    population: int = Field(default=110, ge=1, lt=1_000_000_000, description="N")
     successes: tuple[int, ...] = Field(
         default=(5, 25, 45, 65, 85, 105), min_length=1, description="K of each archetype"
     )

@@ -168,6 +168,11 @@ class BalancedPercent(Scheme):
             raise FedreproError(
                 f"partition.validation = {held} leaves no training image of {len(train)}; lower it"
             )
+        if 0 < held < self.clients:
+            raise FedreproError(
+                f"partition.validation = {held}: fewer images than the {self.clients} clients; set "
+                "more aside, or 0 for none"
+            )
         groups = GROUPS[self.groups] if self.clients > 1 else ((0, 9),)
         single_labels = SINGLE_LABELS if self.clients == 9 else groups
 

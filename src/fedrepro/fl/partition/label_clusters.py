@@ -154,7 +154,7 @@ def hand_out(
 
 
 _Number = TypeVar("_Number", int, float)
-_Count = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=1, lt=2**31)]
 _Deviation = Annotated[float, Field(ge=0)]
 
 

@@ -5,7 +5,8 @@ The identity of a run contains the digest of the lists, not where they come from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -71,14 +72,33 @@ def read(file: Path) -> list[Indices]:
         if file.suffix == ".json":
             return [np.array(positions) for positions in _JSON.validate_json(file.read_bytes())]
         with npz.opened(file) as arrays:
-            names = sorted(name for name in arrays if name.startswith("client_"))
-            return [arrays[name] for name in names]
-    except (OSError, ValidationError, npz.WrongFormat) as error:
-        reason = " ".join(str(error).removeprefix(f"{file}: ").split())
-        raise FedreproError(
-            f"{file}: no index lists ({reason}); give an .npz with arrays client_000, client_001, "
-            "..., or a .json with one list of positions a client"
-        ) from error
+            return [arrays[name] for name in _clients(arrays)]
+    except ValidationError as error:
+        reason = str(error.errors()[0]["msg"])
+    except OSError as error:
+        reason = str(error.strerror or error)
+    except npz.WrongFormat as error:
+        reason = str(error).removeprefix(f"{file}: ")
+    raise FedreproError(
+        f"{file}: no index lists ({reason}); give an .npz with arrays client_000, client_001, ..., "
+        "or a .json with one list of positions a client"
+    )
+
+
+def _clients(names: Iterable[str]) -> list[str]:
+    """Return the names of the clients' arrays in the order of their numbers.
+
+    Raises:
+        WrongFormat: they are not numbered from 0, each number once.
+    """
+    found = [name for name in names if name.startswith("client_")]
+    numbers = {name: int(name[7:]) for name in found if re.fullmatch("[0-9]{1,9}", name[7:])}
+    if sorted(numbers.values()) != list(range(len(found))):
+        other = [name for name in found if name not in numbers]
+        raise npz.WrongFormat(
+            f"{other[0]} has no number" if other else "clients are not numbered from 0, each once"
+        )
+    return sorted(numbers, key=numbers.__getitem__)
 
 
 _JSON = TypeAdapter(list[list[Annotated[int, Field(strict=True, ge=0, lt=2**31)]]])
@@ -104,9 +124,12 @@ class Lists(Scheme):
         if not isinstance(file, str) or not file.isprintable():
             raise ValueError("file is no name of a file")
         try:
-            return rest | described(read(Path(file)))
+            of_file = described(read(Path(file)))
         except NoLists as error:
             raise FedreproError(f"{file}: {error}") from error
+        if said := rest.keys() & of_file.keys():
+            raise ValueError(f"{', '.join(sorted(said))}: the file says so; leave it out")
+        return rest | of_file
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Return the lists.
@@ -120,6 +143,12 @@ class Lists(Scheme):
                 "(partition.file of the plan, or the lists that the program had)"
             )
         clients = _KNOWN[self.sha256]
+        found = (len(clients), sum(len(client) for client in clients))
+        if found != (self.clients, self.total):
+            raise FedreproError(
+                f"partition.clients, partition.total: {self.clients}, {self.total}, and the index "
+                f"lists {self.sha256[:12]} have {found[0]} clients with {found[1]} examples"
+            )
         largest = max(int(client.max()) for client in clients)
         if largest >= len(data.train):
             raise FedreproError(

@@ -119,7 +119,7 @@ def _frame(runs: RunSet, name: str) -> _Frame:
 
 
 def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
-    check = Check(
+    unjudged = Check(
         id=number.id,
         kind="number",
         paper=runs.paper,
@@ -135,18 +135,18 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
         verdict="not run",
     )
     if number.unusable:
-        return replace(check, verdict="no target", reason=number.unusable)
+        return replace(unjudged, verdict="no target", reason=number.unusable)
     if made.cells is None:
-        return check
+        return unjudged
     cell = _find(made, number, runs)
     if cell is None and not (made.whole or (number.sparse and _has_row(made, number))):
-        return check
+        return unjudged
     if cell is None:
-        return replace(check, verdict="not decidable", evidence=f"not in the {runs.scale} plan")
+        return replace(unjudged, verdict="not decidable", evidence=f"not in the {runs.scale} plan")
     ours = float(cell[number.value])
     if math.isnan(ours):
         why = "one seed has no spread" if number.value == "sd" else "undefined for these runs"
-        return replace(check, verdict="not decidable", evidence=why)
+        return replace(unjudged, verdict="not decidable", evidence=why)
     values, ids = list(cell["values"]), list(cell["runs"])
     low, high = _bounds(number, ours, values)
     published = at_published_scale(runs.paper, ids)
@@ -154,7 +154,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
     undecided = verdict == "inconclusive" and number.value == "mean"
     return _rounded(
         replace(
-            check,
+            unjudged,
             ours=ours,
             interval=[low, high] if len(values) > 1 else [],
             values=values,
@@ -272,7 +272,7 @@ def _has_row(made: _Frame, number: Number) -> bool:
 
 
 def _judge_claim(runs: RunSet, claim: Claim) -> Check:
-    check = Check(
+    unjudged = Check(
         id=claim.id,
         kind="claim",
         paper=runs.paper,
@@ -283,33 +283,33 @@ def _judge_claim(runs: RunSet, claim: Claim) -> Check:
         statement=claim.statement,
         reason=claim.unusable,
         verdict="not decidable",
+        evidence=f"our {runs.scale} runs cannot decide this claim",
     )
-    if runs.scale not in claim.scales:
-        check = replace(check, evidence=f"our {runs.scale} runs cannot decide this claim")
-    else:
-        try:
-            finding = _rule(runs.paper, claim)(runs, **claim.values)
-        except MissingRunsError as error:
-            check = replace(check, verdict="not run", evidence=str(error))
-        else:
-            check = _rounded(replace(check, **_found(runs, claim, finding)))
-    return replace(check, verdict="no target") if claim.unusable else check
+    judged = _decided(runs, claim, unjudged) if runs.scale in claim.scales else unjudged
+    return replace(judged, verdict="no target") if claim.unusable else judged
 
 
-def _found(runs: RunSet, claim: Claim, finding: Finding) -> dict[str, Any]:
-    """Return what a check of a claim has of its finding."""
+def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
+    """Return the check of a claim that runs of this scale decide."""
+    try:
+        finding = _rule(runs.paper, claim)(runs, **claim.values)
+    except MissingRunsError as error:
+        return replace(unjudged, verdict="not run", evidence=str(error))
     verdict = _verdict_of(finding)
     explained = verdict != "reproduced" and not claim.unusable
-    return {
-        "verdict": verdict,
-        "evidence": "; ".join(filter(None, (finding.evidence, finding.undecided))),
-        "ours": finding.ours,
-        "seeds": finding.seeds or _seeds(runs, finding.runs),
-        "p": None if math.isnan(finding.p) else finding.p,
-        "needed": finding.needed if verdict == "inconclusive" else None,
-        "runs": sorted(set(finding.runs)),
-        **(_explained(claim) if explained else {}),
-    }
+    return _rounded(
+        replace(
+            unjudged,
+            verdict=verdict,
+            evidence="; ".join(filter(None, (finding.evidence, finding.undecided))),
+            ours=finding.ours,
+            seeds=finding.seeds or _seeds(runs, finding.runs),
+            p=None if math.isnan(finding.p) else finding.p,
+            needed=finding.needed if verdict == "inconclusive" else None,
+            runs=sorted(set(finding.runs)),
+            **(_explained(claim) if explained else {}),
+        )
+    )
 
 
 def _verdict_of(finding: Finding) -> Verdict:

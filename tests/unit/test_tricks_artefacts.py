@@ -364,7 +364,7 @@ def closed():
 def test_configurations_that_coincide_share_a_line(paper):
     """Made-up conflicts differ for server-side training alone; made-up agreements for IID alone."""
     alike = coinciding(artefacts.frame(paper, "conflicts"))
-    assert [len(groups) for groups in alike] == [1, 7]
+    assert [len(groups) for groups in alike] == [1, 8]
     assert alike[0] == ["server_training"]
     figure = FIGURES["conflicts"].draw(artefacts.frame(paper, "conflicts"))
     alone, together, seeds = (text.get_text() for text in figure.legends[0].get_texts())

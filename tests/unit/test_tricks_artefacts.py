@@ -369,7 +369,7 @@ def test_configurations_that_coincide_share_a_line(paper):
     figure = FIGURES["conflicts"].draw(artefacts.frame(paper, "conflicts"))
     alone, together, seeds = (text.get_text() for text in figure.legends[0].get_texts())
     assert (alone, seeds) == ("server-side training", "every seed")
-    assert together.startswith("7 coincide: FL - IID, FL - NIID(5), ")
+    assert together.startswith("8 coincide: FL - IID, FL - NIID(5), ")
     assert figure.axes[0].get_ylim()[0] == 0
 
 

@@ -104,13 +104,13 @@ class Registry(Mapping[str, C], Generic[C]):
         for name, point in entry_points(self._group).items():
             if name in found:
                 raise FedreproError(
-                    f"{_owner(point)} names a {self._what} '{name}' as fedrepro does: uninstall "
+                    f"{owner(point)} names a {self._what} '{name}' as fedrepro does: uninstall "
                     "it, or give that component another name"
                 )
             component = load_entry_point(point)
             if self._name_of(component) != name:
                 raise FedreproError(
-                    f"{_owner(point)}: {point.value} is no {self._what} of the name '{name}'"
+                    f"{owner(point)}: {point.value} is no {self._what} of the name '{name}'"
                 )
             found[name] = (component, distribution(point), point.module)
         return found
@@ -139,7 +139,7 @@ def entry_points(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     for point in importlib.metadata.entry_points(group=group):
         if point.name in points:
             raise FedreproError(
-                f"{_owner(point)} and {_owner(points[point.name])} both name '{point.name}' in "
+                f"{owner(point)} and {owner(points[point.name])} both name '{point.name}' in "
                 f"{group}: uninstall one of them"
             )
         points[point.name] = point
@@ -156,7 +156,7 @@ def load_entry_point(point: importlib.metadata.EntryPoint) -> Any:
         return point.load()
     except Exception as error:
         raise FedreproError(
-            f"{_owner(point)}: {point.value} cannot be imported ({type(error).__name__}: {error}); "
+            f"{owner(point)}: {point.value} cannot be imported ({type(error).__name__}: {error}); "
             "mend or uninstall it"
         ) from error
 
@@ -167,5 +167,6 @@ def distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return point.dist.name, point.dist.version
 
 
-def _owner(point: importlib.metadata.EntryPoint) -> str:
+def owner(point: importlib.metadata.EntryPoint) -> str:
+    """Say whose an entry point is, with the version."""
     return f"the distribution {' '.join(distribution(point))}"

@@ -18,7 +18,7 @@ from fedrepro.base import paths
 from fedrepro.base.configfile import name_of, nearest, read_yaml, require_name
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
-from fedrepro.fl.components import distribution, entry_points, load_entry_point
+from fedrepro.fl.components import distribution, entry_points, load_entry_point, owner
 
 if TYPE_CHECKING:
     from fedrepro.fl.data.dataset import Dataset, Source
@@ -398,11 +398,10 @@ def source(name: str) -> Source | None:
     point = entry_points(GROUP).get(name)
     if point is None or name in _files():
         return None
-    owner = f"the distribution {' '.join(distribution(point))}"
-    require_name(name, owner)
+    require_name(name, owner(point))
     loaded: Source = load_entry_point(point)
     if getattr(getattr(loaded, "info", None), "name", None) != name:
-        raise FedreproError(f"{owner}: {point.value} is no data set of the name '{name}'")
+        raise FedreproError(f"{owner(point)}: {point.value} is no data set of the name '{name}'")
     return loaded
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fedrepro.base.paths import root
-from fedrepro.report import documents, released, verdict_blocks, verdicts
+from fedrepro.report import cited, documents, released, verdict_blocks, verdicts
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
 from fedrepro.runs.plan_files import papers, plans
@@ -65,6 +65,10 @@ def test_a_changed_verdict_is_noticed(tmp_path):
 def test_numbers_in_the_documentation_are_current(monkeypatch):
     monkeypatch.setattr(verdict_blocks, "checks_of", functools.cache(checked))
     assert documents.update(dry_run=True) == [], "`fedrepro docs` writes them anew"
+
+
+def test_numbers_in_the_text_are_those_of_their_cells():
+    assert cited.wrong() == []
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -295,7 +295,9 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert table["column"].nunique() == 2 + 2 * 6
     row = "change of the weights (eq. 11), fresh model"
     assert cell(table, row, "other labels")["mean"] == pytest.approx(0.95)
+    assert cell(table, row, "other labels")["unit"] == "number"
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 5
+    assert cell(table, row, "clusters as run, 0.8")["unit"] == "count"
     row = "change of the biases, fresh model"
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 1
 
@@ -304,6 +306,13 @@ def test_clusters_and_partitions(paper):
     table = artefacts.frame(paper, "clusters")
     assert cell(table, "CADIS, MNIST MC", "share of pairs wrong")["mean"] == 0.005
     assert cell(table, "CADIS as run, CIFAR-10 MC", "clusters")["mean"] == 5
+    assert dict(zip(table["column"], table["unit"], strict=True)) == {
+        "clusters": "count",
+        "share of pairs wrong": "fraction",
+        "error of the similarities": "number",
+        "share of pairs met": "fraction",
+        "share of pairs known": "fraction",
+    }
     facts = artefacts.frame(paper, "partitions")
     assert cell(facts, "MNIST BC", "largest cluster")["mean"] == 60
     assert facts["row"].nunique() == 12

@@ -102,6 +102,7 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
         ("dataset", "sets/*.yaml"),
         ("paper", "papers/*.yaml"),
         ("expected", "expected/*.yaml"),
+        ("cited", "cited/*.yaml"),
     ],
 )
 def test_schemas_accept_our_files_and_no_unknown_key(name: str, pattern: str) -> None:

@@ -222,9 +222,10 @@ def docs(
 ) -> None:
     """Write the numbers in README and docs from the records.
 
-    Fills the generated blocks of README.md and docs/papers/*.md.
+    Fills the generated blocks of README.md and docs/papers/*.md, then holds the numbers in the text
+    of the papers' pages against the cells that config/cited/*.yaml names.
     """
-    from fedrepro.report import documents
+    from fedrepro.report import cited, documents
 
     require_root("the numbers in the documents are")
     changed = [str(file.relative_to(root())) for file in documents.update(dry_run=check)]
@@ -233,4 +234,6 @@ def docs(
             f"{', '.join(changed)}: numbers are not those of the records; `fedrepro docs` writes "
             "them anew"
         )
-    print("\n".join(f"updated {file}" for file in changed) or "all numbers are current")
+    print("\n".join(f"updated {file}" for file in changed) or "all generated numbers are current")
+    if wrong := cited.wrong():
+        raise FedreproError("\n".join([*wrong, "put the text right, or the file that cites it"]))

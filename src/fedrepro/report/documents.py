@@ -1,4 +1,4 @@
-"""Numbers in the documentation: every one is generated from records, between markers.
+"""Tables and counts in the documentation, generated from records between markers.
 
 A block in a Markdown file begins with ``<!-- begin: NAME ARGUMENTS -->`` and ends with
 ``<!-- end -->``; ``fedrepro docs`` writes what belongs between them.

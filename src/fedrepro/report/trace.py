@@ -56,7 +56,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     if cell is None:
         lines = [_line(key, row) for key, (_, row) in zip(keys, cells.iterrows(), strict=True)]
         return "\n".join([title, *lines, *filter(None, [absent])])
-    wanted = _find(cell, keys, f"{paper} {artefact} ({scale})", absent)
+    wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", absent)
     chosen = cells[[key == wanted for key in keys]]
     ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
@@ -66,8 +66,14 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 
-def _find(cell: str, keys: list[str], where: str, absent: str) -> str:
+def find_cell(cell: str, keys: list[str], where: str, absent: str = "") -> str:
     """Return the key that is meant; numbers may be written in any way (``0.360`` is ``0.36``).
+
+    Args:
+        cell: ``ROW/COLUMN`` or ``SERIES/X``.
+        keys: of the cells that there are.
+        where: they are, for the error.
+        absent: what is left out for want of records, for the error.
 
     Raises:
         FedreproError: there is none; says the nearest, and what is ``absent``.
@@ -79,7 +85,7 @@ def _find(cell: str, keys: list[str], where: str, absent: str) -> str:
     near = difflib.get_close_matches(cell, keys, n=1, cutoff=0.3)
     hint = f"; did you mean '{near[0]}'?" if near else f", but for example '{keys[0]}'."
     raise FedreproError(
-        f"{where} has no cell '{cell}'{hint} The command without a cell lists all {len(keys)}."
+        f"{where} has no cell '{cell}'{hint} `fedrepro why` without a cell lists all {len(keys)}."
         + (f" {absent}" if absent else "")
     )
 

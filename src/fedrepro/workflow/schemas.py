@@ -12,11 +12,13 @@ from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
 from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import RunSpec
+from fedrepro.report.cited import Cited
 from fedrepro.report.expected import Expected
 from fedrepro.runs.plan_schema import PaperPlan
 from fedrepro.workflow.config import WorkflowConfig
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "cited": Cited,
     "config": WorkflowConfig,
     "dataset": DatasetInfo,
     "expected": Expected,

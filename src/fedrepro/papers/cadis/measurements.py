@@ -106,7 +106,11 @@ def _cells(frame: pd.DataFrame, value: str, unit: str = "fraction") -> pd.DataFr
 
 
 def _each(
-    found: pd.DataFrame, rows: Iterable[str], values: Iterable[dict[str, float]], unit: str
+    found: pd.DataFrame,
+    rows: Iterable[str],
+    values: Iterable[dict[str, float]],
+    unit: str,
+    **others: Iterable[str],
 ) -> pd.DataFrame:
     """Return the cells of a table with several values of each run.
 
@@ -115,13 +119,16 @@ def _each(
         rows: each line's row in the table.
         values: each line's values, by column.
         unit: of the values.
+        others: unit -> columns that have it instead.
     """
     long = [
         {"row": row, "column": column, "value": value, "seed": seed, "run": run}
         for row, seed, run, several in zip(rows, found["seed"], found["run"], values, strict=True)
         for column, value in several.items()
     ]
-    return _cells(pd.DataFrame(long), "value", unit)
+    units = {column: name for name, columns in others.items() for column in columns}
+    cells = _cells(pd.DataFrame(long), "value", unit)
+    return cells.assign(unit=[units.get(column, unit) for column in cells["column"]])
 
 
 def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
@@ -219,7 +226,7 @@ def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
     )
     ratios = compared.groupby(["row", "column"])["ratio"]
     known = compared["ratio"].notna() | (ratios.transform("count") == 0)
-    return _cells(compared[known], "ratio", "count")
+    return _cells(compared[known], "ratio", "ratio")
 
 
 def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:
@@ -239,6 +246,7 @@ VECTORS = {
 }
 STARTS = {0: "fresh model", 1: "trained model"}
 RULES = {"all": "clusters", "as_run": "clusters as run"}
+COSINES = ("same labels", "other labels")
 
 
 def recovery(runs: RunSet) -> pd.DataFrame:
@@ -254,12 +262,12 @@ def recovery(runs: RunSet) -> pd.DataFrame:
         _separation(record.final["vectors"][vector])
         for record, vector in zip(lines["record"], lines["vector"], strict=True)
     ]
-    return _each(lines, rows, values, "count")
+    return _each(lines, rows, values, "count", number=COSINES)
 
 
 def _separation(found: dict[str, Any]) -> dict[str, float]:
-    cosines = {"same labels": found["same"][1], "other labels": found["other"][1]}
-    return cosines | {
+    cosines = (found["same"][1], found["other"][1])
+    return dict(zip(COSINES, cosines, strict=True)) | {
         f"{title}, {tau:g}": number
         for rule, title in RULES.items()
         for tau, number in zip(THRESHOLDS, found[rule]["clusters"], strict=True)
@@ -282,7 +290,10 @@ def clusters(runs: RunSet) -> pd.DataFrame:
         {column: record.metrics[metric][-1] for metric, column in LEARNT.items()}
         for record in found["record"]
     ]
-    return _each(found, found["title"], last, "count")
+    shares = [column for column in LEARNT.values() if column.startswith("share")]
+    return _each(
+        found, found["title"], last, "count", fraction=shares, number=[LEARNT["similarity_error"]]
+    )
 
 
 def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:
@@ -383,7 +394,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
     printed = pd.DataFrame(
         [
             {"row": item.cell[0], "column": item.cell[1], **nothing, "n": 0}
-            | {"unit": "fraction" if item.cell[1] == PRINTED_PILL else "count"}
+            | {"unit": _printed_unit(str(item.cell[1]))}
             for item in load_expected(runs.paper).not_reproducible
             if item.artefact == "pill"
         ]
@@ -393,6 +404,12 @@ def pill(runs: RunSet) -> pd.DataFrame:
     found = _shown(runs, "pill")
     ours = _cells(found.assign(row=found["method"], column=found["dataset"].map(PILLS)), "best")
     return pd.concat([printed, ours], ignore_index=True)
+
+
+def _printed_unit(column: str) -> str:
+    if column == PRINTED_PILL:
+        return "fraction"
+    return "ratio" if "speed-up" in column else "count"
 
 
 def measured() -> dict[str, Any]:
@@ -440,7 +457,8 @@ def overhead(runs: RunSet) -> pd.DataFrame:
     found = timings()
     found.insert(0, "row", found["method"])
     found.insert(1, "column", found["network"] + ": " + found["what"])
-    return found.drop(columns=["network", "method", "what"]).assign(unit="count")
+    found["unit"] = found["what"].map({SERVER_MS: "ms", LOCAL_RATIO: "ratio"})
+    return found.drop(columns=["network", "method", "what"])
 
 
 def ablation(runs: RunSet) -> pd.DataFrame:

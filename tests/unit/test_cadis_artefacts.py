@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -22,7 +23,9 @@ from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
 from fedrepro.papers.cadis.figures import FIGURES, ROUNDS, TRUE_CLUSTERS
 from fedrepro.papers.cadis.measurements import (
+    LATE_STEP,
     LOCAL_RATIO,
+    METHODS,
     ON_PILL,
     ON_STAND_IN,
     OVER_BEST,
@@ -30,9 +33,11 @@ from fedrepro.papers.cadis.measurements import (
     SERVER_MS,
     TABLES,
     cluster_weights,
+    mean_step,
     partition_facts,
     results,
     rounds_to,
+    tail,
 )
 from fedrepro.report import artefacts, expected, style
 from fedrepro.report.expected import load_expected
@@ -204,6 +209,30 @@ def test_the_ablation_is_paired_by_seed(tmp_path):
     assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
         f"{dataset}, {part}" for dataset in ("MNIST", "CIFAR-10") for part in parts
     }
+
+
+def test_the_tail_of_a_run_and_its_steps_by_hand():
+    record = SimpleNamespace(metrics={"accuracy": [0.9, 0.1, 0.2, 0.5, 0.3], "loss": [3, 2, 1]})
+    assert tail(record, last=40).tolist() == [0.5, 0.3]
+    assert tail(record, last=100).tolist() == record.metrics["accuracy"]
+    assert tail(record, "loss", last=50).tolist() == [2, 1]
+    assert mean_step(np.array([0.1, 0.3, 0.2])) == pytest.approx(0.15)
+
+
+def test_the_ends_of_runs_stand_beside_their_best(lite):
+    table = artefacts.frame(lite, "ends")
+    written = [*METHODS[1:]]
+    assert list(table["row"].unique()) == written + [f"{name}, as run" for name in written]
+    assert dict(zip(table["column"], table["unit"], strict=True)) == {
+        "best evaluation": "fraction",
+        "mean of the last fifth": "fraction",
+        LATE_STEP: "points",
+    }
+    best = artefacts.frame(lite, "table1_mnist")
+    for row in ("FedAvg", "CADIS, as run"):
+        ours, theirs = cell(table, row, "best evaluation"), cell(best, "MNIST 10/100", row)
+        assert ours["runs"] == theirs["runs"]
+        assert ours["mean"] == theirs["mean"] >= cell(table, row, "mean of the last fifth")["mean"]
 
 
 def test_table2_counts_rounds_to_the_target(paper):

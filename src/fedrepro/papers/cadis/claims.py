@@ -25,10 +25,12 @@ from fedrepro.papers.cadis.measurements import (
     SPEED_UP,
     best,
     kind_of,
+    mean_step,
     participants,
     partition_facts,
     results,
     rounds_to,
+    tail,
     title_of,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
@@ -196,18 +198,12 @@ def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: A
     return compared([one, other], [margin], -margin.value, evidence, networks=networks)
 
 
-def _end(record: RunRecord, metric: str, last: int) -> np.ndarray:
-    """Return the last so many percent of what a run logs."""
-    values = record.metrics[metric]
-    return np.array(values[len(values) * (100 - last) // 100 :])
-
-
 @RULES.add
 def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where accuracy moves less from one of the last evaluations to the next."""
 
     def step(record: RunRecord) -> float:
-        return float(np.abs(np.diff(_end(record, "accuracy", last))).mean())
+        return mean_step(tail(record, last=last))
 
     one, other = (_sample(runs, name, step, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
@@ -221,7 +217,7 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
     def late(metric: str) -> Measure:
-        return lambda record: float(_end(record, metric, last).mean())
+        return lambda record: float(tail(record, metric, last=last).mean())
 
     names = what, than
     networks = [accuracy(runs, name, **where) for name in names]

@@ -95,6 +95,17 @@ def best(record: RunRecord) -> float:
     return max(record.metrics["accuracy"])
 
 
+def tail(record: RunRecord, metric: str = "accuracy", *, last: int) -> np.ndarray:
+    """Return the last so many per cent of what a run logs."""
+    values = record.metrics[metric]
+    return np.array(values[len(values) * (100 - last) // 100 :])
+
+
+def mean_step(accuracy: np.ndarray) -> float:
+    """Return by how much an accuracy moves from one evaluation to the next, in the mean."""
+    return float(np.abs(np.diff(accuracy)).mean())
+
+
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:
     """Return the results of a table's runs, with their best accuracy."""
     found = results(runs, runs.plan.tables[table].runs)
@@ -187,6 +198,23 @@ def rounds_to(record: RunRecord, target: float) -> int:
         if accuracy >= target - 1e-9:
             return int(t)
     return int(record.spec["rounds"]) + 1
+
+
+LATE_STEP = "change from one evaluation to the next, last half"
+
+
+def ends(runs: RunSet) -> pd.DataFrame:
+    """Show the best accuracy beside what the runs end with, and how much they swing there."""
+    found = _shown(runs, "ends")
+    values = [
+        {
+            "best evaluation": highest,
+            "mean of the last fifth": float(tail(record, last=20).mean()),
+            LATE_STEP: mean_step(tail(record, last=50)),
+        }
+        for record, highest in zip(found["record"], found["best"], strict=True)
+    ]
+    return _each(found, found["method"], values, "fraction", points=[LATE_STEP])
 
 
 SPEED_UP = ", speed-up"
@@ -483,6 +511,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table1": functools.partial(multi_cluster, table="table1"),
     "table1_mnist": functools.partial(multi_cluster, table="table1_mnist"),
+    "ends": ends,
     "table2": table2,
     "table3": functools.partial(other_partitions, table="table3"),
     "table3_mnist": functools.partial(other_partitions, table="table3_mnist"),

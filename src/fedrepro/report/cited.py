@@ -1,8 +1,7 @@
-"""Numbers in the text of a paper's page: each is held against the cell that it comes from.
+"""Numbers that we tell in sentences: each is held against the cell that it comes from.
 
-``config/cited/<paper>.yaml`` says which sentences of ``docs/papers/<paper>.md`` tell a number of a
-table or figure, as :class:`Cited` describes. The tables on the page count as text: their column
-of evidence has explanations, which cite cells, too.
+``config/cited/<paper>.yaml`` says which sentences tell a number of a table or figure, as
+:class:`Cited` describes. They are on the paper's page or in its explanations of verdicts.
 """
 
 from __future__ import annotations
@@ -56,15 +55,17 @@ class Cited(RootModel[dict[Scale, dict[str, dict[str, list[str]]]]]):
 
 
 class Citation(NamedTuple):
-    """A number in the text of a page.
+    """A number in a sentence.
 
     Attributes:
-        start: its place in the text.
+        file: that has it.
+        start: its place in the file's text.
         text: as it is written, ``2.1`` or ``nine``.
         value: what its cell has.
         source: scale, table or figure, cell and field.
     """
 
+    file: Path
     start: int
     text: str
     value: float
@@ -87,35 +88,35 @@ def wrong() -> list[str]:
         FedreproError: as :func:`citations`.
     """
     return [
-        f"{page.relative_to(root())}: '{found.text}' is {found.value:.6g} by {found.source}"
+        f"{found.file}: '{found.text}' is {found.value:.6g} by {found.source}"
         for paper in papers()
         if file_of(paper).exists()
-        for page in [page_of(paper)]
-        for found in citations(paper, page.read_text(encoding="utf-8"))
+        for found in citations(paper, texts_of(paper))
         if not found.right
     ]
 
 
 def file_of(paper: str) -> Path:
-    """Return the file that says what a paper's page cites."""
+    """Return the file that says where a paper's numbers are from."""
     return root() / f"config/cited/{paper}.yaml"
 
 
-def page_of(paper: str) -> Path:
-    """Return the page of a paper."""
-    return root() / f"docs/papers/{paper}.md"
+def texts_of(paper: str) -> dict[Path, str]:
+    """Return the files whose sentences cite cells of a paper, and their texts."""
+    files = (root() / f"docs/papers/{paper}.md", root() / f"config/expected/{paper}.yaml")
+    return {file: file.read_text(encoding="utf-8") for file in files}
 
 
-def citations(paper: str, text: str) -> Iterator[Citation]:
-    """Yield the cited numbers of a page, with what their cells have.
+def citations(paper: str, texts: Mapping[Path, str]) -> Iterator[Citation]:
+    """Yield the cited numbers of texts, with what their cells have.
 
     Args:
         paper: slug of the paper.
-        text: of its page.
+        texts: file -> its text.
 
     Raises:
-        FedreproError: the file is invalid, it names an unknown cell or field, or the page lacks a
-            sentence; names the file and the place in it.
+        FedreproError: the file of the cells is invalid, it names an unknown cell or field, or no
+            text has a sentence; names the file and the place in it.
     """
     file = file_of(paper)
     for scale, artefacts in read_yaml(file, Cited).root.items():
@@ -126,9 +127,7 @@ def citations(paper: str, text: str) -> Iterator[Citation]:
                 source = f"{scale} {name} '{cell}'"
                 values = _values(cell, rows, f"{file}: {scale} {name}")
                 for sentence in sentences:
-                    found = _found(sentence, values, text, f"{file}: {source}")
-                    for start, written, field, value in found:
-                        yield Citation(start, written, value, f"{source} {field}")
+                    yield from _found(sentence, values, texts, source, f"{file}: {source}")
 
 
 def _values(cell: str, rows: pd.DataFrame, where: str) -> dict[str, float]:
@@ -158,25 +157,26 @@ def _fields(row: pd.Series) -> dict[str, float]:
 
 
 def _found(
-    sentence: str, values: Mapping[str, float], text: str, where: str
-) -> Iterator[tuple[int, str, str, float]]:
-    """Yield place, text, field and value of a sentence's numbers, wherever the page has it."""
+    sentence: str, values: Mapping[str, float], texts: Mapping[Path, str], source: str, where: str
+) -> Iterator[Citation]:
+    """Yield the numbers of a sentence, wherever the texts have it."""
     fields = [match.groups() for match in _FIELD.finditer(sentence)]
     if not fields:
         raise FedreproError(f"{where}: '{sentence}' has no number such as {{mean}}")
     for _, name in fields:
         if name not in values:
             raise FedreproError(f"{where}: no field {{{name}}} {nearest(name, list(values))}")
-    pattern = _NUMBER.join(map(_literally, _FIELD.split(sentence)[::3]))
-    places = list(re.finditer(pattern, text))
+    pattern = re.compile(_NUMBER.join(map(_literally, _FIELD.split(sentence)[::3])))
+    places = [(file, place) for file, text in texts.items() for place in pattern.finditer(text)]
     if not places:
-        raise FedreproError(f"{where}: the page has no '{sentence}'; write it as it is there")
-    for place in places:
+        files = " or ".join(map(str, texts))
+        raise FedreproError(f"{where}: no '{sentence}' in {files}; write it as it is there")
+    for file, place in places:
         for group, (sign, name) in enumerate(fields, start=1):
             value = -values[name] if sign else values[name]
-            yield place.start(group), place[group], name, value
+            yield Citation(file, place.start(group), place[group], value, f"{source} {name}")
 
 
 def _literally(part: str) -> str:
-    """Return a pattern of words that may be on several lines of the page."""
+    """Return a pattern of words that may be on several lines."""
     return r"\s+".join(map(re.escape, re.split(r"\s+", part)))

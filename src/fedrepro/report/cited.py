@@ -1,7 +1,7 @@
 """Numbers that we tell in sentences: each is held against the cell that it comes from.
 
 ``config/cited/<paper>.yaml`` says which sentences tell a number of a table or figure, as
-:class:`Cited` describes. They are on the paper's page or in its explanations of verdicts.
+:class:`Cited` describes: of the README, of the paper's page, or of its explanations of verdicts.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def file_of(paper: str) -> Path:
 
 def texts_of(paper: str) -> dict[Path, str]:
     """Return the files whose sentences cite cells of a paper, and their texts."""
-    files = (root() / f"docs/papers/{paper}.md", root() / f"config/expected/{paper}.yaml")
-    return {file: file.read_text(encoding="utf-8") for file in files}
+    names = ("README.md", f"docs/papers/{paper}.md", f"config/expected/{paper}.yaml")
+    return {root() / name: (root() / name).read_text(encoding="utf-8") for name in names}
 
 
 def citations(paper: str, texts: Mapping[Path, str]) -> Iterator[Citation]:

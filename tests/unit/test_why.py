@@ -36,6 +36,20 @@ def test_all_cells() -> None:
     assert named == {run.id for run in SWEEP}
 
 
+def test_a_cell_of_many_runs_is_a_line(write_record: Any) -> None:
+    planned = unique(expand("cadis", "lite")).values()
+    runs = [run for run in planned if run.group == "mnist_mc_cadis"]
+    for run in runs:
+        write_record(run, records.FOLDER)
+    listed = why("cadis", "table1_mnist", None, "lite")
+    (line,) = (line for line in listed.splitlines() if "CADIS  " in line)
+    assert line.endswith(f"runs {' '.join(run.id for run in runs[:3])} and {len(runs) - 3} more")
+    cell = why("cadis", "table1_mnist", "MNIST 10/100/CADIS", "lite")
+    assert all(f"run {run.id}, seed {run.seed}" in cell for run in runs)
+    assert f"n = {len(runs)}, seeds " in cell
+    assert "seeds" not in listed
+
+
 def test_one_cell_leads_to_its_runs() -> None:
     cell = next(
         line.split("  ")[0]

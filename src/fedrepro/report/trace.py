@@ -20,6 +20,9 @@ from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import describe
 
+_LISTED = 3
+"""Run ids in the line of a cell."""
+
 
 def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     """Trace a table, a figure or one cell of it back to its runs.
@@ -31,10 +34,10 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
         scale: the plan's scale.
 
     Returns:
-        Without a cell one line for each: its name, our value, the published one, its run ids; then
-        which runs have no record, where that leaves something out. With a cell also, for each of
-        its runs: where the record is, its spec, seed, code, data, device, time, and the command
-        that trains it again.
+        Without a cell one line for each: its name, our value, the published one, up to three of its
+        run ids; then which runs have no record, where that leaves something out. With a cell its
+        value for every seed and, for each of its runs: where the record is, its spec, seed, code,
+        data, device, time, and the command that trains it again.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
@@ -61,7 +64,7 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
-    values = [_value(row) for _, row in chosen.iterrows()]
+    values = [_value(row, each=True) for _, row in chosen.iterrows()]
     values += _held_against(paper, scale, chosen, ids)
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
@@ -98,16 +101,23 @@ def _number(text: str) -> str | float:
 
 
 def _line(key: str, row: pd.Series) -> str:
-    runs = f"runs {' '.join(row['runs'])}" if row["runs"] else "no run"
-    return f"{key:<40} {_value(row)}; {runs}"
+    runs = f"runs {' '.join(row['runs'][:_LISTED])}" if row["runs"] else "no run"
+    more = f" and {len(row['runs']) - _LISTED} more" if len(row["runs"]) > _LISTED else ""
+    return f"{key:<40} {_value(row)}; {runs}{more}"
 
 
-def _value(row: pd.Series) -> str:
-    """Return ours and the published value, as stored: fractions, not percent."""
+def _value(row: pd.Series, *, each: bool = False) -> str:
+    """Return ours and the published value, as stored: fractions, not percent.
+
+    Args:
+        row: of the cell.
+        each: also the value of each seed.
+    """
     number = row.get("n", 1)
     text = f"ours {row['mean']:.6g}" if number and "mean" in row else "no number of ours"
     if number > 1:
-        text += f" (sd {row['sd']:.3g}, n = {row['n']}, seeds {row['values']})"
+        seeds = f", seeds {', '.join(f'{value:.6g}' for value in row['values'])}" if each else ""
+        text += f" (sd {row['sd']:.3g}, n = {row['n']}{seeds})"
     published = float(row["published"])
     return text + ("" if math.isnan(published) else f"; published {published:.6g}")
 

@@ -217,6 +217,7 @@ def test_the_tail_of_a_run_and_its_steps_by_hand():
     assert tail(record, last=100).tolist() == record.metrics["accuracy"]
     assert tail(record, "loss", last=50).tolist() == [2, 1]
     assert mean_step(np.array([0.1, 0.3, 0.2])) == pytest.approx(0.15)
+    assert math.isnan(mean_step(np.array([0.1])))
 
 
 def test_the_ends_of_runs_stand_beside_their_best(lite):

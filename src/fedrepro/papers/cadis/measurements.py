@@ -102,8 +102,11 @@ def tail(record: RunRecord, metric: str = "accuracy", *, last: int) -> np.ndarra
 
 
 def mean_step(accuracy: np.ndarray) -> float:
-    """Return by how much an accuracy moves from one evaluation to the next, in the mean."""
-    return float(np.abs(np.diff(accuracy)).mean())
+    """Return by how much an accuracy moves from one evaluation to the next, in the mean.
+
+    NaN where there is one evaluation alone.
+    """
+    return float(np.abs(np.diff(accuracy)).mean()) if len(accuracy) > 1 else math.nan
 
 
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -255,6 +256,32 @@ def test_a_second_report_replaces_the_first(folder: Path, monkeypatch: pytest.Mo
     assert site.write([PAPER], "smoke", folder / "results", target) == first
     after = {file.relative_to(target): file.read_bytes() for file in target.rglob("*.html")}
     assert after == before
+
+
+def test_a_report_that_fails_leaves_the_old_one_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    target = folder / "kept/report"
+    site.write([PAPER], "smoke", folder / "results", target)
+    before = {file: file.read_bytes() for file in target.rglob("*") if file.is_file()}
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(site, "_entries", full)
+    with pytest.raises(FedreproError, match="report: cannot be written .No space left on device"):
+        site.write([PAPER], "smoke", folder / "results", target)
+    assert {file: file.read_bytes() for file in target.rglob("*") if file.is_file()} == before
+    assert [*target.parent.iterdir()] == [target]
+
+
+def test_an_address_of_a_notebook_is_quoted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    shutil.copytree(folder / "results", folder / "100% mine/results")
+    site.write([PAPER], "smoke", folder / "100% mine/results", folder / "elsewhere")
+    page = (folder / f"elsewhere/papers/{PAPER}.html").read_text()
+    assert f'href="../../100%25%20mine/results/smoke/notebooks/{PAPER}.html"' in page
 
 
 def test_a_folder_of_something_else_is_left_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 import plotly
@@ -27,7 +30,7 @@ BARS = (*DECIDED, "not informative", "not tried")
 
 
 def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> Path:
-    """Write the report; return its first page.
+    """Write the report, whole or not at all; return its first page.
 
     Args:
         papers: slugs, in order; studies of our own, which have no verdicts, are left out.
@@ -37,28 +40,49 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
         folder: where the pages go; what it holds is replaced.
 
     Raises:
-        FedreproError: a result is missing, or the folder holds something else.
+        FedreproError: a result is missing, or the folder holds something else or cannot be written.
     """
     _refuse_other(folder)
     read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
-    shutil.rmtree(folder, ignore_errors=True)
-    _copy_assets(folder)
-    notebooks = os.path.relpath(results / scale / "notebooks", folder)
-    pages = _Pages(folder, scale, notebooks)
+    notebooks = quote(os.path.relpath(results / scale / "notebooks", folder))
     used = _uses(read)
     runs = recorded(read, scale)
-    for paper in read:
-        _copy_results(paper, scale, results, folder)
-        pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
-    for page, training in trainings(runs).items():
-        places = dict.fromkeys(place for item in training.runs for place in used[item.run.id])
-        pages.write(page, "training.html", training=training, places=places)
-    for page, trained_on in partitions(runs).items():
-        partition = next(iter(trained_on.values()))[0].record.partition
-        pages.write(page, "partition.html", partition=partition, runs=trained_on)
-    write_text(folder / _ENTRIES, _entries(read, runs))
-    write_text(folder / "summary.txt", _summary(read, runs, folder))
-    return pages.write("index.html", "index.html", papers=read, bars=BARS)
+    with _replaced(folder) as new:
+        _copy_assets(new)
+        pages = _Pages(new, scale, notebooks)
+        for paper in read:
+            _copy_results(paper, scale, results, new)
+            pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
+        for page, training in trainings(runs).items():
+            places = dict.fromkeys(place for item in training.runs for place in used[item.run.id])
+            pages.write(page, "training.html", training=training, places=places)
+        for page, trained_on in partitions(runs).items():
+            partition = next(iter(trained_on.values()))[0].record.partition
+            pages.write(page, "partition.html", partition=partition, runs=trained_on)
+        write_text(new / _ENTRIES, _entries(read, runs))
+        write_text(new / "summary.txt", _summary(read, runs, folder))
+        pages.write("index.html", "index.html", papers=read, bars=BARS)
+    return folder / "index.html"
+
+
+@contextlib.contextmanager
+def _replaced(folder: Path) -> Iterator[Path]:
+    """Yield a new folder, which takes the place of another once it is filled without an error."""
+    there = folder.resolve()  # a link stays one
+    try:
+        there.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{there.name}.", suffix=".tmp", dir=there.parent) as beside:
+            new = Path(beside) / "new"
+            new.mkdir()
+            yield new
+            if there.exists():
+                there.rename(Path(beside) / "old")
+            new.rename(there)
+    except OSError as error:
+        raise FedreproError(
+            f"{folder}: cannot be written ({error.strerror or error}); free some space or check "
+            "the permissions, then run again"
+        ) from error
 
 
 def _refuse_other(folder: Path) -> None:
@@ -90,13 +114,11 @@ class _Pages:
             percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")
         )
 
-    def write(self, path: str, template: str, **content: Any) -> Path:
+    def write(self, path: str, template: str, **content: Any) -> None:
         """Write a page; ``top`` leads from it to the folder of the report."""
         top = "../" * path.count("/")
         text = self._templates.get_template(template).render(top=top, **content)
-        file = self._folder / path
-        write_text(file, text)
-        return file
+        write_text(self._folder / path, text)
 
 
 def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:

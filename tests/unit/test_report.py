@@ -163,6 +163,35 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
     assert "#run-ffffffffffff" not in page
 
 
+def told(item: Check) -> str:
+    """Return what a page says of a check, as text."""
+    templates = site._Pages(Path(), "smoke", "")._templates
+    html = str(templates.get_template("parts.html").module.check(item))
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_a_tolerance_is_no_spread_and_a_standard_deviation_no_mean() -> None:
+    numbers = [item for item in check(PAPER, "smoke") if item.value == "sd"]
+    of_sd = dataclasses.replace(
+        numbers[0], unit="fraction", published=0.02, ours=0.03, tolerance=0.04, interval=[], seeds=3
+    )
+    says = "ours 3.00 %, published 2.00 % (tolerance ± 4.00 points); ours is 1.00 points above."
+    assert f"Standard deviation: {says}" in told(of_sd)
+    assert "Standard deviation" not in told(dataclasses.replace(of_sd, value="mean"))
+    equal = dataclasses.replace(of_sd, ours=0.02)
+    assert "above" not in told(equal)
+    assert "ours" not in told(dataclasses.replace(of_sd, ours=None))
+
+
+def test_a_claim_has_sentences_and_no_number_without_a_unit() -> None:
+    claim = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    held = dataclasses.replace(
+        claim, ours=-0.1257, evidence="a 36 %, b 23 %", explanation="Long.", cause="measured"
+    )
+    assert "a 36 %, b 23 %. Measured: Long." in told(held)
+    assert "0.1257" not in told(held)
+
+
 def recorded(folder: Path) -> dict[str, Shown]:
     """Return the recorded runs of the report."""
     runs = {run.id: run for run in expand(PAPER, "smoke")}

@@ -19,9 +19,10 @@ import plotly
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
-from fedrepro.report.checks import DECIDED, how_sure, outlook, shown
+from fedrepro.report.checks import DECIDED, difference, how_sure, remarks, shown
 from fedrepro.report.html.content import Paper, read_paper
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
+from fedrepro.report.score import ORIGINS
 from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.plan_schema import Scale
 
@@ -108,7 +109,13 @@ class _Pages:
         )
         self._templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
         self._templates.globals.update(
-            scale=scale, notebooks=notebooks, shown=shown, how_sure=how_sure, outlook=outlook
+            scale=scale,
+            notebooks=notebooks,
+            shown=shown,
+            how_sure=how_sure,
+            remarks=remarks,
+            difference=difference,
+            origins=ORIGINS,
         )
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
 import json
 import re
@@ -18,7 +19,7 @@ import pytest
 from made_up import content as made_up
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.checks import Check, to_json
+from fedrepro.report.checks import DECIDED, Check, to_json
 from fedrepro.report.expected import load_expected
 from fedrepro.report.html import content, site
 from fedrepro.report.html.trainings import Shown, Training
@@ -145,6 +146,47 @@ def test_entries_of_the_search_are_pages(folder: Path) -> None:
         assert (folder / "report" / path).exists()
 
 
+def test_claims_are_found_and_sorted_by_their_verdicts_of_all_scales() -> None:
+    some = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    lite = [dataclasses.replace(some, id=id_, scale="lite", verdict="reproduced") for id_ in "ab"]
+    tried = dataclasses.replace(some, id="b", scale="paper", verdict="deviates")
+    number = next(item for item in check(PAPER, "smoke") if item.kind == "number")
+    number = dataclasses.replace(number, scale="paper", verdict="close", origin="printed")
+    published = (tried, number)
+    paper = content.Paper(load_plan(PAPER), load_expected(PAPER), tuple(lite), published, ())
+    assert [item.id for item in paper.claims] == ["b", "a"]
+    entries = list(site._searchable([paper], {}))
+    page = f"papers/{PAPER}.html"
+    assert [(address, verdict) for _, _, address, verdict in entries] == [
+        (f"{page}#claim-b", "deviates, reproduced"),
+        (f"{page}#claim-a", "reproduced"),
+        (f"{page}#published", "close"),
+    ]
+
+
+def test_the_first_page_counts_papers_and_explains_words(folder: Path) -> None:
+    first = (folder / "report/index.html").read_text()
+    assert "<h1>What holds of 1 paper on" in first
+    for word in DECIDED:
+        assert f'<dt><span class="verdict {word}">{word}</span></dt>' in first
+    for _, page in pages(folder):
+        assert "index.html#words" in page.text
+    note = load_plan(PAPER).at("smoke").note
+    text = (folder / f"report/papers/{PAPER}.html").read_text()
+    assert f"of scale smoke: {note}.</p>" in html.unescape(text)
+
+
+def test_a_cell_names_its_verdict_beside_the_colour(folder: Path) -> None:
+    number = load_expected(PAPER).numbers[0]
+    held = next(item for item in check(PAPER, "smoke") if item.id == number.id)
+    tried = dataclasses.replace(held, verdict="deviates", unit="fraction", ours=0.5, seeds=3)
+    cell = content.Cell("r", "c", "50.00 %", (), (), (tried,))
+    view = content.View("table", "table1", load_plan(PAPER).tables["table1"], (cell,))
+    paper = content.Paper(load_plan(PAPER), load_expected(PAPER), (), (), (view,))
+    site._Pages(folder, "smoke", folder, folder).write("p.html", "paper.html", paper=paper, runs={})
+    assert "50.00 % <small>deviates</small></button>" in (folder / "p.html").read_text()
+
+
 def test_texts_are_escaped(folder: Path) -> None:
     page = (folder / f"report/papers/{PAPER}.html").read_text()
     assert "<b>a</b>" not in page
@@ -165,9 +207,9 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
 
 def told(item: Check) -> str:
     """Return what a page says of a check, as text."""
-    templates = site._Pages(Path(), "smoke", "")._templates
-    html = str(templates.get_template("parts.html").module.check(item))
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+    templates = site._Pages(Path(), "smoke", Path(), Path())._templates
+    page = str(templates.get_template("parts.html").module.check(item))
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
 def test_a_tolerance_is_no_spread_and_a_standard_deviation_no_mean() -> None:
@@ -214,11 +256,14 @@ def test_a_trainings_page_says_where_each_seed_comes_from(folder: Path) -> None:
         assert f'<section id="run-{item.run.id}">' in text
         assert f"Seed {item.run.seed}, run <code>{item.run.id}</code>" in text
         assert f"fedrepro train {item.run.id}" in text
+        record = f"results/runs/{item.run.id}.json"
+        assert f'<a href="../../{record}">{record}</a>' in text
     assert text.count("<dt>versions</dt>") == text.count("<dt>data</dt>") == 1
     assert "\nseed: " not in text
     table = next(iter(load_plan(PAPER).tables))
     first = recorded(folder)[expand(PAPER, "smoke")[0].id]
     text = (folder / "report" / first.page).read_text()
+    assert "<h1>Centralized (centralised)</h1>" in text
     assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in text
 
 
@@ -299,7 +344,7 @@ def test_a_report_that_fails_leaves_the_old_one_whole(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(site, "_entries", full)
-    with pytest.raises(FedreproError, match="report: cannot be written .No space left on device"):
+    with pytest.raises(FedreproError, match=r"report: cannot be written .No space left on device"):
         site.write([PAPER], "smoke", folder / "results", target)
     assert {file: file.read_bytes() for file in target.rglob("*") if file.is_file()} == before
     assert [*target.parent.iterdir()] == [target]

@@ -136,11 +136,14 @@ class Paper:
 
     @property
     def claims(self) -> list[Check]:
-        """Verdicts on claims, those that deviate first."""
+        """Verdicts on claims, those first that deviate at some scale."""
         order = ["deviates", "inconclusive", "reproduced"]
         rank = {verdict: place for place, verdict in enumerate(order)}
         claims = [item for item in self.checks if item.kind == "claim"]
-        return sorted(claims, key=lambda item: rank.get(item.verdict, len(order)))
+        return sorted(
+            claims,
+            key=lambda item: min(rank.get(x.verdict, len(order)) for x in self.at_scales(item)),
+        )
 
     def at_scales(self, claim: Check) -> list[Check]:
         """Return the verdicts on a claim: as published if tried there, then the report's."""

@@ -45,12 +45,11 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
     """
     _refuse_other(folder)
     read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
-    notebooks = quote(os.path.relpath(results / scale / "notebooks", folder))
     used = _uses(read)
     runs = recorded(read, scale)
     with _replaced(folder) as new:
         _copy_assets(new)
-        pages = _Pages(new, scale, notebooks)
+        pages = _Pages(new, scale, results / scale / "notebooks", folder)
         for paper in read:
             _copy_results(paper, scale, results, new)
             pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
@@ -98,7 +97,15 @@ _ENTRIES = "assets/entries.js"
 class _Pages:
     """Fills templates, and writes what comes out."""
 
-    def __init__(self, folder: Path, scale: Scale, notebooks: str) -> None:
+    def __init__(self, folder: Path, scale: Scale, notebooks: Path, read_in: Path) -> None:
+        """Make ready.
+
+        Args:
+            folder: where pages are written.
+            scale: of the report.
+            notebooks: the folder of executed notebooks.
+            read_in: where readers find the pages, from which links lead out of the report.
+        """
         self._folder = folder
         self._templates = jinja2.Environment(
             loader=jinja2.PackageLoader("fedrepro.report.html"),
@@ -118,7 +125,9 @@ class _Pages:
             origins=ORIGINS,
         )
         self._templates.filters.update(
-            percent=lambda share: f"{100 * share:.0f} %", named=lambda name: name.replace("_", " ")
+            percent=lambda share: f"{100 * share:.0f} %",
+            named=lambda name: name.replace("_", " "),
+            outside=lambda file: quote(os.path.relpath(file, read_in)),
         )
 
     def write(self, path: str, template: str, **content: Any) -> None:
@@ -149,7 +158,10 @@ def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str,
         page = f"papers/{paper.name}.html"
         for item in paper.claims:
             text = f"{paper.name} {item.id}: {item.statement}"
-            yield "claim", text, f"{page}#claim-{item.id}", item.verdict
+            verdicts = dict.fromkeys(one.verdict for one in paper.at_scales(item))
+            yield "claim", text, f"{page}#claim-{item.id}", ", ".join(verdicts)
+        for item in paper.tried_as_published:
+            yield "number", f"{paper.name} {item.where}", f"{page}#published", item.verdict
         for view in paper.views:
             text = f"{paper.name} {view.name}: {view.about.title}"
             yield view.kind, text, f"{page}#{view.name}", ""

@@ -17,7 +17,7 @@ from fedrepro.report.html.content import Paper
 from fedrepro.report.recorded import Recorded
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand
+from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_schema import Scale
 
 METRICS = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
@@ -45,9 +45,12 @@ class Shown(Recorded):
 
     @property
     def place(self) -> str:
-        """Its group and point of the plan: ``sweep, emd 1.44``."""
-        point = [f"{name} {value}" for name, value in self.run.coordinates.items()]
-        return ", ".join([self.run.group, *point]).replace("_", " ")
+        """Its title, group and point of the plan: ``FedAvg at an exact EMD (sweep), emd 1.44``."""
+        point = [
+            f"{name} {value}".replace("_", " ") for name, value in self.run.coordinates.items()
+        ]
+        title = load_plan(self.run.paper).runs[self.run.group].title
+        return ", ".join([f"{title} ({self.run.group})", *point])
 
     @functools.cached_property
     def facts(self) -> dict[str, str]:

@@ -98,8 +98,9 @@ def _links(ids: list[str], most: int = 3) -> str:
 
 
 def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
-    """Lay a table out, verdicts in their colours."""
-    style = table.style.hide(axis="index").set_uuid(name)
+    """Lay a table out, verdicts in their colours; all but the links to runs is plain text."""
+    texts = [column for column in table if column != "runs"]
+    style = table.style.hide(axis="index").set_uuid(name).format(escape="html", subset=texts)
     style = style.set_properties(None, **{"text-align": "left", "vertical-align": "top"})
     style = style.set_table_styles([{"selector": "th", "props": "text-align: left"}])
     if "verdict" in table:

@@ -51,6 +51,22 @@ def test_costs_tell_groups_of_one_title_apart(document):
     assert "`kws_sgd_large`" in text
 
 
+def test_minutes_of_a_gpu_are_no_core_minutes(document):
+    def rows(block: str) -> dict[str, dict[str, str]]:
+        lines = [line for line in document(block).splitlines() if line.startswith("| ")]
+        head, *others = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        cells = [dict(zip(head, other, strict=True)) for other in others]
+        return {row["group"]: row for row in cells}
+
+    published = rows("cost emd paper")
+    on_gpu = published["`unit_pixels_one_class`"]
+    assert on_gpu["on"] == "NVIDIA H100 80GB HBM3, 1 thread"
+    assert float(on_gpu["core minutes"]) == 0 < float(on_gpu["GPU minutes"])
+    on_cpu = next(row for row in published.values() if "EPYC" in row["on"])
+    assert float(on_cpu["GPU minutes"]) == 0 < float(on_cpu["core minutes"])
+    assert all("GPU minutes" not in row for row in rows("cost tricks lite").values())
+
+
 def test_what_a_scale_changes_is_said_once_not_over_every_table(document):
     note = "an eighth of the network's width"
     assert f"Scale `lite`: MNIST: {note}" in document("scale emd lite")

@@ -127,3 +127,8 @@ def test_there_is_an_example_of_each_verdict_of_the_best_kind() -> None:
         "0.1; ours 0.5 (95 % interval 0.4 to 0.6, 3 seeds)."
     )
     assert '"one is better"; p = 0.001.' in told[1]
+
+
+def test_a_paper_without_numbers_has_no_table_of_verdicts() -> None:
+    assert block("verdicts", "cadis", "lite").count("| N5") == 1
+    assert block("verdicts", "emd", "lite") == "No published number is held against ours."

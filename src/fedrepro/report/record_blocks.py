@@ -54,7 +54,10 @@ def _minutes(costs: Iterable[records.Cost], *, gpu: bool) -> float:
 
 
 def _cost_table(paper: str, scale: Scale) -> str:
-    """One row a group that has runs at the scale: how many, seconds a run, minutes, on what."""
+    """One row a group that has runs at the scale: how many, seconds a run, minutes, on what.
+
+    Minutes of GPUs have a column of their own, if there are any.
+    """
     runs = RunSet(paper, scale)
     rows = []
     for group, planned in runs.plan.runs.items():
@@ -63,19 +66,22 @@ def _cost_table(paper: str, scale: Scale) -> str:
             continue
         found = [records.read(run.id) for run in members if records.is_recorded(run.id)]
         seconds = pd.Series([record.provenance.seconds for record in found], dtype=float)
+        on_gpu = pd.Series([r.provenance.device_type == "cuda" for r in found], dtype=bool)
         rows.append(
             {
                 "runs": planned.title,
                 "group": f"`{group}`",
                 "recorded": f"{len(found)} of {len(members)}",
                 "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
-                "core minutes": f"{seconds.sum() / 60:.1f}",
-                "on": ", ".join(
+                "core minutes": f"{seconds[~on_gpu].sum() / 60:.1f}",
+                "GPU minutes": f"{seconds[on_gpu].sum() / 60:.1f}",
+                "on": "; ".join(
                     sorted({f"{r.provenance.device}, {r.provenance.threads} thread" for r in found})
                 ),
             }
         )
-    return str(pd.DataFrame(rows).to_markdown(index=False))
+    unused = [] if any(row["GPU minutes"] != "0.0" for row in rows) else ["GPU minutes"]
+    return str(pd.DataFrame(rows).drop(columns=unused, errors="ignore").to_markdown(index=False))
 
 
 def _runs(paper: str, scale: Scale, *groups: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 import pandas as pd
@@ -90,6 +90,11 @@ def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
             | {name: item.outcomes[name] or "" for name in DECIDED}
             | {"not informative": item.uninformative or "", "single run": item.single or ""}
         )
+    return _filled(rows)
+
+
+def _filled(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return a table without the columns that are empty in every row."""
     table = pd.DataFrame(rows)
     empty = [key for key in table if (table[key] == "").all()]
     return str(table.drop(columns=empty).to_markdown(index=False))
@@ -148,8 +153,8 @@ def _no_targets(paper: str) -> str:
 
 
 def _shortened(ids: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in ids[:6])
-    return f"{shown} and {len(ids) - 6} more" if len(ids) > 6 else shown
+    first = ", ".join(f"`{name}`" for name in ids[:6])
+    return f"{first} and {len(ids) - 6} more" if len(ids) > 6 else first
 
 
 def _changes(paper: str) -> str:
@@ -167,7 +172,10 @@ def _changes(paper: str) -> str:
 
 
 def _examples() -> str:
-    """One number and one claim of every verdict, the first of each, with all that decided it."""
+    """One number and one claim of every verdict, with all that decided it.
+
+    Preferred is what the paper itself says, then what several seeds decide.
+    """
     checks = [i for s in ("paper", "lite") for paper in papers() for i in checks_of(paper, s)]
     lines = []
     for verdict, kind in itertools.product(VERDICTS, ("number", "claim")):
@@ -210,12 +218,10 @@ def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
     for (place, reading), items in grouped.items():
         found = Counter(item.verdict for item in items)
         rows.append(
-            {"published": place, "held against": reading.replace("_", " "), "n": len(items)}
+            {"published": place, "held against": _reading(reading), "n": len(items)}
             | {name: found[name] or "" for name in VERDICTS}
         )
-    table = pd.DataFrame(rows)
-    empty = [name for name in VERDICTS if (table[name] == "").all()]
-    return str(table.drop(columns=empty).to_markdown(index=False))
+    return _filled(rows) if rows else "No published number is held against ours."
 
 
 def _claims(paper: str, scale: Scale) -> str:

@@ -118,6 +118,21 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     assert (folder / "curves.svg").stat().st_size > 1000
 
 
+def test_titles_are_text_and_neither_mathematics_nor_markup(folder: Path) -> None:
+    title = r"$\frac$ | <script>&"
+    named = {name: group | {"title": f"{name} {title}"} for name, group in PLAN["runs"].items()}
+    file = folder / "my/my-plan.yaml"
+    file.write_text(yaml.safe_dump(PLAN | {"title": title, "runs": named}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    artefacts.write_figure(runs, "curves", folder / "curves")
+    assert "<script>" not in (folder / "curves.svg").read_text()
+    artefacts.write_table(runs, "accuracy", folder / "accuracy")
+    rows = [x for x in (folder / "accuracy.md").read_text().splitlines() if x.startswith("|")]
+    assert {row.replace(r"\|", "").count("|") for row in rows} == {rows[1].count("|")}
+
+
 def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     workflow = Workflow(CONFIG | {"plans": "my"})
     assert workflow.papers == ["my-plan"]

@@ -171,6 +171,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
     grid = grid.reindex(
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
+    grid = grid.rename(index=_in_a_row, columns=_in_a_row)
     scale = _scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
     missing = left_out(runs, name)
     brackets = "" if is_study(runs.paper) else "; in brackets the published value"
@@ -178,6 +179,11 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
         f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
         f"Cells: {artefact.cells}{brackets}.\n\n{grid.to_markdown()}\n"
     ) + (f"\n{missing}\n" if missing else "")
+
+
+def _in_a_row(key: str) -> str:
+    """Return a key as a row of a Markdown table may have it."""
+    return key.replace("|", r"\|")
 
 
 def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
@@ -270,6 +276,7 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     figure = code.figures(runs.paper)[name].draw(cells)
     title = f"{artefact.title} ({artefact.source})"
     missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
-    figure.suptitle("\n".join([title, _under_title(runs, name, cells), *missing]))
+    text = "\n".join([title, _under_title(runs, name, cells), *missing])
+    figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
     style.save(figure, stem)
     _write_csv(stem, cells)

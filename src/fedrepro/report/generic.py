@@ -84,7 +84,7 @@ def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
     for (name, points), ink in zip(
         cells.groupby("series", sort=False), series_inks(), strict=False
     ):
-        canvas.curve(canvas.axis, points, ink, str(name))
+        canvas.curve(canvas.axis, points, ink, str(name).replace("$", r"\$"))  # no mathematics
     canvas.accuracy_over_rounds()
     canvas.legend(2)
     figure: matplotlib.figure.Figure = canvas.figure

@@ -376,6 +376,32 @@ def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         site.write([PAPER], "lite", folder / "results", folder / "lite")
 
 
+@pytest.mark.parametrize("lost", ["figures/tricks/fig1.svg", "notebooks/tricks.html"])
+def test_a_missing_drawing_or_notebook_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    monkeypatch.chdir(folder)
+    shutil.copytree(folder / "results", folder / lost / "results")
+    (folder / lost / "results/smoke" / lost).unlink()
+    with pytest.raises(FedreproError, match=rf"{lost}: missing; `snakemake all_report"):
+        site.write([PAPER], "smoke", folder / lost / "results", folder / "less")
+    assert not (folder / "less").exists()
+
+
+def test_a_study_has_no_report(tmp_path: Path) -> None:
+    with pytest.raises(FedreproError, match="studies of our own have no verdicts"):
+        site.write(["precision"], "lite", tmp_path, tmp_path / "report")
+
+
+def test_a_row_may_be_called_none(tmp_path: Path) -> None:
+    file = tmp_path / "lite/tables/tricks/table1.csv"
+    file.parent.mkdir(parents=True)
+    head = "row,column,mean,sd,n,values,runs,published\n"
+    file.write_text(f"{head}None,NA,0.5,,1,0.5,ffffffffffff,\n")
+    (cell,) = content._read_cells(tmp_path, "lite", PAPER, "table", "table1", {})
+    assert (cell.row, cell.column, cell.text) == ("None", "NA", "50.00 % (n=1)")
+
+
 def test_headlines_are_at_the_published_scale_where_they_are_tried() -> None:
     expected = load_expected(PAPER)
     (first, *_) = expected.claims

@@ -174,7 +174,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
     found = {
         "record": str(file),
-        "group": f"{describe(run)}",
+        "group": describe(run),
         "versions": versions,
         "code": f"commit {from_.commit}{changed}; fedrepro {from_.fedrepro}, "
         f"torch {from_.torch}, numpy {from_.numpy}, Python {from_.python}",

@@ -155,12 +155,12 @@ class Paper:
     @property
     def tried_as_published(self) -> list[Check]:
         """Verdicts on printed values at the published scale, where it is not the report's."""
+        if self.published == self.checks:
+            return []
         return [
             item
             for item in self.published
-            if self.published != self.checks
-            and (item.kind, item.origin) == ("number", "printed")
-            and item.verdict in DECIDED
+            if (item.kind, item.origin) == ("number", "printed") and item.verdict in DECIDED
         ]
 
     @property
@@ -232,7 +232,7 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     """
     plan, expected = load_plan(paper), load_expected(paper)
     checks = read_json(
-        _there(results / scale / "checks" / f"{paper}.json"),
+        there(results / scale / "checks" / f"{paper}.json"),
         TypeAdapter(tuple[Check, ...]),
         _REMOVE,
     )
@@ -250,7 +250,12 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
 _REMOVE = "remove it, and `snakemake all_report` makes it again"
 
 
-def _there(file: Path) -> Path:
+def there(file: Path) -> Path:
+    """Return a file that the report is made of.
+
+    Raises:
+        FedreproError: it is missing; says how to make it.
+    """
     if not file.exists():
         raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first")
     return file
@@ -277,9 +282,14 @@ def _read_cells(
     name: str,
     by_cell: dict[Place, list[Check]],
 ) -> Iterator[Cell]:
-    file = _there(results / scale / f"{kind}s" / paper / f"{name}.csv")
+    file = there(results / scale / f"{kind}s" / paper / f"{name}.csv")
     try:
-        frame = pd.read_csv(file, dtype={"values": str, "runs": str, "run": str})
+        frame = pd.read_csv(
+            file,
+            dtype={"values": str, "runs": str, "run": str},
+            keep_default_na=False,  # a row may be called None
+            na_values=[""],
+        )
         for _, row in frame.iterrows():
             yield _cell(row, name, by_cell)
     except (ValueError, TypeError, KeyError, IndexError) as error:

@@ -20,7 +20,7 @@ import plotly
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report.checks import DECIDED, difference, how_sure, remarks, shown
-from fedrepro.report.html.content import Paper, read_paper
+from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
 from fedrepro.report.score import ORIGINS
 from fedrepro.runs.plan_files import is_study
@@ -41,15 +41,21 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
         folder: where the pages go; what it holds is replaced.
 
     Raises:
-        FedreproError: a result is missing, or the folder holds something else or cannot be written.
+        FedreproError: there is no paper, a result is missing, or the folder holds something else or
+            cannot be written.
     """
     _refuse_other(folder)
     read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
+    if not read:
+        raise FedreproError("studies of our own have no verdicts to report; name a paper")
+    notebooks = results / scale / "notebooks"
+    for paper in read:
+        there(notebooks / f"{paper.name}.html")
     used = _uses(read)
     runs = recorded(read, scale)
     with _replaced(folder) as new:
         _copy_assets(new)
-        pages = _Pages(new, scale, results / scale / "notebooks", folder)
+        pages = _Pages(new, scale, notebooks, folder)
         for paper in read:
             _copy_results(paper, scale, results, new)
             pages.write(f"papers/{paper.name}.html", "paper.html", paper=paper, runs=runs)
@@ -203,4 +209,4 @@ def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None
             source = results / scale / f"{view.kind}s" / paper.name / f"{view.name}.{ending}"
             target = folder / "data" / paper.name / f"{view.name}.{ending}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            shutil.copyfile(there(source), target)

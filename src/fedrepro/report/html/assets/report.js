@@ -18,9 +18,10 @@ input.addEventListener("input", () => {
   for (const [kind, text, address, verdict] of words.length ? ENTRIES : []) {
     const all = `${kind} ${text} ${verdict}`.toLowerCase();
     if (words.every((word) => all.includes(word))) matches.push([kind, text, address, verdict]);
-    if (matches.length === SHOWN) break;
+    if (matches.length > SHOWN) break;
   }
-  found.replaceChildren(...matches.map(([kind, text, address, verdict]) => {
+  const more = matches.length > SHOWN;
+  found.replaceChildren(...matches.slice(0, SHOWN).map(([kind, text, address, verdict]) => {
     const item = document.createElement("li");
     const link = document.createElement("a");
     link.href = top_ + address;
@@ -28,6 +29,11 @@ input.addEventListener("input", () => {
     item.append(`${kind} `, link, verdict ? ` ${verdict}` : "");
     return item;
   }));
+  if (more) {
+    const item = document.createElement("li");
+    item.textContent = `The first ${SHOWN}; further words narrow them down.`;
+    found.append(item);
+  }
   if (words.length && !matches.length) found.textContent = "Nothing has all of these words.";
 });
 

@@ -58,8 +58,10 @@ for (const filter of document.querySelectorAll(".filter")) {
   }
 }
 
-// A link to a claim shows it, whatever the filter hides, and opens its evidence.
+// A link closes the list it may be in; one to a claim shows it, whatever the filter hides, and opens
+// its evidence.
 function openTarget() {
+  found.replaceChildren();
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target && target.hidden) document.querySelector("[data-filter='all']").click();
   const evidence = target && target.matches(".claims tr") && target.querySelector("details");

@@ -28,9 +28,8 @@ def judged(
     """Judge a number of 0.9 ± 0.01 by the runs of a cell's seeds, by default published ones."""
     ids = runs or PUBLISHED[: len(values)]
     seeds = pd.DataFrame({"row": "a", "column": "b", "seed": range(len(ids)), "run": ids})
-    return judged_in(
-        summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"]), scale, **changes
-    )
+    cells = summarise(seeds.assign(accuracy=values), "accuracy", ["row", "column"])
+    return judged_in(cells.assign(unit="fraction"), scale, **changes)
 
 
 def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> Check:
@@ -114,6 +113,7 @@ def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
 def test_what_is_no_number_is_not_judged(value: str, evidence: str) -> None:
     shown = judged([float("nan")], value=value)
     assert (shown.verdict, shown.evidence) == ("not decidable", evidence)
+    assert shown.unit == "fraction"
 
 
 def test_what_is_no_target_is_not_judged() -> None:

@@ -143,6 +143,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
         return unjudged
     if cell is None:
         return replace(unjudged, verdict="not decidable", evidence=f"not in the {runs.scale} plan")
+    unjudged = replace(unjudged, unit=cell.get("unit", ""))
     ours = float(cell[number.value])
     if math.isnan(ours):
         why = "one seed has no spread" if number.value == "sd" else "undefined for these runs"
@@ -158,7 +159,6 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
             ours=ours,
             interval=[low, high] if len(values) > 1 else [],
             values=values,
-            unit=cell.get("unit", ""),
             verdict=verdict,
             evidence=_seeds_missing(runs, ids),
             seeds=len(values),

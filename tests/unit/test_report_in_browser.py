@@ -13,6 +13,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 from test_report import PAPER, folder  # noqa: F401
 
 DRIVER = shutil.which("chromedriver")
@@ -103,6 +104,14 @@ def test_the_filter_hides_other_verdicts(browser: Chrome, folder: Path) -> None:
     assert all("deviates" in verdicts for verdicts in shown)
     browser.find_element(By.CSS_SELECTOR, "[data-filter='all']").click()
     assert all(row.is_displayed() for row in rows)
+
+
+def test_a_link_shows_a_claim_that_the_filter_hides(browser: Chrome, folder: Path) -> None:  # noqa: F811
+    browser.get((folder / f"report/papers/{PAPER}.html").as_uri())
+    browser.find_element(By.CSS_SELECTOR, "[data-filter='deviates']").click()
+    claim = browser.find_element(By.CSS_SELECTOR, ".claims tr[hidden]")
+    browser.execute_script("location.hash = arguments[0].id", claim)
+    WebDriverWait(browser, 10).until(lambda _: claim.is_displayed())
 
 
 def test_the_keyboard_reaches_the_content_first(browser: Chrome, folder: Path) -> None:  # noqa: F811

@@ -58,6 +58,11 @@ for (const filter of document.querySelectorAll(".filter")) {
   }
 }
 
+// Where a table is wider than the window, the keyboard can scroll it.
+for (const wide of document.querySelectorAll(".scroll")) {
+  if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
+}
+
 // A link closes the list it may be in; one to a claim shows it, whatever the filter hides, and opens
 // its evidence.
 function openTarget() {

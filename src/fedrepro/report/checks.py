@@ -115,11 +115,11 @@ def would_pass(check: Check, other: Check) -> bool:
 
 
 def line(item: Check) -> str:
-    """Return a check in a line: verdict, id, our value and the published one, evidence."""
+    """Return a check in a line: verdict, id, of a number ours and the published one, evidence."""
     text = f"{item.verdict:<17} {item.paper} {item.id}"
-    if item.ours is not None:
+    if item.kind == "number" and item.ours is not None:
         text += f": ours {shown(item.ours, item.unit)}"
-        if item.kind == "number" and (sure := how_sure(item)):
+        if sure := how_sure(item):
             text += f" ({sure})"
         if item.published is not None:
             text += f", published {shown(item.published, item.unit)}"

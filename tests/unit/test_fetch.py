@@ -220,6 +220,32 @@ def test_what_is_left_is_used_if_it_fits(
     assert TARGET.read_bytes() == CONTENT
 
 
+def page(handler: Handler) -> None:
+    """Send what a hotel's network sends in place of everything."""
+    handler.answer(200, Content_Length=1000)
+    handler.wfile.write(b"<html>".ljust(1000))
+
+
+@pytest.mark.parametrize("behave", [page, announced_too_long, lambda handler: handler.answer(503)])
+def test_what_has_arrived_outlives_an_address_that_has_another_file(
+    server: Server, behave: Callable[[Handler], None]
+) -> None:
+    for each, expected in ((cut, 300_000), (behave, 300_000), (whole, 0)):
+        server.behave = each
+        with contextlib.suppress(fetch.DownloadError):
+            get(server)
+        assert (LEFT.stat().st_size if LEFT.exists() else 0) == expected
+    assert server.asked == ["", "bytes=300000-", "bytes=300000-"]
+    assert TARGET.read_bytes() == CONTENT
+
+
+def test_an_address_that_is_none_is_told_and_the_next_one_asked(server: Server) -> None:
+    urls, size = ["https://[bad/archive.bin", "no address", server.url], len(CONTENT)
+    fetch.fetch(urls, TARGET, size=size, sha256=SHA256, plain_hosts=["127.0.0.1"])
+    with pytest.raises(fetch.DownloadError, match=r"(?s)Invalid IPv6.*no address is not https"):
+        fetch.fetch(urls[:2], TARGET, size=size)
+
+
 def test_what_is_left_of_another_file_is_dropped(server: Server) -> None:
     LEFT.parent.mkdir()
     LEFT.write_bytes(b"other")

@@ -40,6 +40,7 @@ LEFT_SECONDS = 2 * 24 * 3600.0
 PARTIAL = ".partial-"
 
 _CHUNK = 1 << 18
+_HEADERS = {"User-Agent": f"fedrepro/{__version__}"}
 
 
 class DownloadError(FedreproError):
@@ -135,7 +136,10 @@ def _put_down(part: Path, left: Path, *, keep: bool) -> None:
 def _receive(
     url: str, part: Path, size: int, sha256: str, seconds: float, plain_hosts: Collection[str]
 ) -> None:
-    """Write what an address has to a file, after what is in it; keep only what may be right."""
+    """Write what an address has to a file, after what is in it; keep only what may be right.
+
+    What is in it stays if the address has no file of the published size: a page that says so, say.
+    """
     with part.open("ab") as stream, _Line(seconds, plain_hosts) as line:
         begun = stream.tell()
         if not sha256 or begun >= size:
@@ -144,17 +148,17 @@ def _receive(
             with line.open(url, begun) as response:
                 if response.status != http.HTTPStatus.PARTIAL_CONTENT:
                     begun = 0
-                stream.truncate(begun)
                 announced = None if response.length is None else begun + response.length
                 if announced is not None and (announced > size or (sha256 and announced < size)):
-                    raise _OtherSize(f"it has {announced:,} bytes, and {size:,} are published")
+                    raise _Failed(f"it has {announced:,} bytes, and {size:,} are published")
+                stream.truncate(begun)
                 arrived = _copy(response, stream, begun, size, line)
             whole = size if sha256 else announced
             if whole is not None and arrived < whole:
                 raise _Failed(f"cut off after {arrived:,} of {whole:,} bytes; run again to go on")
-        except _OtherSize as error:
-            stream.truncate(0)
-            raise _Failed(str(error)) from None
+        except _TooLong:
+            stream.truncate(begun)
+            raise _Failed(f"it has more than the {size:,} bytes that are published") from None
     if sha256:
         with part.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
@@ -163,8 +167,8 @@ def _receive(
             raise _Failed(f"its sha256 is {found}, expected {sha256}")
 
 
-class _OtherSize(Exception):
-    """A server has another file than the published one."""
+class _TooLong(Exception):
+    """A server sends more than the published file has."""
 
 
 def _copy(
@@ -175,7 +179,7 @@ def _copy(
     while chunk := line.read(response):
         arrived += len(chunk)
         if arrived > size:
-            raise _OtherSize(f"it has more than the {size:,} bytes that are published")
+            raise _TooLong
         stream.write(chunk)
     return arrived
 
@@ -206,13 +210,13 @@ class _Line:
 
     def open(self, url: str, begun: int) -> http.client.HTTPResponse:
         """Ask for a file, from a byte on; of one without that byte, for the whole."""
-        self.require_encrypted(url)
-        request = urllib.request.Request(url, headers={"User-Agent": f"fedrepro/{__version__}"})
-        if begun:
-            request.add_header("Range", f"bytes={begun}-")
         opener = urllib.request.build_opener(_Redirects(self), *_handlers(self._sockets))
         try:
             with self._told():
+                self.require_encrypted(url)
+                request = urllib.request.Request(url, headers=_HEADERS)
+                if begun:
+                    request.add_header("Range", f"bytes={begun}-")
                 response: http.client.HTTPResponse = opener.open(request, timeout=SILENCE_SECONDS)
         except _Failed as failure:
             cause = failure.__cause__

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -27,6 +30,18 @@ def test_arrays_become_a_data_set_known_by_its_content() -> None:
     other = Dataset.from_arrays(IMAGES[::-1], LABELS, IMAGES[:9], LABELS[:9])
     assert other.name != made.name
     assert made.name not in data.names()
+
+
+def test_few_pixels_or_many_channels_are_not_taken_for_another_order_of_axes() -> None:
+    for shape in ((9, 8, 1), (8, 3, 3), (3, 8, 8), (4, 4, 4)):
+        x = RNG.integers(0, 256, (60, *shape), dtype=np.uint8)
+        made = Dataset.from_arrays(x, LABELS, x[:9], LABELS[:9])
+        assert data.describe(made.name).shape == shape
+
+
+def test_half_precision_is_taken_without_a_word() -> None:
+    half = (IMAGES / 7).astype(np.float16)
+    assert Dataset.from_arrays(half, LABELS, half[:9], LABELS[:9]).train_x.dtype == np.float32
 
 
 def test_floats_are_features() -> None:
@@ -70,10 +85,20 @@ def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -
         ({"train_x": [[[1]], [[1, 2]]]}, "train_x: rows of different lengths"),
         ({"train_y": LABELS * 0, "test_y": LABELS[:9] * 0}, "two classes or more"),
         ({"train_y": LABELS + 10**13}, "number the classes from 0"),
+        ({"test_y": np.full(9, 2**64 - 1, np.uint64)}, "test_y: give class numbers from 0"),
+        ({"train_x": IMAGES.reshape(60, 8, 8, 1)}, r"height, width, channels.*moveaxis"),
+        ({"test_x": np.zeros((9, 6, 8, 3), np.uint8)}, r"test_x: .*height, width, channels"),
+        ({"test_x": IMAGES[:9] / 255.0}, r"uint8 \[1, 8, 8\] and float32 \[1, 8, 8\]; give both"),
+        ({"train_x": np.ma.masked_array(IMAGES, IMAGES > 5)}, "train_x: some values are masked"),
+        ({"train_x": torch.zeros(60, 8, 8, requires_grad=True)}, "train_x: .*requires grad"),
+        ({"train_x": torch.zeros(60, 8, 8, dtype=torch.bfloat16)}, "train_x: .*BFloat16"),
+        ({"train_x": IMAGES * 1e-60, "test_x": IMAGES[:9] * 1e-60}, r"train_x: 0\.0 throughout"),
+        ({"train_x": IMAGES * 1e300}, "finite floats"),
+        ({"title": 5}, "title: 5 is no text"),
     ],
 )
-def test_what_does_not_fit_is_refused(change: dict[str, np.ndarray], text: str) -> None:
-    arrays = {
+def test_what_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None:
+    arrays: dict[str, Any] = {
         "train_x": IMAGES,
         "train_y": LABELS,
         "test_x": IMAGES[:9],

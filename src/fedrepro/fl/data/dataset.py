@@ -89,6 +89,11 @@ class Dataset:
         ):
             if len(x) != len(y):
                 raise FedreproError(f"{len(x)} {side} examples with {len(y)} labels")
+        kinds = [f"{x.dtype} {list(x.shape[1:])}" for x in (arrays.train_x, arrays.test_x)]
+        if kinds[0] != kinds[1]:
+            raise FedreproError(f"train_x, test_x: {kinds[0]} and {kinds[1]}; give both alike")
+        if not isinstance(title, str):
+            raise FedreproError(f"title: {title!r:.50} is no text")
         _require_classes(arrays)
         sha256 = content_sha256(arrays)
         info = _described(arrays, f"own_{sha256[:12]}", title)
@@ -98,10 +103,14 @@ class Dataset:
 
 
 def _array(given: object, what: str) -> NDArray[Any]:
+    if np.ma.is_masked(given):
+        raise FedreproError(f"{what}: some values are masked; give an array without a mask")
     try:
         return np.asarray(given)
     except ValueError as error:
         raise FedreproError(f"{what}: rows of different lengths; give an array") from error
+    except (TypeError, RuntimeError) as error:  # a tensor that is on a GPU, or has a gradient
+        raise FedreproError(f"{what}: {error} Give an array.") from error
 
 
 def _examples(array: Images, what: str) -> Images:
@@ -112,13 +121,28 @@ def _examples(array: Images, what: str) -> Images:
         raise FedreproError(
             f"{what}: shape {given.shape}; give [n, channels, height, width], none of them 0"
         )
+    if _channels_last(given):
+        raise FedreproError(
+            f"{what}: shape {given.shape} is [n, height, width, channels]; give [n, channels, "
+            "height, width], as `numpy.moveaxis(x, -1, 1)` does"
+        )
     if given.dtype != np.uint8:
         if not np.issubdtype(given.dtype, np.floating):
             raise FedreproError(f"{what}: give uint8 pixels or floats, not {given.dtype}")
+        with np.errstate(over="ignore"):  # refused below
+            given = given.astype(np.float32)
         if not (np.abs(given) < _LARGEST).all():
             raise FedreproError(f"{what}: give finite floats, smaller than {_LARGEST:g}")
-        given = given.astype(np.float32)
+    if given.min() == given.max():
+        raise FedreproError(f"{what}: {given.min()} throughout; give examples that differ")
     return np.ascontiguousarray(given)
+
+
+def _channels_last(array: NDArray[Any]) -> bool:
+    """Return whether the axes are, beyond doubt, in the order that other libraries have."""
+    _, rows, columns, channels = array.shape
+    pixels = array.dtype == np.uint8 and channels > 1
+    return channels in (1, 3, 4) and min(rows, columns) > 4 and (rows == columns or pixels)
 
 
 _LARGEST = 1e18
@@ -140,7 +164,7 @@ def _class_numbers(array: Labels, what: str) -> Labels:
     given = _array(array, what)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
         raise FedreproError(f"{what}: give class numbers, [n], not {given.dtype} {given.shape}")
-    if not given.size or given.min() < 0:
+    if not given.size or given.min() < 0 or given.max() > np.iinfo(np.int64).max:
         raise FedreproError(f"{what}: give class numbers from 0, at least one of them")
     return given.astype(np.int64)
 

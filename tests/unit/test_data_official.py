@@ -104,6 +104,17 @@ def test_wrong_counts_are_refused(root: Path) -> None:
         data.labels("mnist")
 
 
+def test_a_whole_file_of_another_format_is_not_to_be_deleted(root: Path) -> None:
+    """Its checksum is right: a download would bring the same file."""
+    write_official("mnist", RAW)
+    registry = read_registry(root)
+    registry["datasets"]["mnist"]["format"] = "cifar"
+    write_registry(root, registry)
+    with pytest.raises(FedreproError, match=r"not a CIFAR batch.*names another format") as caught:
+        data.load("mnist")
+    assert "Delete" not in str(caught.value)
+
+
 def test_labels_out_of_range_and_uneven_classes_are_refused(root: Path) -> None:
     folder = write_official("mnist", RAW)
     for labels, expected in (([11] * 20, "0 to 9"), ([0] * 20, "per class")):

@@ -186,6 +186,16 @@ def test_content_that_does_not_fit_is_refused(
         data.load("mnist", PACK)
 
 
+def test_short_memory_is_no_fault_of_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: object) -> None:
+        raise MemoryError("Unable to allocate 146. MiB")
+
+    monkeypatch.setattr(packs, "_labels", short)
+    for name in ("mnist", "cifar10"):
+        with pytest.raises(MemoryError, match="146"):
+            data.load(name, PACK)
+
+
 @pytest.mark.parametrize("content", [b"", b"no zip file at all", b"PK\x03\x04 cut"])
 def test_what_is_no_npz_file_is_refused(content: bytes) -> None:
     packs.publish(PACK, {"mnist.npz": lambda path: path.write_bytes(content) and None})

@@ -60,18 +60,19 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interrupt", "status", "text"),
+    ("reason", "status", "text"),
     [
         (KeyboardInterrupt(), 130, "fedrepro: interrupted; run again"),
         (Stopped(signal.SIGTERM), 143, "fedrepro: stopped by SIGTERM; run again"),
         (Stopped(signal.SIGHUP), 129, "fedrepro: stopped by SIGHUP; run again"),
+        (MemoryError("146 MiB"), 1, "fedrepro: not enough memory (146 MiB); end other programs"),
     ],
 )
-def test_a_command_ends_with_the_status_of_its_signal(
-    capsys: pytest.CaptureFixture[str], interrupt: KeyboardInterrupt, status: int, text: str
+def test_a_command_that_cannot_go_on_ends_with_a_status_and_a_message(
+    capsys: pytest.CaptureFixture[str], reason: BaseException, status: int, text: str
 ) -> None:
     def work() -> None:
-        raise interrupt
+        raise reason
 
     assert command.carry_out(work) == status
     assert capsys.readouterr().err.startswith(text)

@@ -48,6 +48,14 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     except OSError as error:  # of files that no command is expected to fail at
         print(f"fedrepro: {_told(error)}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        reason = str(error) or "it is used up"
+        print(
+            f"fedrepro: not enough memory ({reason}); end other programs, or use a machine that "
+            "has more, then run again",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt as interrupt:
         number = signal_of(interrupt)
         how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"

@@ -46,7 +46,7 @@ def opened(path: Path, most: int = MOST_BYTES) -> Iterator[Mapping[str, NDArray[
     Raises:
         TooLarge: it has more bytes.
         WrongFormat: it is damaged or has another format, or what is done with its arrays in the
-            context fails for any other reason than a FedreproError.
+            context fails for any other reason than a FedreproError or short memory.
     """  # noqa: DOC501 - passed on
     try:
         require_size(path, most)
@@ -54,7 +54,7 @@ def opened(path: Path, most: int = MOST_BYTES) -> Iterator[Mapping[str, NDArray[
             _require_true_headers(stream)
             with np.load(stream, allow_pickle=False) as arrays:
                 yield arrays
-    except FedreproError:
+    except (FedreproError, MemoryError):
         raise
     except OSError as error:
         raise WrongFormat(f"{path}: {error.strerror or error}") from error

@@ -90,14 +90,14 @@ def read_idx(path: Path) -> NDArrayU8:
     except (OSError, EOFError, zlib.error) as error:
         raise FedreproError(f"{path} cannot be read: {error}. {_AGAIN}") from None
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise FedreproError(f"{path} is not an idx file of unsigned bytes. {_AGAIN}")
+        raise FedreproError(f"{path} is not an idx file of unsigned bytes. {_OTHER}")
     start = 4 + 4 * content[3]
     shape = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4))
     size = int(np.prod(shape, dtype=np.int64))
     if len(content) != start + size:
         raise FedreproError(
             f"{path} has {len(content)} bytes, but its header, {shape}, needs {start + size}. "
-            f"{_AGAIN}"
+            f"{_OTHER}"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
@@ -121,8 +121,10 @@ def read_cifar_batch(path: Path) -> tuple[NDArrayU8, Labels]:
                 f"its images are {images.dtype} {images.shape} for {len(labels)} labels"
             )
         return images.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
+    except MemoryError:
+        raise
     except Exception as error:  # a broken pickle can raise anything
-        raise FedreproError(f"{path} is not a CIFAR batch: {error}. {_AGAIN}") from None
+        raise FedreproError(f"{path} is not a CIFAR batch: {error}. {_OTHER}") from None
 
 
 def download(info: DatasetInfo, raw: Path) -> None:
@@ -208,6 +210,10 @@ def no_download(info: DatasetInfo, failures: list[str], folder: Path) -> Fedrepr
 
 
 _AGAIN = "Delete it and run again to download it."
+_OTHER = (
+    "Its checksum is as described, so the data set's description names another format or file: "
+    "correct that."
+)
 
 _UNPACK_ERRORS = (OSError, RuntimeError, EOFError, zlib.error, tarfile.TarError)
 

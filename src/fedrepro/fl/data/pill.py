@@ -156,6 +156,8 @@ def _images(folder: Path, names: list[str], shape: tuple[int, int, int]) -> NDAr
         try:
             with Image.open(path, formats=FORMATS) as image:
                 colours = image.convert("RGB")
+        except MemoryError:
+            raise
         except Exception as error:  # a broken image can raise anything
             raise FedreproError(
                 f"{path} cannot be read as an image ({', '.join(FORMATS)}): {error}. Copy it again."

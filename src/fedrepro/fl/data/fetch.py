@@ -136,10 +136,7 @@ def _put_down(part: Path, left: Path, *, keep: bool) -> None:
 def _receive(
     url: str, part: Path, size: int, sha256: str, seconds: float, plain_hosts: Collection[str]
 ) -> None:
-    """Write what an address has to a file, after what is in it; keep only what may be right.
-
-    What is in it stays if the address has no file of the published size: a page that says so, say.
-    """
+    """Write what an address has to a file, after what is in it; keep only what may be right."""
     with part.open("ab") as stream, _Line(seconds, plain_hosts) as line:
         begun = stream.tell()
         if not sha256 or begun >= size:
@@ -151,6 +148,7 @@ def _receive(
                 announced = None if response.length is None else begun + response.length
                 if announced is not None and (announced > size or (sha256 and announced < size)):
                     raise _Failed(f"it has {announced:,} bytes, and {size:,} are published")
+                # what is there outlives an address that has another file: a log-in page, say
                 stream.truncate(begun)
                 arrived = _copy(response, stream, begun, size, line)
             whole = size if sha256 else announced

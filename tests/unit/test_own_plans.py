@@ -91,6 +91,11 @@ def test_a_folder_makes_its_plans_known(folder: Path) -> None:
     assert expand("my-plan", "paper")[0].id == expand("my-plan", "smoke")[0].id
 
 
+def test_what_an_editor_hides_beside_a_plan_is_none(folder: Path) -> None:
+    Path("my/.#my-plan.yaml").symlink_to("user@host.1234:5678")
+    assert use_plans("my") == ["my-plan"]
+
+
 def test_its_records_are_not_among_the_committed_ones(folder: Path) -> None:
     use_plans("my/my-plan.yaml")
     run = expand("my-plan", "lite")[0]

@@ -75,6 +75,11 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
     return validate(content, model, str(file))
 
 
+def yaml_files(folder: Path) -> list[Path]:
+    """Return the YAML files of a folder, sorted; hidden ones are an editor's or a system's."""
+    return [file for file in sorted(folder.glob("*.yaml")) if not file.name.startswith(".")]
+
+
 def name_of(file: Path) -> str:
     """Return the name of the plan or data set that a file describes.
 

@@ -6,7 +6,7 @@ import functools
 import os
 from pathlib import Path
 
-from fedrepro.base.configfile import name_of, nearest
+from fedrepro.base.configfile import name_of, nearest, yaml_files
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import MARKER, find_root, root
 
@@ -30,7 +30,7 @@ def plan_files() -> dict[str, Path]:
 @functools.lru_cache(maxsize=16)
 def _plan_files(folder: Path | None, stamp: int, places: str, cwd: Path) -> dict[str, Path]:
     """List plans; ``stamp`` (the folder's time of change) and ``cwd`` are part of the cache key."""
-    found = [] if folder is None else sorted(folder.glob("*.yaml"))
+    found = [] if folder is None else yaml_files(folder)
     files = {name_of(file): file for file in found}
     for file in own_plan_files(places):
         if files.get(file.stem, file) != file:
@@ -55,7 +55,7 @@ def own_plan_files(places: str) -> list[Path]:
     several = [places] if os.path.exists(places) else places.split(os.pathsep)
     for place in filter(None, several):
         path = Path(place)
-        found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+        found = yaml_files(path) if path.is_dir() else [path]
         if not found or not all(file.is_file() for file in found):
             raise FedreproError(f"{path}: no plan there; give a YAML file or a folder of them")
         files += [file.resolve() for file in found]

@@ -25,6 +25,9 @@ SYNTHETIC = {
 }
 
 
+OFFICIAL = REGISTRY["datasets"]["mnist"]["official"]
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tiny_root(tmp_path, monkeypatch)
@@ -57,6 +60,24 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         ({"train": 60001}, r"per_class\.train has 10 classes and 60000 examples"),
         ({"mean": [0.1, 0.2]}, r"mean and std must have 1 entries"),
         ({"class_names": ["0"]}, r"class_names has 1 of 10"),
+        ({"class_names": ["0"] * 10}, "class_names has a name twice"),
+        ({"superclasses": {"even": ["0", "2"]}}, "every one of class_names once"),
+        ({"shape": [1, 0, 28]}, r"shape\.1: .*greater than 0"),
+        ({"per_class": {"train": [-1, 1], "test": 1}}, r"per_class\.train.*or equal to 0"),
+        ({"name": "letters"}, "name: letters, but the file is named 'mnist'"),
+        ({"format": "plugin"}, "format: plugin is for data sets that a program describes"),
+        ({"format": "memory"}, "format: memory is for data sets that a program describes"),
+        ({"format": "keywords"}, "format keywords needs one pack file, and no official ones"),
+        ({"format": "synthetic"}, "format synthetic has no official files and no pack files"),
+        ({"format": "pill"}, "format pill has no official files"),
+        ({"official": None, "pack": None}, "format mnist needs official files or pack files"),
+        ({"pack": {"train": ["a.npz"], "test": ["b.npz"]}}, "format mnist needs one pack file"),
+        ({"pack": {"train": ["SHA256SUMS"], "test": ["b.npz"]}}, r"pack\.train\.0: .*npz"),
+        ({"official": OFFICIAL | {"test": []}}, "format mnist needs two official files a side"),
+        ({"format": "cifar", "official": OFFICIAL | {"test": []}}, "files of both sides"),
+        ({"official": OFFICIAL | {"archives": []}}, r"official\.archives: .*at least 1"),
+        ({"official": OFFICIAL | {"folder": "../../etc"}}, r"official\.folder: "),
+        ({"official": OFFICIAL | {"urls": ["https://x.org"]}}, r"official\.urls\.0: "),
     ],
 )
 def test_a_typo_in_the_registry_is_named(
@@ -67,6 +88,21 @@ def test_a_typo_in_the_registry_is_named(
     write_registry(root, found)
     with pytest.raises(FedreproError, match=f"(?s)mnist.yaml.*{expected}"):
         data.describe("mnist")
+
+
+def test_a_class_that_nobody_can_draw_is_named(root: Path) -> None:
+    found = copy.deepcopy(REGISTRY["datasets"]["synthetic_pills"])
+    found["class_names"][3] = "white oblongg"
+    write_registry(root, read_registry(root) | {"datasets": {"tablets": found}})
+    with pytest.raises(FedreproError, match=r"set 'tablets' 'white oblongg'.*did you"):
+        data.load("tablets")
+
+
+@pytest.mark.parametrize("name", [".#mnist.yaml", "._mnist.yaml"])
+def test_hidden_files_are_no_descriptions(root: Path, name: str) -> None:
+    """Emacs locks a file that is edited by such a link; macOS puts such files into archives."""
+    (root / "config/datasets" / name).symlink_to("user@host.1234:5678")
+    assert "mnist" in data.names()
 
 
 def test_a_broken_description_is_named(root: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from fedrepro.base import paths
-from fedrepro.base.configfile import name_of, nearest, read_yaml, require_name
+from fedrepro.base.configfile import name_of, nearest, read_yaml, require_name, yaml_files
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.components import distribution, entry_points, load_entry_point, owner
@@ -38,13 +38,17 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
 FilePath = Annotated[
     str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*$")
 ]
+PackFile = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\.npz$")]
+Address = Annotated[str, Field(pattern=r"/$", description="what a file's name is put after")]
+Count = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(gt=0)]
 
 
 class PerClass(Strict):
     """Examples of each class on either side of the split; one number stands for every class."""
 
-    train: tuple[int, ...] | int
-    test: tuple[int, ...] | int
+    train: tuple[Count, ...] | Count
+    test: tuple[Count, ...] | Count
 
 
 class Archive(Strict):
@@ -75,9 +79,9 @@ class Official(Strict):
         test: likewise, of the test split.
     """
 
-    folder: str
-    urls: tuple[str, ...] = Field(min_length=1)
-    archives: tuple[Archive, ...]
+    folder: FilePath
+    urls: tuple[Address, ...] = Field(min_length=1)
+    archives: tuple[Archive, ...] = Field(min_length=1)
     train: tuple[RawFile, ...] = ()
     test: tuple[RawFile, ...] = ()
 
@@ -85,8 +89,8 @@ class Official(Strict):
 class PackFiles(Strict):
     """The files of the data set in a pack; one file may hold both sides of the split."""
 
-    train: tuple[FileName, ...] = Field(min_length=1)
-    test: tuple[FileName, ...] = Field(min_length=1)
+    train: tuple[PackFile, ...] = Field(min_length=1)
+    test: tuple[PackFile, ...] = Field(min_length=1)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -162,7 +166,7 @@ class DatasetInfo(Strict):
         "plugin",
         "memory",
     ]
-    shape: tuple[int, int, int]
+    shape: tuple[Size, Size, Size]
     dtype: Literal["uint8", "float32"]
     classes: int = Field(gt=1)
     class_names: tuple[str, ...]
@@ -185,6 +189,11 @@ class DatasetInfo(Strict):
     def _consistent(self) -> DatasetInfo:
         if len(self.class_names) != self.classes:
             raise ValueError(f"class_names has {len(self.class_names)} of {self.classes} classes")
+        if len(set(self.class_names)) < self.classes:
+            raise ValueError("class_names has a name twice")
+        grouped = [name for names in self.superclasses.values() for name in names]
+        if grouped and sorted(grouped) != sorted(self.class_names):
+            raise ValueError("superclasses must name every one of class_names once")
         for side, examples, per_class in (
             ("train", self.train, self.train_per_class),
             ("test", self.test, self.test_per_class),
@@ -194,17 +203,37 @@ class DatasetInfo(Strict):
                     f"per_class.{side} has {len(per_class)} classes and {sum(per_class)} examples, "
                     f"not {self.classes} and {examples}"
                 )
-        if self.format == "speech_commands" and (
-            self.official is None
-            or len(self.official.archives) != 1
-            or self.pack is None
-            or len(self.pack.files) != 1
-        ):
-            raise ValueError("format speech_commands needs one official archive and one pack file")
+        problem = self._unreadable()
+        if problem:
+            raise ValueError(f"format {self.format} {problem}")
         wanted = self.shape[0 if self.statistics_axis == "channel" else 1]
         if not len(self.mean) == len(self.std) == wanted:
             raise ValueError(f"mean and std must have {wanted} entries each")
         return self
+
+    def _unreadable(self) -> str:
+        """Say what the format needs and the description has not; "" if nothing."""
+        official, pack = self.official, self.pack
+        one_file = pack is not None and len(pack.files) == 1
+        if self.format == "mnist":
+            sides = () if official is None else (official.train, official.test)
+            if any(len(side) != 2 for side in sides):
+                return "needs two official files a side, the images first"
+            if pack is not None and not one_file:
+                return "needs one pack file, for both sides"
+        if self.format == "cifar" and official and not (official.train and official.test):
+            return "needs official files of both sides"
+        if self.format in ("mnist", "cifar") and not (official or pack):
+            return "needs official files or pack files"
+        if self.format == "keywords" and (official or not one_file):
+            return "needs one pack file, and no official ones"
+        if self.format == "speech_commands" and not (
+            official and len(official.archives) == 1 and one_file
+        ):
+            return "needs one official archive and one pack file"
+        if self.format in ("synthetic", "synthetic_pills", "pill") and (official or pack):
+            return "has no official files and no pack files"
+        return ""
 
     @property
     def train_per_class(self) -> tuple[int, ...]:
@@ -448,13 +477,21 @@ def _files() -> dict[str, Path]:
 @lru_cache(maxsize=16)
 def _listed(folder: Path, mtime_ns: int) -> dict[str, Path]:
     """List one version of a folder (``mtime_ns`` makes a changed folder a new one)."""
-    return {name_of(file): file for file in sorted(folder.glob("*.yaml"))}
+    return {name_of(file): file for file in yaml_files(folder)}
 
 
 @lru_cache(maxsize=64)
 def _read(file: Path, mtime_ns: int) -> DatasetInfo:
     """Read one version of a file (``mtime_ns`` makes an edited file a new one)."""
-    return read_yaml(file, DatasetInfo).model_copy(update={"name": file.stem})
+    info = read_yaml(file, DatasetInfo)
+    if info.format in ("plugin", "memory"):
+        raise FedreproError(
+            f"{file}: format: {info.format} is for data sets that a program describes; give the "
+            "layout of the files"
+        )
+    if info.name not in ("", file.stem):
+        raise FedreproError(f"{file}: name: {info.name}, but the file is named '{file.stem}'")
+    return info.model_copy(update={"name": file.stem})
 
 
 @lru_cache(maxsize=4)

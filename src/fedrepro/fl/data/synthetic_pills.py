@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.fl.data.dataset import Arrays
-from fedrepro.fl.data.registry import DatasetInfo
+from fedrepro.fl.data.registry import DatasetInfo, require_known
 from fedrepro.fl.data.synthetic import octets, words
 
 Values = NDArray[np.int32]
@@ -94,7 +94,13 @@ LOOKS: dict[str, Look] = {
 
 
 def generate(info: DatasetInfo) -> Arrays:
-    """Make the data set ``info`` describes: as many examples of each label as it says."""
+    """Make the data set ``info`` describes: as many examples of each label as it says.
+
+    Raises:
+        FedreproError: it names a class that has no look.
+    """
+    for name in info.class_names:
+        require_known(name, tuple(LOOKS), f"class of data set {info.name!r}")
     looks = [LOOKS[name] for name in info.class_names]
     train_x, train_y = _split(info, "train", looks, info.train_per_class)
     test_x, test_y = _split(info, "test", looks, info.test_per_class)

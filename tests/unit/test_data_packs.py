@@ -6,7 +6,9 @@ import errno
 import hashlib
 import io
 import json
+import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -312,8 +314,32 @@ def test_an_array_without_axes_is_refused() -> None:
 def test_checksums_that_are_too_large_are_not_read() -> None:
     with (PACK / packs.SUMS).open("ab") as stream:
         stream.truncate(1 << 30)
-    with pytest.raises(FedreproError, match="too large to be a file of checksums"):
+    with pytest.raises(FedreproError, match=r"no file of checksums, or too large.*Copy the pack"):
         data.load("mnist", PACK)
+
+
+def test_checksums_that_are_no_file_are_not_waited_for() -> None:
+    (PACK / packs.SUMS).unlink()
+    os.mkfifo(PACK / packs.SUMS)
+    with pytest.raises(FedreproError, match="no file of checksums"):
+        data.load("mnist", PACK)
+
+
+def test_who_adds_to_one_pack_at_once_does_so_in_turn() -> None:
+    for number in range(20):
+        both = threading.Barrier(2)
+
+        def write(path: Path, both: threading.Barrier = both) -> None:
+            path.write_bytes(b"x")
+            both.wait(60)
+
+        files = [f"{number}{side}.npz" for side in "ab"]
+        added = [threading.Thread(target=packs.publish, args=(PACK, {f: write})) for f in files]
+        for thread in added:
+            thread.start()
+        for thread in added:
+            thread.join()
+        assert {*files} <= {*packs.sums(PACK)}
 
 
 def test_import_leaves_what_it_does_not_know() -> None:

@@ -31,11 +31,13 @@ writes and checks them) and any of the files below. No array holds pickled objec
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import math
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -53,6 +55,8 @@ from fedrepro.fl.data.registry import DatasetInfo, PackFiles
 SUMS = "SHA256SUMS"
 MOST_SUMS_BYTES = 1 << 20
 """Largest file of checksums."""
+
+_COPY = "Copy the pack again from where it came from, or run `fedrepro data import` on a whole one."
 
 SHEET_IMAGES = 500
 """Images per WebP sheet: 16,000 pixels high, below the format's limit of 16,383."""
@@ -91,13 +95,14 @@ def sums(folder: Path) -> dict[str, str]:
             ``<sha256>  <file name>``.
     """
     try:
-        if (folder / SUMS).stat().st_size > MOST_SUMS_BYTES:
-            raise FedreproError(f"{folder / SUMS} is too large to be a file of checksums")
+        status = (folder / SUMS).stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_SUMS_BYTES:
+            raise FedreproError(f"{folder / SUMS} is no file of checksums, or too large. {_COPY}")
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise FedreproError(f"{folder / SUMS} cannot be read: {error}") from None
+        raise FedreproError(f"{folder / SUMS} cannot be read: {error}. {_COPY}") from None
     found = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -105,7 +110,8 @@ def sums(folder: Path) -> dict[str, str]:
         match = re.fullmatch(r"([0-9a-f]{64}) [ *]([A-Za-z0-9_][A-Za-z0-9_.-]*)", line)
         if match is None:
             raise FedreproError(
-                f"{folder / SUMS}, line {number} is not '<sha256>  <file name>': {line[:100]!r}"
+                f"{folder / SUMS}, line {number} is not '<sha256>  <file name>': {line[:100]!r}. "
+                f"{_COPY}"
             )
         found[match[2]] = match[1]
     return found
@@ -113,8 +119,8 @@ def sums(folder: Path) -> dict[str, str]:
 
 def file_sha256(path: Path) -> str:
     """Return a file's SHA-256, hexadecimal; a file of the same size and time is hashed once."""
-    stat = path.stat()
-    return _file_sha256(path.resolve(), stat.st_size, stat.st_mtime_ns)
+    status = path.stat()
+    return _file_sha256(path.resolve(), status.st_size, status.st_mtime_ns)
 
 
 def checked(folder: Path, file: str) -> Path:
@@ -132,8 +138,7 @@ def checked(folder: Path, file: str) -> Path:
     found = file_sha256(path)
     if found != expected:
         raise FedreproError(
-            f"{path} is corrupt: its sha256 is {found}, but {SUMS} lists {expected}. Copy the pack "
-            "again from where it came from, or run `fedrepro data import` on a whole one."
+            f"{path} is corrupt: its sha256 is {found}, but {SUMS} lists {expected}. {_COPY}"
         )
     return path
 
@@ -258,8 +263,8 @@ def publish(
     """Add files to a pack so that a failure at any moment leaves no half-written pack.
 
     Files are written under temporary names. Entries of files that change leave `SUMS` first, then
-    the files move into place, then `SUMS` gains the new entries: until that moment a reader finds
-    no such data set in the pack.
+    the files move into place, then `SUMS` gains the new entries: until that moment a reader
+    refuses them. Processes that add to one pack at once do so in turn.
 
     Args:
         target: the pack; made if it is not there.
@@ -285,15 +290,18 @@ def publish(
                         f"{file} came out with sha256 {hashes[file]}, expected {wanted}: the disk "
                         f"below {target} or the copy is bad. Nothing was changed."
                     )
-            listed = sums(target)
-            unchanged = {
-                file: value for file, value in listed.items() if hashes.get(file, value) == value
-            }
-            if unchanged != listed:
-                _write_sums(target, Path(partial), unchanged)
-            for file in new:
-                os.replace(Path(partial, file), target / file)
-            _write_sums(target, Path(partial), unchanged | hashes)
+            with _alone(target):
+                listed = sums(target)
+                unchanged = {
+                    file: value
+                    for file, value in listed.items()
+                    if hashes.get(file, value) == value
+                }
+                if unchanged != listed:
+                    _write_sums(target, Path(partial), unchanged)
+                for file in new:
+                    os.replace(Path(partial, file), target / file)
+                _write_sums(target, Path(partial), unchanged | hashes)
     except BaseException as error:
         if made and target.is_dir() and not any(target.iterdir()):
             target.rmdir()
@@ -303,6 +311,18 @@ def publish(
                 "choose another folder, then run the same command again."
             ) from None
         raise
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let no other process change a pack meanwhile, where the file system can lock a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,24 @@ def test_a_part_of_a_killed_process_is_taken_over_and_that_of_a_living_one_is_no
     get(server)
     assert server.asked == ["bytes=500-"]
     assert sorted(TARGET.parent.iterdir()) == [living, TARGET]
+
+
+def test_two_downloads_at_once_do_not_disturb_each_other(server: Server) -> None:
+    """Of one process, or of two containers whose processes have one number."""
+    both = threading.Barrier(2)
+
+    def halves(handler: Handler) -> None:
+        handler.answer(200, Content_Length=len(CONTENT))
+        for half in (CONTENT[:500_000], CONTENT[500_000:]):
+            both.wait(60)
+            handler.wfile.write(half)
+
+    server.behave = halves
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(get, server) for _ in range(2)]:
+            done.result()
+    assert TARGET.read_bytes() == CONTENT
+    assert list(TARGET.parent.iterdir()) == [TARGET]
 
 
 def test_what_was_left_long_ago_is_swept(server: Server) -> None:

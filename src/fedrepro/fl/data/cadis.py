@@ -227,4 +227,4 @@ def _download(name: str, folder: Path) -> Clients:
             f"that file into {target.parent}; {pack}"
         ) from None
     except OSError as error:
-        raise FedreproError(f"Cannot write to {folder}: {error}. Free some space there.") from None
+        raise fetch.not_written(folder, error) from None

@@ -13,6 +13,7 @@ import glob
 import hashlib
 import http.client
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -107,16 +108,23 @@ def sweep(folder: Path) -> None:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def not_written(folder: Path, error: Exception) -> FedreproError:
+    """Return the error of a download that came to a folder in which it could not be kept."""
+    return FedreproError(
+        f"Cannot write to {folder}: {error}. Free some space there, or check the permissions."
+    )
+
+
 class _Failed(Exception):
     """What an address did wrong, for a person."""
 
 
 def _take_up(left: Path) -> Path:
-    """Return a name of this process's own, with what was left of an earlier attempt, if any.
+    """Return a name of this download's own, with what was left of an earlier attempt, if any.
 
-    A part that another process still writes to is not touched: that one is silent only so long.
+    A part that another download still writes to is not touched: that one is silent only so long.
     """
-    own = left.with_name(f"{left.name}.{os.getpid()}")
+    own = left.with_name(f"{left.name}.{secrets.randbits(32)}")  # containers share process ids
     for path in (*left.parent.glob(f"{glob.escape(left.name)}.[0-9]*"), left):
         with contextlib.suppress(OSError):  # there is none, or another process has taken it
             if path == left or time.time() - path.stat().st_mtime > 2 * SILENCE_SECONDS:

@@ -159,7 +159,7 @@ def download(info: DatasetInfo, raw: Path) -> None:
     except fetch.DownloadError as error:
         raise no_download(info, error.failures, by_hand) from None
     except _UNPACK_ERRORS as error:
-        raise FedreproError(f"Cannot write to {raw}: {error}. Free some space there.") from None
+        raise fetch.not_written(raw, error) from None
 
 
 def at_hand(official: Official, archive: Archive, raw: Path) -> Path | None:

@@ -244,7 +244,7 @@ def _fetch(info: DatasetInfo, raw: Path) -> Path:
     except fetch.DownloadError as error:
         raise official.no_download(info, error.failures, raw) from None
     except OSError as error:
-        raise FedreproError(f"Cannot write to {raw}: {error}. Free some space there.") from None
+        raise fetch.not_written(raw, error) from None
 
 
 def _steps(batch: list[mfcc.Clips]) -> NDArray[np.int32]:

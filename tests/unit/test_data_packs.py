@@ -451,6 +451,8 @@ def test_a_pack_can_be_packed_again() -> None:
     assert packs.sums(Path("second")) == packs.sums(PACK)
     with pytest.raises(FedreproError, match="already in the pack packed"):
         commands.pack(PACK, ["mnist"], PACK)
+    with pytest.raises(FedreproError, match="'mnist' is a data set: name the folder"):
+        commands.pack(Path("mnist"), data_root=PACK)
     with pytest.raises(FedreproError, match="made on the spot"):
         commands.pack(Path("third"), ["synthetic"])
     with pytest.raises(FedreproError, match="no data set here to pack"):

@@ -91,8 +91,13 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
 
     Raises:
         FedreproError: a data set cannot be had, or is never packed (generated or private), or
-            ``out`` cannot be written.
+            ``out`` cannot be written, or is the name of a data set and no other is given.
     """
+    if not names and str(out) in (*known_names(), CADIS_INDEX):
+        raise FedreproError(
+            f"'{out}' is a data set: name the folder to write first, as in `fedrepro data pack "
+            f"FOLDER {out}`."
+        )
     _require_names(names)
     writers: dict[str, Callable[[Path], None]] = {}
     expected: dict[str, str] = {}

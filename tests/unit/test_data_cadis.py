@@ -280,3 +280,17 @@ def test_wrong_entries_of_the_registry_are_named(
     content["partitions"]["mnist_mc"][key] = value
     with pytest.raises(ValidationError, match=expected):
         CadisIndex.model_validate(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"partitions": {}}, "at least 1 item"),
+        ({"repositories": {"cadis": "https://example.org/x", "easyfl": NOWHERE}}, "match pattern"),
+    ],
+)
+def test_a_registry_that_leads_nowhere_is_refused(
+    root: Path, change: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        CadisIndex.model_validate(read_registry(root)["cadis_index"] | change)

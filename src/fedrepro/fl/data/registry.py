@@ -310,8 +310,8 @@ class CadisIndex(Strict):
     file: FileName
     clients: int = Field(gt=0)
     folder: FileName
-    repositories: dict[str, str]
-    partitions: dict[str, CadisLists]
+    repositories: dict[str, Address]
+    partitions: dict[str, CadisLists] = Field(min_length=1)
     licence: str
     homepage: str
 

@@ -1,16 +1,22 @@
-"""Data sets of a program's own arrays."""
+"""Data sets of a program's own arrays, and those that another distribution brings."""
 
 from __future__ import annotations
 
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from test_components import Point
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl import data
-from fedrepro.fl.data import Dataset, registry
+from fedrepro.fl import components, data
+from fedrepro.fl.data import Dataset, commands, registry, sources
+from fedrepro.fl.data.dataset import Arrays, Source
+from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import DatasetSpec
 
 RNG = np.random.default_rng(0)
@@ -106,3 +112,58 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None
     }
     with pytest.raises(FedreproError, match=text):
         Dataset.from_arrays(**(arrays | change))
+
+
+ARRAYS = Arrays(IMAGES[:, None], LABELS, IMAGES[:9, None], LABELS[:9])
+
+
+def plug_in(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any], **changes: object
+) -> DatasetInfo:
+    """Install a distribution that brings the data set `squares`; return its description."""
+    described = data.describe(Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9]).name)
+    info = described.model_copy(update={"name": "squares", "format": "plugin"} | changes)
+    point = Point("squares", Source(info, read))
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda group: [point] if group == registry.GROUP else []
+    )
+    components.entry_points.cache_clear()
+    sources._load.cache_clear()
+    return info
+
+
+@pytest.fixture(autouse=True)
+def _forget_entry_points() -> Any:
+    yield
+    components.entry_points.cache_clear()
+
+
+def test_a_data_set_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = plug_in(monkeypatch, lambda: ARRAYS)
+    found = data.load("squares")
+    np.testing.assert_array_equal(found.train_x, ARRAYS.train_x)
+    assert (found.source, data.describe("squares")) == ("plugin", info)
+    assert "OK       60 + 9, another distribution, content" in commands.verify(["squares"])
+    with pytest.raises(FedreproError, match="of another distribution: install that"):
+        commands.pack(Path("out"), ["squares"])
+    with pytest.raises(FedreproError, match="'squares' from its distribution: content hash"):
+        data.load("squares", content="0" * 64)
+
+
+@pytest.mark.parametrize("read", [lambda: None, lambda: 1 / 0, lambda: Arrays([], [], [], [])])
+def test_what_another_distribution_does_wrong_is_told(
+    monkeypatch: pytest.MonkeyPatch, read: Callable[[], Any]
+) -> None:
+    plug_in(monkeypatch, read)
+    with pytest.raises(FedreproError, match=r"elsewhere 0\.2: .* cannot be read"):
+        data.load("squares")
+
+
+@pytest.mark.parametrize("changes", [{"name": "circles"}, {"format": "synthetic"}])
+def test_a_distribution_that_describes_another_data_set_is_named(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
+) -> None:
+    """Of the format `synthetic`, made-up pictures would be read in place of its own."""
+    plug_in(monkeypatch, lambda: ARRAYS, **changes)
+    with pytest.raises(FedreproError, match=r"elsewhere 0\.2: .* is no data set of the name 'squ"):
+        data.load("squares")

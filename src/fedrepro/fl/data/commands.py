@@ -119,8 +119,10 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
             if info.pack is None and not names:
                 continue
             if info.pack is None:
-                made = location.kind == "synthetic"
-                why = "made on the spot" if made else "private: copy its folder"
+                why = {
+                    "synthetic": "made on the spot",
+                    "plugin": "of another distribution: install that",
+                }.get(location.kind, "private: copy its folder")
                 raise FedreproError(f"Data set {name!r} is {why}: nothing to pack.")
             data = sources.load(name, data_root)  # checks everything
             location = sources.locate(name, data_root)  # where a download has put it
@@ -318,6 +320,7 @@ def _place(info: DatasetInfo, location: sources.Location) -> str:
     """Say where a data set would come from."""
     return {
         "synthetic": "made on the spot",
+        "plugin": "another distribution",
         "download": f"download to {location.folder}",
         "nowhere": "not here: import a pack" if info.pack else "not here: private",
     }.get(location.kind, f"{location.kind} {location.folder}")

@@ -429,8 +429,12 @@ def source(name: str) -> Source | None:
         return None
     require_name(name, owner(point))
     loaded: Source = load_entry_point(point)
-    if getattr(getattr(loaded, "info", None), "name", None) != name:
-        raise FedreproError(f"{owner(point)}: {point.value} is no data set of the name '{name}'")
+    info = getattr(loaded, "info", None)
+    if not isinstance(info, DatasetInfo) or (info.name, info.format) != (name, "plugin"):
+        raise FedreproError(
+            f"{owner(point)}: {point.value} is no data set of the name '{name}' and of the format "
+            "'plugin'; mend or uninstall it"
+        )
     return loaded
 
 

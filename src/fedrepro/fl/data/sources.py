@@ -157,7 +157,7 @@ def _load(
         assert made is not None
         owner = " ".join(plugin(name) or ())
         try:
-            found = made.read()
+            return build(info, made.read(), "plugin", owner)
         except FedreproError:
             raise
         except Exception as error:
@@ -165,7 +165,6 @@ def _load(
                 f"the distribution {owner}: its data set '{name}' cannot be read "
                 f"({type(error).__name__}: {error}); mend or uninstall it"
             ) from error
-        return build(info, found, "plugin", owner)
     if location.kind == "pack":
         return build(info, packs.read(info, location.folder), "pack", _where(location))
     if location.kind == "download":
@@ -177,7 +176,11 @@ def _load(
 
 def _where(location: Location) -> str:
     """Say where data come from, for the text of an error."""
-    named = {"pack": f"the pack {location.folder}", "synthetic": "the generator"}
+    named = {
+        "pack": f"the pack {location.folder}",
+        "synthetic": "the generator",
+        "plugin": "its distribution",
+    }
     return named.get(location.kind, str(location.folder))
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import copy
+import errno
+import functools
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +108,31 @@ def test_hidden_files_are_no_descriptions(root: Path, name: str) -> None:
     """Emacs locks a file that is edited by such a link; macOS puts such files into archives."""
     (root / "config/datasets" / name).symlink_to("user@host.1234:5678")
     assert "mnist" in data.names()
+
+
+def test_descriptions_that_may_not_be_listed_are_not_passed_over(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else fedrepro's own data set of the name would be taken."""
+    whole = os.scandir, os.listdir
+
+    def guarded(look: Callable[..., Any], folder: Any) -> Any:
+        if str(folder).endswith("config/datasets"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return look(folder)
+
+    monkeypatch.setattr(os, "scandir", functools.partial(guarded, whole[0]))
+    monkeypatch.setattr(os, "listdir", functools.partial(guarded, whole[1]))
+    with pytest.raises(PermissionError, match="config/datasets"):
+        data.describe("mnist")
+
+
+@pytest.mark.parametrize("value", ["x" * 300, "a\0b", "~/packs"])
+def test_a_data_root_that_no_folder_can_have_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    with pytest.raises(FedreproError, match=r"data_root is .* not a folder"):
+        data.load("mnist", Path(value))
 
 
 def test_a_broken_description_is_named(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import gzip
 import http.server
@@ -90,6 +91,17 @@ def test_a_wrong_checksum_is_refused_before_reading(name: str, file: str) -> Non
         data.load(name)
     for part in (str(path), expected, md5(bytes(damaged)), "Delete it and run again"):
         assert part in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_official("mnist", RAW)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("hashlib.file_digest", refuse)
+    with pytest.raises(FedreproError, match="images-idx3-ubyte cannot be read: Permission denied"):
+        data.load("mnist")
 
 
 def test_wrong_counts_are_refused(root: Path) -> None:

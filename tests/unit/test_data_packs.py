@@ -543,6 +543,42 @@ def test_verify_names_every_problem() -> None:
         commands.verify(["cifar"])
 
 
+def test_a_file_that_may_not_be_read_is_one_problem_of_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Path.open
+
+    def guarded(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name == "mnist.npz":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path, *arguments, **named)
+
+    packs._file_sha256.cache_clear()
+    monkeypatch.setattr(Path, "open", guarded)
+    with pytest.raises(FedreproError, match=r"mnist\.npz cannot be read: Permission denied. Copy"):
+        data.load("mnist", PACK)
+    with pytest.raises(FedreproError) as caught:
+        commands.verify(["cifar10", "mnist"], PACK)
+    assert "cifar10         OK" in str(caught.value)
+    assert "mnist           PROBLEM  " in str(caught.value)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_a_problem_in_the_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Path.is_file
+
+    def guarded(path: Path) -> bool:
+        if "pill" in path.parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(Path, "is_file", guarded)
+    text = commands.list_datasets(PACK)
+    assert "problem: [Errno 13] Permission denied: 'packed/raw/pill" in text
+    assert "pack packed" in text
+
+
 def test_prepare_writes_a_manifest() -> None:
     out = Path("deep/er/mnist.json")
     commands.prepare("mnist", out, PACK)

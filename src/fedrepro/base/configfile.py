@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,8 +77,12 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
 
 
 def yaml_files(folder: Path) -> list[Path]:
-    """Return the YAML files of a folder, sorted; hidden ones are an editor's or a system's."""
-    return [file for file in sorted(folder.glob("*.yaml")) if not file.name.startswith(".")]
+    """Return the YAML files of a folder, sorted; hidden ones are an editor's or a system's.
+
+    A folder that may not be read is an OSError, where a glob would find nothing.
+    """
+    names = (name for name in sorted(os.listdir(folder)) if not name.startswith("."))
+    return [folder / name for name in names if name.endswith(".yaml")]
 
 
 def name_of(file: Path) -> str:

@@ -32,10 +32,9 @@ def list_datasets(data_root: Path | None = None) -> str:
         info = describe(name)
         try:
             location = sources.locate(name, data_root)
-        except FedreproError as error:
-            place, size = f"problem: {error}", 0
-        else:
             place, size = _place(info, location), _size(info, location)
+        except (FedreproError, OSError) as error:
+            place, size = f"problem: {error}", 0
         channels, height, width = info.shape
         examples = f"{info.train:,} + {info.test:,}"
         shape = f"{channels} x {height} x {width}"
@@ -43,7 +42,7 @@ def list_datasets(data_root: Path | None = None) -> str:
     known = cadis_index()
     try:
         place, size = _cadis_place(data_root), _cadis_size(data_root)
-    except FedreproError as error:
+    except (FedreproError, OSError) as error:
         place, size = f"problem: {error}", 0
     examples, clients = f"{len(known.partitions)} partitions", f"{known.clients} clients"
     rows.append([CADIS_INDEX, examples, clients, "", place, _megabytes(size), known.licence])
@@ -69,7 +68,7 @@ def verify(names: Sequence[str] = (), data_root: Path | None = None) -> str:
     for name in names or (*known_names(), CADIS_INDEX):
         try:
             problem, text = False, _verify_one(name, data_root, download=bool(names))
-        except FedreproError as error:
+        except (FedreproError, OSError) as error:
             problem, text = True, f"PROBLEM  {error}"
         bad += problem
         lines.append(f"{name:<15} {text}")

@@ -276,8 +276,11 @@ def _checked(official: Official, raw: Path, file: RawFile) -> Path:
         )
     archives = {archive.file: archive.md5 for archive in official.archives}
     expected = archives.get(path.name, file.md5)
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, _md5).hexdigest()
+    try:
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, _md5).hexdigest()
+    except OSError as error:
+        raise FedreproError(f"{path} cannot be read: {error.strerror or error}. {_AGAIN}") from None
     if found != expected:
         raise FedreproError(f"{path} is corrupt: its md5 is {found}, expected {expected}. {_AGAIN}")
     return path

@@ -135,7 +135,11 @@ def checked(folder: Path, file: str) -> Path:
         raise FedreproError(f"{folder / SUMS} does not list {file}: it is not part of the pack.")
     if not path.is_file():
         raise FedreproError(f"{path} is missing, but {folder / SUMS} lists it: copy it again.")
-    found = file_sha256(path)
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise FedreproError(f"{path} cannot be read: {reason}. {_COPY}") from None
     if found != expected:
         raise FedreproError(
             f"{path} is corrupt: its sha256 is {found}, but {SUMS} lists {expected}. {_COPY}"

@@ -82,8 +82,8 @@ def data_root(named: Path | None = None) -> Path | None:
         origin = "data_root" if named else "FEDREPRO_DATA"
         raise FedreproError(
             f"{origin} is {chosen}, which is not a folder, or may not be looked into: set it "
-            "to a folder written by `fedrepro data pack`, or leave it out to use data/pack, data/raw "
-            "or a download."
+            "to a folder written by `fedrepro data pack`, or leave it out to use data/pack, "
+            "data/raw or a download."
         )
     return chosen
 

@@ -225,3 +225,15 @@ def test_colours_change_no_character(
     coloured = capsys.readouterr().out
     assert "\x1b[31mdeviates\x1b[0m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == f"{text}\n"
+
+
+def test_a_name_that_the_output_cannot_encode_is_written_all_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedrepro.cli", "data", "list"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "FEDREPRO_DATA": "påcks/x"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "FEDREPRO_DATA is p\\xe5cks/x" in done.stdout

@@ -529,6 +529,17 @@ def test_list_says_where_data_would_come_from() -> None:
     assert "download to data/raw" in commands.list_datasets()
 
 
+def test_a_description_that_is_wrong_is_a_problem_in_the_list(root: Path) -> None:
+    found = read_registry(root)
+    found["datasets"]["mnist"]["titel"] = "x"
+    write_registry(root, found)
+    (root / "config/datasets/gone.yaml").symlink_to("nowhere")
+    lines = {line.split()[0]: line for line in commands.list_datasets(PACK).splitlines()}
+    assert "problem: " in lines["gone"]
+    assert "mnist.yaml: titel: unknown key; did you mean 'title'?" in lines["mnist"]
+    assert "pack packed" in lines["cifar10"]
+
+
 def test_verify_names_every_problem() -> None:
     text = commands.verify(data_root=PACK)
     assert text.count("OK") == 7

@@ -27,9 +27,14 @@ def list_datasets(data_root: Path | None = None) -> str:
     Args:
         data_root: a pack folder, as in `fedrepro.fl.data.load`.
     """
-    rows = []
+    rows: list[list[object]] = []
     for name in known_names():
-        info = describe(name)
+        try:
+            info = describe(name)
+        except (FedreproError, OSError) as error:
+            first = " ".join(line.strip() for line in str(error).splitlines()[:2])
+            rows.append([name, "", "", "", f"problem: {first}", "", ""])
+            continue
         try:
             location = sources.locate(name, data_root)
             place, size = _place(info, location), _size(info, location)

@@ -531,12 +531,12 @@ def test_list_says_where_data_would_come_from() -> None:
 
 def test_a_description_that_is_wrong_is_a_problem_in_the_list(root: Path) -> None:
     found = read_registry(root)
-    found["datasets"]["mnist"]["titel"] = "x"
+    found["datasets"]["mnist"]["licencee"] = "x"
     write_registry(root, found)
     (root / "config/datasets/gone.yaml").symlink_to("nowhere")
     lines = {line.split()[0]: line for line in commands.list_datasets(PACK).splitlines()}
     assert "problem: " in lines["gone"]
-    assert "mnist.yaml: titel: unknown key; did you mean 'title'?" in lines["mnist"]
+    assert "mnist.yaml: licencee: unknown key; did you mean 'licence'?" in lines["mnist"]
     assert "pack packed" in lines["cifar10"]
 
 

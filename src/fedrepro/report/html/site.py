@@ -74,16 +74,16 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
 @contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of another once it is filled without an error."""
-    there = folder.resolve()  # a link stays one
+    old = folder.resolve()  # a link stays one
     try:
-        there.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f"{there.name}.", suffix=".tmp", dir=there.parent) as beside:
+        old.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{old.name}.", suffix=".tmp", dir=old.parent) as beside:
             new = Path(beside) / "new"
             new.mkdir()
             yield new
-            if there.exists():
-                there.rename(Path(beside) / "old")
-            new.rename(there)
+            if old.exists():
+                old.rename(Path(beside) / "old")
+            new.rename(old)
     except OSError as error:
         raise FedreproError(
             f"{folder}: cannot be written ({error.strerror or error}); free some space or check "

@@ -69,29 +69,41 @@ def test_lanes_are_participants_or_clients_or_one():
     assert cost.lanes(planned(algorithm={"name": "sgd"}, **clients).spec) == 1
 
 
-def test_speed_is_of_what_was_done_since_the_training_began():
-    """Of a run of four rounds, two were done before; a third takes 10 s."""
+def test_speed_is_of_the_rounds_that_ended_since_the_training_began():
+    """Of a run of four rounds, two were done before; a third takes 10 s, and the fourth longer."""
     run = planned(rounds=4)
     meter = Meter(now=100.0)
     meter.expect(run)
     assert not meter.progressed
-    meter.watch([active(run, 2, resumed_at=2)])
+    begun = [active(run, 2, resumed_at=2)]
+    meter.watch(begun, 105.0)
     assert not meter.progressed
-    meter.watch([active(run, 3, resumed_at=2)])
+    line = "0 of 1 runs done, 1 in flight: round 2/4, 2 lanes, 50.0 %, no round has ended yet"
+    assert meter.line(begun, 0) == line
+    third = [active(run, 3, resumed_at=2)]
     passes = cost.sample_passes(run.spec) / 4 / 10
     speed = f"{passes:,.0f} samples/s, {arithmetic(passes * cost.flop(run.spec))}"
+    for now in (110.0, 123.0):
+        meter.watch(third, now)
+        assert meter.speed == speed
+        line = f"0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, 75.0 %, {speed}, 10 s left"
+        assert meter.line(third, 0) == line
     assert meter.progressed
-    assert meter.speed(110.0) == speed
-    line = meter.line([active(run, 3, resumed_at=2)], 0, 110.0)
-    assert line == f"0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, {speed}, 75.0 %, 10 s left"
+
+
+def test_one_lane_is_not_lanes():
+    run = planned()
+    meter = Meter(now=0.0)
+    meter.expect(run)
+    assert ": round 1/3, 1 lane, " in meter.line([active(run, 1, lanes=1)], 0)
 
 
 def test_what_was_done_of_a_run_that_ends_at_once_says_nothing_about_the_speed():
     run = planned(rounds=4)
     meter = Meter(now=0.0)
     meter.expect(run)
-    meter.finish(active(run, 4, resumed_at=3))
-    assert meter.speed(10.0).startswith(f"{cost.sample_passes(run.spec) / 4 / 10:,.0f} samples/s")
+    meter.watch([active(run, 4, resumed_at=3)], 10.0)
+    assert meter.speed.startswith(f"{cost.sample_passes(run.spec) / 4 / 10:,.0f} samples/s")
 
 
 def test_the_share_done_goes_by_arithmetic():
@@ -100,9 +112,9 @@ def test_the_share_done_goes_by_arithmetic():
     meter = Meter(now=0.0)
     meter.expect(small)
     meter.expect(large)
-    meter.finish(active(small, 3))
+    meter.watch([active(small, 3)], 10.0)
     share = cost.flop(small.spec) / (cost.flop(small.spec) + cost.flop(large.spec))
-    assert f", {100 * share:.1f} %, " in meter.line([], 1, 10.0)
+    assert f", {100 * share:.1f} %, " in meter.line([], 1)
     assert share < 0.01
 
 
@@ -111,12 +123,12 @@ def test_runs_that_fail_or_are_trained_elsewhere_do_not_count():
     meter = Meter(now=0.0)
     for run in (ours, other):
         meter.expect(run)
-    meter.watch([active(ours, 1), active(other, 1)])
+    meter.watch([active(ours, 1), active(other, 1)], 5.0)
     meter.drop(other.id)
-    meter.finish(active(ours, 3))
-    assert meter.line([], 1, 10.0).startswith("1 of 1 runs done, 0 in flight: ")
+    meter.watch([active(ours, 3)], 10.0)
+    assert meter.line([], 1).startswith("1 of 1 runs done, 0 in flight: ")
     meter.drop(ours.id)
-    assert meter.line([], 0, 10.0).endswith("100.0 %, unknown time left")
+    assert meter.line([], 0).endswith(" 100.0 %, no round has ended yet")
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_the_progress_line(monkeypatch, capsys):
     session.train([planned(0), planned(1)], TrainOptions(backend="loop"))
     lines = [line for line in capsys.readouterr().err.splitlines() if " in flight: " in line]
     assert lines[0].startswith("0 of 2 runs done, 1 in flight: round 1/4, ")
-    assert lines[-2].startswith("1 of 2 runs done, 1 in flight: round 4/4, 1 lanes, ")
+    assert lines[-2].startswith("1 of 2 runs done, 1 in flight: round 4/4, 1 lane, ")
     assert lines[-1].startswith("2 of 2 runs done, 0 in flight: ")
     for word in (" samples/s, ", "FLOP/s, ", " left"):
         assert all(word in line for line in lines)
@@ -290,7 +290,8 @@ def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
     said.report([active])
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, ")
-    assert line.endswith(" 75.0 %, 10 s left")
+    assert " 75.0 %, " in line
+    assert line.endswith(" 10 s left")
 
 
 def test_training_needs_little():

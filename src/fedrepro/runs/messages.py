@@ -51,7 +51,7 @@ class Messages:
     def recorded(self, run: ActiveRun, name: str) -> None:
         """Say that a run ended, the file name of its record, and where it went on from."""
         self._written += 1
-        self._meter.finish(run)
+        self._meter.watch([run], time.monotonic())
         accuracy = run.progress.final.get("accuracy", float("nan"))
         before = f" ({run.resumed_at} before, from its checkpoint)" if run.resumed_at else ""
         self.say(
@@ -69,10 +69,10 @@ class Messages:
         for run in active:
             self._warn(run)
         now = time.monotonic()
-        self._meter.watch(active)
+        self._meter.watch(active, now)
         if now - self._reported >= self._display.every:
             self._reported = now
-            line = self._meter.line(active, self._written, now)
+            line = self._meter.line(active, self._written)
             self._display.show(line, self._meter.share)
 
     def _warn(self, run: ActiveRun) -> None:
@@ -92,4 +92,4 @@ class Messages:
     def sum_up(self) -> None:
         """Say how many runs were trained, and how fast."""
         if self._meter.progressed:
-            self.say(f"trained {self._written} runs, {self._meter.speed(time.monotonic())}")
+            self.say(f"trained {self._written} runs, {self._meter.speed}")

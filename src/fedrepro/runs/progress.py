@@ -20,14 +20,15 @@ class Meter:
 
     The share that is done and the time that is left are computed from arithmetic
     (:func:`cost.flop`), as passes of large and small networks differ. What was done before this
-    training counts for the share but not for the speed.
+    training counts for the share but not for the speed. The speed is that up to the last round
+    that ended: what is done of the rounds now in flight is not known.
 
     Args:
         now: when the training began, in seconds of ``time.monotonic()``.
     """
 
     def __init__(self, now: float) -> None:
-        self._began = now
+        self._began = self._progressed = now
         self._passes: dict[str, float] = {}
         self._flop: dict[str, float] = {}
         self._before: dict[str, float] = {}  # share of a run that was done before
@@ -44,34 +45,41 @@ class Meter:
         for parts in (self._passes, self._flop, self._before, self._share):
             parts.pop(run_id, None)
 
-    def watch(self, active: Sequence[ActiveRun]) -> None:
-        """Take note of how far the runs in flight are."""
+    def watch(self, active: Sequence[ActiveRun], now: float) -> None:
+        """Take note of how far the runs in flight are.
+
+        Args:
+            active: the runs in flight.
+            now: seconds of ``time.monotonic()``.
+        """
         for run in active:
-            self._before.setdefault(run.id, run.resumed_at / run.rounds)
-            self._share[run.id] = run.progress.round / run.rounds
+            share = run.progress.round / run.rounds
+            before = self._before.setdefault(run.id, run.resumed_at / run.rounds)
+            if share > self._share.get(run.id, before):
+                self._progressed = now
+            self._share[run.id] = share
 
-    def finish(self, run: ActiveRun) -> None:
-        """Take note of a run that ended."""
-        self.watch([run])
-        self._share[run.id] = 1.0
-
-    def line(self, active: Sequence[ActiveRun], written: int, now: float) -> str:
+    def line(self, active: Sequence[ActiveRun], written: int) -> str:
         """Return one line on the training as it stands.
 
         Args:
             active: the runs in flight.
             written: number of runs that have ended.
-            now: seconds of ``time.monotonic()``.
         """
         rounds = sum(run.progress.round for run in active)
         all_rounds = sum(run.rounds for run in active)
+        count = sum(run.lanes for run in active)
+        lanes = "1 lane" if count == 1 else f"{count} lanes"
         done, total = self._done(self._flop), sum(self._flop.values())
-        speed = self._speed(self._flop, now)
-        left = duration((total - done) / speed) if speed > 0 else "unknown time"
+        speed = self._speed(self._flop)
+        pace = (
+            f"{self.speed}, {duration((total - done) / speed)} left"
+            if speed > 0
+            else "no round has ended yet"
+        )
         return (
             f"{written} of {len(self._passes)} runs done, {len(active)} in flight: round "
-            f"{rounds}/{all_rounds}, {sum(run.lanes for run in active)} lanes, "
-            f"{self.speed(now)}, {100 * self.share:.1f} %, {left} left"
+            f"{rounds}/{all_rounds}, {lanes}, {100 * self.share:.1f} %, {pace}"
         )
 
     @property
@@ -85,17 +93,18 @@ class Meter:
         """Whether anything was done since the training began."""
         return self._share != self._before
 
-    def speed(self, now: float) -> str:
-        """Return sample passes a second and FLOP/s since the training began, as text."""
-        samples, flops = self._speed(self._passes, now), self._speed(self._flop, now)
+    @property
+    def speed(self) -> str:
+        """Sample passes a second and FLOP/s of this training, as text."""
+        samples, flops = self._speed(self._passes), self._speed(self._flop)
         return f"{samples:,.0f} samples/s, {arithmetic(flops)}"
 
     def _done(self, work: dict[str, float]) -> float:
         return sum(work[run] * share for run, share in self._share.items())
 
-    def _speed(self, work: dict[str, float], now: float) -> float:
+    def _speed(self, work: dict[str, float]) -> float:
         before = sum(work[run] * share for run, share in self._before.items())
-        return (self._done(work) - before) / max(now - self._began, 1e-9)
+        return (self._done(work) - before) / max(self._progressed - self._began, 1e-9)
 
 
 def arithmetic(flops: float) -> str:

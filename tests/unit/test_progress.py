@@ -51,6 +51,17 @@ def test_the_arithmetic_goes_by_the_square_of_the_width():
     assert cost.flop(half) == cost.flop(full) / 4 == 72.4e6 / 4
 
 
+def test_a_run_without_a_like_record_is_estimated_by_its_arithmetic():
+    """At 70 GFLOP/s, or 13 where the network is narrower, and 0.2 ms a step."""
+    whole, half = (
+        planned(batch=10, model={"name": "mnist_cnn", "width": w}).spec for w in (1.0, 0.5)
+    )
+    for spec, rate in ((whole, 70e9), (half, 13e9)):
+        seconds = (cost.flop(spec) / rate + 2e-5) * cost.sample_passes(spec)
+        assert cost.estimate(spec, {}) == pytest.approx(seconds)
+    assert cost.estimate(whole, {cost.kind(whole): 2.0}) == 2 * cost.sample_passes(whole)
+
+
 def test_downsampled_images_cost_less_and_are_a_kind_of_their_own():
     model = {"name": "fixup_resnet20"}
     whole, half = (

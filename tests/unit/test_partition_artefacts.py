@@ -108,16 +108,17 @@ def test_the_servers_examples_are_among_the_indices(
         assert len(arrays[key]) == size
 
 
-def test_indices_agree_with_records(write_record: Any) -> None:
+@pytest.mark.parametrize("folder", [records.FOLDER, records.OWN_FOLDER])
+def test_indices_agree_with_records(write_record: Any, folder: Path) -> None:
     name, (run, *_) = next(iter(PARTITIONS["emd"].items()))
     good = {"counts": [[1]], "emd": [0.0], "sha256": built("emd", name).sha256}
-    write_record(run, records.FOLDER, partition=good)
+    write_record(run, folder, partition=good)
     write_indices("emd", "smoke", name, Path("p.npz"), None)
     Path("p.npz").unlink()
-    write_record(run, records.FOLDER, partition=good | {"sha256": "1" * 64})
+    write_record(run, folder, partition=good | {"sha256": "1" * 64})
     with pytest.raises(FedreproError) as error:
         write_indices("emd", "smoke", name, Path("p.npz"), None)
-    assert f"{run.id}.json was trained on the partition 111111111111" in str(error.value)
+    assert f"{folder}/{run.id}.json was trained on the partition 111111111111" in str(error.value)
     assert "building it from the data here" in str(error.value)
     assert not Path("p.npz").exists()
 

@@ -19,7 +19,7 @@ from fedrepro.fl.partition import build_partition
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.plan_schema import Scale
-from fedrepro.runs.records import PartitionRecord, is_recorded, path_of
+from fedrepro.runs.records import PartitionRecord, path_of
 from fedrepro.runs.runset import RunSet
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
     )
     run_set = RunSet(paper, scale)
     for run in runs:
-        if is_recorded(run.id):
+        if run.recorded:
             _require_equal(run_set, run, partition.sha256, "building it from the data here")
     digits = max(3, len(str(len(partition.clients) - 1)))
     arrays = {f"client_{i:0{digits}}": indices for i, indices in enumerate(partition.clients)}
@@ -97,10 +97,10 @@ def _require_equal(runs: RunSet, run: PlannedRun, sha256: str, origin: str) -> N
     recorded = runs.record(run).partition.sha256
     if recorded != sha256:
         raise FedreproError(
-            f"{path_of(run.id)} was trained on the partition {recorded[:12]}, but {origin} gives "
-            f"{sha256[:12]} for the same spec: the labels of {run.spec.dataset.name} differ "
-            "(`fedrepro data verify`), or the partition's code changed and its version was not "
-            "raised"
+            f"{path_of(run.id, run.records)} was trained on the partition {recorded[:12]}, but "
+            f"{origin} gives {sha256[:12]} for the same spec: the labels of "
+            f"{run.spec.dataset.name} differ (`fedrepro data verify`), or the partition's code "
+            "changed and its version was not raised"
         )
 
 
@@ -139,8 +139,9 @@ def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, Pa
     for caption, (name, members) in zip(captions, partitions.items(), strict=True):
         spec = members[0].spec
         record = runs.record(members[0]).partition
+        first = path_of(members[0].id, members[0].records)
         for run in members[1:]:
-            _require_equal(runs, run, record.sha256, str(path_of(members[0].id)))
+            _require_equal(runs, run, record.sha256, str(first))
         given = spec.partition.model_dump(exclude={"scheme"}, exclude_none=True)
         parameters = " ".join(f"{key}={value}" for key, value in given.items())
         common = {

@@ -133,6 +133,8 @@ def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
     with monkeypatch.context() as installed:
         installed.setattr(provenance, "__file__", str(tmp_path / "elsewhere/code.py"))
         assert provenance.code_version.__wrapped__() == ("unknown", False)
+    clone("rm", "--quiet", "-r", "--cached", "src")  # of a repository of other things
+    assert provenance.code_version.__wrapped__() == ("unknown", False)
     shutil.rmtree(tmp_path / "clone/.git")
     assert provenance.code_version.__wrapped__() == ("unknown", False)
 

@@ -148,10 +148,11 @@ def _lines(file: Path) -> list[str]:
 def code_version() -> tuple[str, bool]:
     """Return the commit of the code and whether source files differ from it.
 
-    The commit is ``unknown`` outside a git clone, and where the code is not the clone's.
+    The commit is ``unknown`` outside a git clone, and where the code is not the clone's: an
+    unpacked archive may lie in a repository of other things.
     """
-    here = find_root()
-    if here is None or not Path(__file__).resolve().is_relative_to(here):
+    here, code = find_root(), Path(__file__).resolve()
+    if here is None or not code.is_relative_to(here):
         return "unknown", False
 
     def git(*arguments: str) -> str:
@@ -160,6 +161,7 @@ def code_version() -> tuple[str, bool]:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", str(code))
         commit = git("rev-parse", "HEAD")
         dirty = bool(git("status", "--porcelain", "--", "src", "config"))
     except (OSError, subprocess.CalledProcessError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +63,24 @@ def test_from_an_error_on_everything_is_printed(tmp_path: Path) -> None:
 
 def test_other_words_are_no_error(tmp_path: Path) -> None:
     assert "Errors of" not in said(["The Errors of: 3\n", "error bars\n"], tmp_path)
+
+
+def test_ctrl_c_ends_snakemake_first(tmp_path: Path) -> None:
+    """It goes to both processes of the pipe; what Snakemake says upon it is shown and kept."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedrepro.workflow.progress", "log.txt"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(STEPS[0])
+    process.stdin.flush()
+    assert process.stdout.readline() == "1 of 40 jobs done\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate("Terminating processes on user request\nlast\n")
+    assert (process.returncode, err) == (0, "")
+    assert out == "Terminating processes on user request\nlast\nSnakemake's messages: log.txt\n"
+    assert (tmp_path / "log.txt").read_text().endswith("last\n")

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 _DONE = re.compile(r"(\d+) of (\d+) steps \((\d+)%\) done")
-_ERROR = re.compile(r"(\w*Error|\w*Exception|Traceback|Exiting because)\b|Error in rule")
+_ERROR = re.compile(
+    r"(\w*Error|\w*Exception|Traceback|Exiting because|Terminating processes)\b|Error in rule"
+)
 _TRAINERS = "logs/*/train/*.log"
 _EVERY = 10
 """Per cent between two lines where the output is no terminal."""
@@ -87,4 +90,5 @@ def follow(lines: Iterable[str], log: Path, progress: Progress) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Snakemake, which has more to say
     follow(sys.stdin, Path(sys.argv[1]), Progress(sys.stdout, terminal=sys.stdout.isatty()))

@@ -173,6 +173,10 @@ def test_targets() -> None:
     everything = workflow.everything(workflow.papers)
     assert len(everything) == len(set(everything))
     assert not [path for path in everything if path.endswith(".npz")], "they need data"
+    assert workflow.report() == [
+        "results/smoke/report/index.html",
+        "results/smoke/report/summary.txt",  # `make figures` prints it
+    ]
     assert len(workflow.indices(["selective"])) < len(expand("selective", "smoke"))
     for paper in workflow.papers:
         assert set(workflow.everything([paper])) <= set(everything)

@@ -1,6 +1,6 @@
 # The report. Input: tables, figures, verdicts and notebooks of the scale, and the records there are
-# of the published scale, whose verdicts stand beside. Output: results/<scale>/report/index.html, and
-# the pages that it leads to.
+# of the published scale, whose verdicts stand beside. Output: results/<scale>/report/index.html, the
+# pages that it leads to, and summary.txt.
 
 
 rule report:
@@ -8,6 +8,7 @@ rule report:
         unpack(report_input),
     output:
         "results/{scale}/report/index.html",
+        "results/{scale}/report/summary.txt",
     log:
         "logs/{scale}/report.log",
     localrule: True

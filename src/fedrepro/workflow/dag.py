@@ -191,8 +191,9 @@ class Workflow:
         return str(expand(paper, self.scale)[0].records)
 
     def report(self) -> list[str]:
-        """Return the first page of the report, if it has anything to say."""
-        return [f"results/{self.scale}/report/index.html"] if self.reported else []
+        """Return the first page of the report and its summary, if it has anything to say."""
+        names = ("index.html", "summary.txt") if self.reported else ()
+        return [f"results/{self.scale}/report/{name}" for name in names]
 
     def everything(self, papers: Sequence[str]) -> list[str]:
         """Return all that can be made from records, without data."""

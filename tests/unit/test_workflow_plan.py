@@ -206,6 +206,13 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
         assert len(files["records"]) == len(wanted)
 
 
+def test_published_values_are_no_part_of_the_overview_of_partitions() -> None:
+    assert [Path(file).name for file in Workflow(CONFIG).of_overview("smoke", "emd")["config"]] == [
+        "emd.yaml"
+    ]
+    assert len(Workflow(CONFIG).of_check("smoke", "emd")["config"]) == 2
+
+
 PARTS = ("measurements", "figures", "claims")
 
 

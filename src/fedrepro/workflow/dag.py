@@ -326,7 +326,7 @@ class Workflow:
             paper: slug of the paper.
             groups: the groups of runs.
             made_with: modules of the package, without its name.
-            parts: modules of the paper's code.
+            parts: modules of the paper's code, which have the published values beside ours.
         """
         wanted = set(groups)
         runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
@@ -335,7 +335,7 @@ class Workflow:
             own = ["fedrepro.report.generic"]
         files = sources.files([*(f"fedrepro.{name}" for name in made_with), *own])
         config = [plan_files()[paper]]
-        if not is_study(paper):
+        if parts and not is_study(paper):
             config.append(root() / f"config/expected/{paper}.yaml")
         config += [root() / file for file in sources.read_by(own)]
         return {

@@ -15,6 +15,7 @@ import pytest
 
 import fedrepro
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
@@ -144,6 +145,13 @@ def test_only_what_is_asked_for_is_expanded(write_record: Any) -> None:
     workflow = Workflow(CONFIG | {"papers": ["emd"]})
     workflow.everything(workflow.papers)
     assert expand.cache_info().currsize == 1
+
+
+def test_a_folder_of_the_repository_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs would be; without records there, the plan would be to train everything."""
+    monkeypatch.chdir(root() / "docs")
+    with pytest.raises(FedreproError, match=f"run it in {re.escape(str(root()))}: records"):
+        Workflow(CONFIG)
 
 
 HEAVY = ("matplotlib", "pandas", "scipy", "torch", "torchvision")

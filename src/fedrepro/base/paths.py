@@ -56,6 +56,17 @@ def find_root() -> Path | None:
     return found
 
 
+def require_place() -> None:
+    """Refuse a working directory below the root of the repository: records are looked up in it.
+
+    Raises:
+        FedreproError: it is one; or as :func:`find_root`.
+    """
+    here = find_root()
+    if here is not None and here in Path.cwd().parents:
+        raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
+
+
 _FOUND: dict[tuple[str | None, str], Path] = {}
 """Roots found before, by what they depend on: asked for thousands of times."""
 

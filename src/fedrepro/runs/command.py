@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fedrepro.base.errors import DeviceFailed, FedreproError
-from fedrepro.base.paths import MARKER, find_root, root
+from fedrepro.base.paths import MARKER, require_place, root
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales, unique
 from fedrepro.runs.plan_files import papers, plans, use_plans
 from fedrepro.runs.plan_schema import SCALES, Scale
@@ -28,11 +28,9 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
 
     Returns:
         The exit status.
-    """  # noqa: DOC501 - caught below
+    """
     try:
-        here = find_root()
-        if here is not None and here in Path.cwd().parents:
-            raise FedreproError(f"run it in {here}: records are looked up in ./results/runs")
+        require_place()
         status = work()
         sys.stdout.flush()
     except FedreproError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import root
+from fedrepro.base.paths import require_place, root
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
@@ -61,8 +61,9 @@ class Workflow:
                 which reads the plan again: its runs may have got their records in the meantime.
 
         Raises:
-            FedreproError: configuration, a plan or a record is wrong.
+            FedreproError: configuration, a plan, a record or the working directory is wrong.
         """
+        require_place()
         self.config = load_config(values)
         self.scale = self.config.scale
         self.papers = self.config.papers

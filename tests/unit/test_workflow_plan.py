@@ -104,6 +104,14 @@ def test_never_lists_no_more_than_can_be_read() -> None:
     assert len(text.splitlines()) == 23
 
 
+def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None:
+    published = CONFIG | {"papers": ["fedcd"], "scale": "paper"}
+    batch = Workflow(published).batches[0]
+    with pytest.raises(FedreproError, match=r"have precision: tf32, .* add `--config device=cuda`"):
+        Workflow(published).data_of(batch)
+    assert Workflow(published | {"device": "cuda"}).data_of(batch) == "data/ready/cifar10.json"
+
+
 def test_a_damaged_record_stops(write_record: Any) -> None:
     file = write_record(RUNS[0], records.FOLDER)
     file.write_text(file.read_text().replace("0.5", "0.6"))

@@ -34,11 +34,13 @@ class Batch:
         name: made from the plan alone, so a later parse gives the same.
         dataset: the data set all of them need.
         runs: ids of its runs that the job trains.
+        tf32: ids of those among them that only a GPU can train.
     """
 
     name: str
     dataset: str
     runs: tuple[str, ...]
+    tf32: tuple[str, ...]
 
 
 class Workflow:
@@ -79,9 +81,9 @@ class Workflow:
             self.summary += f"; there is no folder {records.FOLDER} in {Path.cwd()}"
         self._status = state
         self.batches = [
-            Batch(name, members[0].spec.dataset.name, ids)
+            _batch(name, trained)
             for name, members in batches(state.runs, self.config.runs_per_batch)
-            if (ids := tuple(r.id for r in members if every_batch or r.id in state.seconds))
+            if (trained := [run for run in members if every_batch or run.id in state.seconds])
         ]
 
     def record_of(self, run_id: str) -> str:
@@ -92,10 +94,17 @@ class Workflow:
         """Return what a training job needs.
 
         Raises:
-            FedreproError: training is switched off; lists the runs of the job.
+            FedreproError: training is switched off (lists the runs of the job), or is on a CPU, and
+                the job has runs that only a GPU can train.
         """
         if self.config.train == "never":
             raise FedreproError(_refusal(batch, self._status, self.scale))
+        if batch.tf32 and not self.config.on_gpu:
+            raise FedreproError(
+                f"{len(batch.tf32)} runs of a job that a target needs, such as {batch.tf32[0]}, "
+                "have precision: tf32, which NVIDIA GPUs alone have: add `--config device=cuda`; "
+                f"on a CPU, `fedrepro train --pending --scale {self.scale}` trains the others"
+            )
         return f"data/ready/{batch.dataset}.json"
 
     def of_dataset(self, name: str) -> list[str]:
@@ -346,6 +355,11 @@ class Workflow:
         }
 
 
+def _batch(name: str, runs: Sequence[PlannedRun]) -> Batch:
+    tf32 = tuple(run.id for run in runs if run.spec.precision == "tf32")
+    return Batch(name, runs[0].spec.dataset.name, tuple(run.id for run in runs), tf32)
+
+
 _MOST_LISTED = 20
 
 
@@ -366,7 +380,7 @@ def _refusal(batch: Batch, state: Status, scale: str) -> str:
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
             f"{scale} about {duration(state.pending_seconds)}. `fedrepro train "
-            f"{missing[0].id} ...` trains some of them, without `--config train=never` the target "
+            f"{missing[0].id} ...` trains some of them; without `--config train=never` the target "
             "trains what it needs.",
         ]
     )

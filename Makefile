@@ -1,5 +1,6 @@
 # `make figures` and `make test` are all that a newcomer needs: each sets up .venv first.
 # Another interpreter: make clean && make test PYTHON=python3.12
+# A clone that was copied or moved: make clean first, for .venv has its old place in it.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -185,6 +185,19 @@ def test_mistakes(clone: Clone, arguments: tuple[str, ...], texts: list[str]) ->
         assert text in said
 
 
+def test_a_snakemake_without_the_package_is_told_where_one_with_it_is(clone: Clone) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['fedrepro'] = None\n"
+        "from snakemake.cli import main\n"
+        "main(['-n', 'all'])\n"
+    )
+    done = clone.run(sys.executable, "-c", program)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert f"call Snakemake from {clone.root}/.venv/bin, which `make figures` installs" in said
+
+
 def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
     environment = {"PYTHONPATH": str(REPOSITORY / "src")}
     done = clone.run(
@@ -198,7 +211,9 @@ def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
         "all",
     )
     assert done.returncode != 0
-    assert f"This Snakefile is in {clone.root}" in done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert f"This Snakefile is in {clone.root}" in said
+    assert "`make figures` installs (after `make clean`, if the clone was copied or moved)" in said
 
 
 OVERHEAD = "results/smoke/tables/cadis/overhead.md"

@@ -10,16 +10,22 @@ from pathlib import Path
 from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 
-import fedrepro
-from fedrepro.base.configfile import NAME
-from fedrepro.base.errors import FedreproError
-from fedrepro.workflow.dag import Workflow
+CURE = (
+    f"call Snakemake from {ROOT}/.venv/bin, which `make figures` installs (after `make clean`, if "
+    "the clone was copied or moved)."
+)
+try:
+    import fedrepro
+    from fedrepro.base.configfile import NAME
+    from fedrepro.base.errors import FedreproError
+    from fedrepro.workflow.dag import Workflow
+except ImportError as error:
+    raise WorkflowError(f"{error}: {CURE}") from None
 
 # The package is that of this clone, or records would name a commit that did not make them.
 if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
     raise WorkflowError(
-        f"This Snakefile is in {ROOT}, but its Python has fedrepro from {fedrepro.__file__}: call "
-        f"Snakemake from {ROOT}/.venv/bin, which `make figures` installs."
+        f"This Snakefile is in {ROOT}, but its Python has fedrepro from {fedrepro.__file__}: {CURE}"
     )
 
 # Jobs use the plans and the code of this clone, wherever they run. The prefix sets PYTHONPATH inside

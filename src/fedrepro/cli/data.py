@@ -97,7 +97,7 @@ def schema(
 ) -> None:
     """Export the JSON schemas of the configuration.
 
-    That is of configuration, data sets, plans, published values and specs.
+    That is of configuration, data sets, plans, published values, cited cells and specs.
     """
     from fedrepro.workflow.schemas import write_schemas
 

@@ -222,8 +222,8 @@ def docs(
 ) -> None:
     """Write the numbers in README and docs from the records.
 
-    Fills the generated blocks of README.md and docs/papers/*.md, then holds the numbers that are
-    told in sentences against the cells that config/cited/*.yaml names.
+    Fills the generated blocks of README.md and docs, then holds the numbers that are told in
+    sentences against the cells that config/cited/*.yaml names.
     """
     from fedrepro.report import cited, documents
 

@@ -24,8 +24,10 @@ from fedrepro.report.rules import (
     leads,
     less,
     near,
+    paired,
     steadier,
     steady,
+    together,
     within,
 )
 from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed
@@ -126,6 +128,8 @@ def test_what_is_compared_is_paired_by_seed() -> None:
         less(one, Sample("c", (0.1,), ("u",), seeds=(7,)))
     with pytest.raises(ValueError, match="d has several values of one seed: \\[1, 1\\]"):
         less(one, Sample("d", (0.1, 0.2), ("u", "v"), seeds=(1, 1)))
+    third = Sample("e", (0.3, 0.4), ("t", "s"), seeds=(5, 1))
+    assert paired(one, other, third) == [(0.6, 0.5, 0.4)], "seed 5 is of two of the three alone"
 
 
 def test_a_sample_is_held_against_bounds_and_another() -> None:
@@ -133,6 +137,7 @@ def test_a_sample_is_held_against_bounds_and_another() -> None:
     assert one.above(0.4).value == pytest.approx(0.15)
     assert one.below(0.4).value == pytest.approx(-0.15)
     assert (one.above(0.55, strict=True).met, one.below(0.55).met) == (False, True)
+    assert not one.below(0.55, strict=True).met
     other = Sample("b", (0.53, 0.63), ("v", "w"))
     assert [margin.met for margin in within(one, other, 3.1)] == [True, True]
     assert [margin.met for margin in within(one, other, 2.9)] == [False, True]
@@ -169,6 +174,7 @@ def test_an_undefined_margin_is_neither_met_nor_firm() -> None:
     assert math.isnan(found.p)
     unbounded = Margin(0.1, math.nan, math.nan, math.nan, 2)
     assert (unbounded.met, unbounded.firm) == (True, False)
+    assert not Margin(0.1, -0.3, -0.1, math.nan, 3).firm, "a bootstrap may leave out the value"
 
 
 def spread(sd: float, n: int) -> Sample:
@@ -193,6 +199,21 @@ def test_standard_deviations_are_compared_by_their_ratio() -> None:
     assert other_way.p == pytest.approx(margin.p)
     weak = steadier(spread(0.01, 4), spread(0.03, 4))
     assert (weak.met, weak.firm) == (True, False)
+    assert not steadier(spread(0.01, 4), spread(0.01, 4)).met, "equal ones"
+
+
+def test_standard_deviations_of_unlike_many_values_are_compared() -> None:
+    """F with five and three degrees of freedom: 97.5 % lie below 14.885, 95 % below 9.0135.
+
+    With three and five 97.5 % lie below 7.7636.
+    """
+    margin = steadier(spread(0.01, 4), spread(0.05, 6))
+    assert margin.low == pytest.approx(5 / math.sqrt(14.885) - 1, abs=1e-4)
+    assert margin.high == pytest.approx(5 * math.sqrt(7.7636) - 1, abs=1e-4)
+    assert margin.seeds == 4
+    assert steadier(spread(0.01, 4), spread(math.sqrt(9.0135) / 100, 6)).p == pytest.approx(
+        0.05, abs=1e-5
+    )
 
 
 def test_a_standard_deviation_is_held_against_a_limit() -> None:
@@ -203,6 +224,7 @@ def test_a_standard_deviation_is_held_against_a_limit() -> None:
     assert margin.high == pytest.approx(0.05 - 0.01 * math.sqrt(3 / 9.34840), abs=1e-6)
     assert margin.firm
     assert not steady(spread(0.01, 4), within=0.03).firm
+    assert steady(spread(0.01, 2), within=0.05).value == pytest.approx(0.04)
     far = steady(spread(0.09, 4), within=0.05)
     assert (far.met, far.firm) == (False, True)
     edge = steady(spread(0.05 * math.sqrt(0.21580 / 3), 4), within=0.05)
@@ -244,6 +266,9 @@ def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
     assert compared([RUN], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
     assert math.isnan(Finding(True, "counted", []).p)
     assert math.isnan(compared([RUN], [Margin.of((-1.0,))], None).p)
+    assert math.isnan(compared([RUN], [clear, Margin.of((1.0,))], None).p)
+    noise = Margin.of((-3.0, 1.0, 1.0))  # p is 0.41
+    assert compared([RUN], [noise] * 3, None).p == 1
 
 
 def test_published_numbers_alone_have_no_seeds_that_could_turn_them() -> None:
@@ -261,6 +286,23 @@ def test_networks_that_guess_decide_nothing() -> None:
     assert decided(leads(accuracy), what="middle", over="low").holds
     assert not decided(leads(accuracy), what="low", over="middle").firm
     assert decided(leads(accuracy), what="high", over="low").firm
+    assert not Sample("a", (0.25,), ("x",), chance=0.1).near_chance, "2.5 times is enough"
+    low = accuracy(RunSet("tricks", "lite"), "low")
+    assert not compared([low], [low.below(0.2)], networks=()).undecided
+    assert compared([RUN], [RUN.above(0)], networks=[low]).undecided
+
+
+def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
+    held = compared([RUN], [RUN.above(0.4)], note="above")
+    failed = compared([Sample("b", (0.1,), ("y",), chance=0.1)], [RUN.above(0.6)])
+    both = together([held, failed], 0.5)
+    assert (both.holds, both.ours, both.runs) == (False, 0.5, ["x", "y"])
+    assert both.evidence == "a 50.00 %; above; b 10.00 %"
+    assert [margin.met for margin in both.margins] == [True, False]
+    assert (held.undecided, failed.undecided != "", both.undecided) == ("", True, "")
+    assert together([failed, failed], None, "told").undecided == failed.undecided
+    assert together([failed, failed], None, "told").evidence == "told"
+    assert together([held, held], None).holds
 
 
 def test_a_tie_at_one_hundred_per_cent_decides_nothing() -> None:
@@ -271,6 +313,7 @@ def test_a_tie_at_one_hundred_per_cent_decides_nothing() -> None:
     assert (tie.holds, tie.firm) == (False, False)
     assert tie.undecided == "all are at 100 %, which decides nothing"
     assert not decided(leads(share), what="full", over="part").undecided
+    assert not decided(between(share), what="full").undecided
 
 
 @pytest.mark.parametrize("rule", [leads, near, between])
@@ -329,7 +372,8 @@ def runs(tmp_path: Path) -> RunSet:
     for run in recorded.members(["niid"]):
         accuracy = 0.5 + 0.01 * run.seed
         metrics = {"evaluated_rounds": [18], "accuracy": [accuracy]}
-        records.write(content(run, metrics=metrics, final={"accuracy": accuracy}), tmp_path)
+        end = {"accuracy": accuracy, "loss": 2 - accuracy}
+        records.write(content(run, metrics=metrics, final=end), tmp_path)
     return recorded
 
 
@@ -339,6 +383,8 @@ def test_the_final_metric_of_a_group(runs: RunSet) -> None:
     assert sample.name == "FL - NIID(5)"
     assert sample.values == (0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56)
     assert sample.mean == pytest.approx(0.53)
+    assert sample.chance == 0.1
+    assert final("loss")(runs, "niid").chance is None
     assert sample.runs == tuple(run.id for run in runs.members(["niid"]))
     with pytest.raises(FedreproError, match=r"no group of runs 'nid' \(did you mean 'niid'\?"):
         accuracy(runs, "nid")
@@ -365,6 +411,8 @@ def test_one_part_of_many_fails_a_claim_only_after_correction_for_their_number()
     assert both.p == pytest.approx(2 * unmet.p)
     assert both.needed == unmet.needed(LEVEL / 2)
     assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).firm  # both seeds agree
+    assert Finding(False, "", [], margins=[Margin.of([-1.0] * 3), met]).firm  # without a p value
+    assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).seeds == 2  # the fewer
 
 
 def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
@@ -372,6 +420,7 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     wider, unmet = Margin.of([-0.5, 1.0, 2.5]), Margin.of([-1.6, -1.0, 0.5])
     unknown = Margin(0.1, -0.1, 0.3, 0.2, 3)
     assert firm.firm
+    assert Margin.of([0.0, 1.0, 2.0]).needed() == 10  # the table of power above
     assert wider.needed() > wide.needed()
     assert unmet.needed(LEVEL / 2) > unmet.needed()
 

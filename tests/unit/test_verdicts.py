@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report import code, verdicts
 from fedrepro.report.checks import Check
 from fedrepro.report.expected import Claim, Number
+from fedrepro.report.finding import Finding, Margin
 from fedrepro.report.rules import final, leads
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import at_published_scale, expand
@@ -32,8 +34,10 @@ def judged(
     return judged_in(cells.assign(unit="fraction"), scale, **changes)
 
 
-def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> Check:
-    """Judge the number by the cells of a table."""
+def judged_in(
+    cells: pd.DataFrame, scale: Scale = "paper", *, whole: bool = True, **changes: Any
+) -> Check:
+    """Judge the number by the cells of a table, whose runs are all recorded or not."""
     content = {
         "id": "T1",
         "where": "Table 1",
@@ -45,7 +49,7 @@ def judged_in(cells: pd.DataFrame, scale: Scale = "paper", **changes: Any) -> Ch
         "explanation": "fewer rounds",
     }
     number = Number.model_validate(content | changes)
-    return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole=True))
+    return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole))
 
 
 def test_the_seeds_and_their_interval_are_shown() -> None:
@@ -80,6 +84,7 @@ def test_a_standard_deviation_has_an_interval_of_its_own() -> None:
         ([0.93, 0.94, 0.95], "inconclusive"),
         ([0.94, 0.941, 0.942], "deviates"),
         ([0.5, 0.9, 1.3], "inconclusive"),
+        ([0.91, 0.95, 0.99], "inconclusive"),  # both ends deviate, and the value is between them
         ([0.905, 0.91], "reproduced"),
         ([0.905, 0.911], "inconclusive"),
     ],
@@ -89,20 +94,40 @@ def test_a_verdict_holds_for_all_that_the_mean_may_be(values: list[float], verdi
     assert judged(values).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("values", "changes", "needed"),
+    [
+        ([0.908, 0.909, 0.91], {}, 10),  # its own spread from 0.91
+        ([0.93, 0.94, 0.95], {}, 5),  # twice its spread from 0.92
+        ([0.001, 0.002, 0.003], {"published": 0.02, "tolerance": 0.04, "gain": True}, 5),  # from 0
+        ([0.899, 0.9, 0.901], {}, None),
+        ([0.94, 0.941, 0.942], {}, None),
+        ([0.899, 0.9, 0.901], {"value": "sd", "published": 0.002, "tolerance": 0.002}, None),
+    ],
+)
+def test_what_is_open_says_how_many_seeds_would_decide_it(
+    values: list[float], changes: dict[str, Any], needed: int | None
+) -> None:
+    """Tables of power: ten seeds for one standard deviation, five for two."""
+    assert judged(values, **changes).needed == needed
+
+
 def test_a_single_run_is_shown_beside_the_spread_of_its_neighbours() -> None:
     """The other cells have standard deviations of 0.001, 0.003 and 0.007 of two values each."""
     rows = [("a", 0, 0.9, PUBLISHED[0])]
     for name, sd in (("c", 0.001), ("d", 0.003), ("e", 0.007)):
         rows += [(name, k, 0.5 + k * sd * 2**0.5, PUBLISHED[k]) for k in (0, 1)]
     seeds = pd.DataFrame(rows, columns=["row", "seed", "accuracy", "run"]).assign(column="b")
-    shown = judged_in(summarise(seeds, "accuracy", ["row", "column"]))
+    cells = summarise(seeds, "accuracy", ["row", "column"])
+    shown = judged_in(cells)
     assert (shown.seeds, shown.spread) == (1, 0.003)
+    assert judged_in(cells.assign(unit=["fraction"] * 3 + ["points"])).spread == 0.002
     assert judged([0.9]).spread is None
     assert judged([0.9, 0.9]).spread is None
 
 
 def test_a_gain_of_the_wrong_sign_is_never_reproduced() -> None:
-    for ours, verdict in ((-0.001, "deviates"), (0.001, "reproduced")):
+    for ours, verdict in ((-0.001, "deviates"), (0.0, "deviates"), (0.001, "reproduced")):
         assert judged([ours], published=0.005, gain=True).verdict == verdict
     assert judged([-0.001], published=0.005).verdict == "reproduced"
 
@@ -180,6 +205,90 @@ def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
         allowed = judged([0.9], cell=("a", "c"), **changes)
         assert allowed.verdict == "not decidable"
         assert "plan" in allowed.evidence
+
+
+@pytest.mark.parametrize(
+    ("row", "sparse", "verdict"),
+    [("a", False, "not run"), ("a", True, "not decidable"), ("z", True, "not run")],
+)
+def test_a_cell_that_records_may_lack_is_not_run_unless_the_plan_leaves_it_out(
+    row: str, sparse: bool, verdict: str
+) -> None:
+    """Of a curve that the plan has some points of, the others are not in the plan."""
+    cells = pd.DataFrame({"row": ["a"], "column": ["b"]})
+    assert judged_in(cells, whole=False, cell=(row, "c"), sparse=sparse).verdict == verdict
+
+
+def test_of_rows_of_equal_keys_the_first_is_judged() -> None:
+    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": [0], "run": PUBLISHED[:1]})
+    one, other = (
+        summarise(seeds.assign(accuracy=value), "accuracy", ["row", "column"])
+        for value in (0.9, 0.5)
+    )
+    assert judged_in(pd.concat([one, other], ignore_index=True)).ours == 0.9
+
+
+def found(monkeypatch: pytest.MonkeyPatch, finding: Finding, **changes: Any) -> Check:
+    """Judge a claim that a rule decides in this way."""
+    monkeypatch.setattr(code, "claims", lambda paper: {"C1": lambda runs: finding})
+    content = {"id": "C1", "statement": "-", "source": "-", "explanation": "fewer rounds"}
+    (claim,) = Claim.model_validate(content | changes).cases({})
+    return verdicts._judge_claim(RunSet("tricks", "lite"), claim)
+
+
+MET, UNMET = Margin.of([0.9, 1.0, 1.1]), Margin.of([-0.9, -1.0, -1.1])
+"""Each is firm."""
+OPEN, SHORT = Margin.of([0.2, 1.0, 1.8]), Margin.of([-1.6, -1.0, 0.5])
+"""Neither is: one is met, one not."""
+NO_MARGIN = Margin(math.nan, math.nan, math.nan, math.nan, 1)
+
+
+@pytest.mark.parametrize(
+    ("margins", "verdict", "explanation", "open_"),
+    [
+        ([MET], "reproduced", "", False),
+        ([UNMET, SHORT], "deviates", "fewer rounds", False),
+        ([OPEN], "inconclusive", "fewer rounds", True),
+        ([MET, SHORT], "inconclusive", "fewer rounds", True),
+        ([MET, NO_MARGIN], "not decidable", "fewer rounds", False),
+        ([], "reproduced", "", False),
+    ],
+)
+def test_the_verdict_on_a_claim_is_what_its_margins_say(
+    monkeypatch: pytest.MonkeyPatch,
+    margins: list[Margin],
+    verdict: str,
+    explanation: str,
+    open_: bool,
+) -> None:
+    finding = Finding(all(m.met for m in margins), "counted", PUBLISHED, 0.5, margins)
+    judged = found(monkeypatch, finding)
+    assert (judged.verdict, judged.ours, judged.evidence) == (verdict, 0.5, "counted")
+    assert (judged.explanation, judged.needed is not None) == (explanation, open_)
+    assert (judged.p is None) == math.isnan(finding.p)
+
+
+def test_a_claim_says_who_makes_it_and_why_its_networks_decide_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finding = Finding(True, "a 10 %", ["b", "a", "b"], margins=[MET], undecided="near chance")
+    judged = found(monkeypatch, finding, about="ours")
+    assert (judged.verdict, judged.origin) == ("inconclusive", "ours")
+    assert judged.evidence == "a 10 %; near chance"
+    assert judged.runs == ["a", "b"]
+    no_test = found(monkeypatch, finding, unusable="it cannot fail")
+    assert (no_test.verdict, no_test.explanation) == ("no target", "")
+    assert no_test.evidence == judged.evidence
+
+
+def test_the_seeds_of_a_claim_are_those_of_its_margins_or_else_of_its_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two groups of seven seeds each are of seven seeds."""
+    runs = [run.id for run in RunSet("tricks", "lite").planned(["iid", "niid"])]
+    assert len(runs) == 14
+    assert found(monkeypatch, Finding(True, "counted", runs)).seeds == 7
+    assert found(monkeypatch, Finding(True, "", runs, margins=[MET])).seeds == 3
 
 
 WHERE = r"config/expected/tricks\.yaml: claims: C1"

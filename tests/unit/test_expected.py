@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.expected import Claim, Series, load_expected
+from fedrepro.report.expected import Claim, Number, Series, load_expected
 from fedrepro.report.verdicts import check
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_files import papers
@@ -58,10 +58,64 @@ def test_a_curve_has_one_value_for_each_x(changes: dict[str, Any], refused: bool
         assert [number.id for number in Series.model_validate(content).numbers()] == ["F@1", "F@2"]
 
 
+def test_a_curve_is_a_number_a_point_with_all_that_the_curve_says() -> None:
+    own: dict[str, Any] = {
+        "reading": "as_run",
+        "explanation": "fewer rounds",
+        "shown_by": ["table1"],
+        "sparse": True,
+        "origin": "repository",
+    }
+    points = {
+        "tolerance": [0.1, 0.2],
+        "unusable": [{"x": [1.0], "reason": "off the page"}],
+        "drawn_only": [2.0],
+    }
+    alike = {"artefact": "fig1", "reason": "-", "series": "F"} | own
+    first = {"id": "F@1", "where": "Fig. 1, x = 1", "cell": ("a", 1.0), "published": 0.5}
+    second = {"id": "F@2", "where": "Fig. 1, x = 2", "cell": ("a", 2.0), "published": 0.6}
+    assert Series.model_validate(CURVE | own | points).numbers() == [
+        Number(**alike, **first, tolerance=0.1, unusable="off the page"),
+        Number(**alike, **second, tolerance=0.2, drawn_only=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"unusable": [{"x": [1.0, 3.0], "reason": "-"}]}, {"drawn_only": [3.0]}]
+)
+def test_what_is_said_of_a_point_is_of_one_that_is_published(changes: dict[str, Any]) -> None:
+    (key,) = changes
+    with pytest.raises(ValidationError, match=rf"{key}: no published points at x = \[3\.0\]"):
+        Series.model_validate(CURVE | changes)
+
+
+def test_a_number_could_be_mistaken_for_those_of_its_curve_or_of_its_kind_in_its_table() -> None:
+    mean = Number.model_validate(NUMBER | {"id": "T1"})
+    groups = [mean.group, mean.model_copy(update={"value": "sd"}).group]
+    assert groups == ["table1, mean", "table1, sd"]
+    assert mean.model_copy(update={"series": "F"}).group == "F"
+
+
+SHOWN = {"id": "C1", "statement": "-", "source": "-", "shown_by": ["tabel1"]}
+GONE = {"id": "T9", "where": "Table 9", "published": 0.5, "reason": "-"}
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         ({"numbers": [NUMBER | {"id": "T1"}, NUMBER | {"id": "T1"}]}, "ids used twice: T1"),
+        ({"not_reproducible": [GONE, GONE]}, "ids used twice: T9"),
+        (
+            {"not_reproducible": [GONE | {"artefact": "tabel1"}]},
+            r"T9: no table or figure 'tabel1' \(did you mean 'table1'",
+        ),
+        ({"headline": {"figure": "fig99"}}, "headline: no figure 'fig99'"),
+        ({"headline": {"claims": ["C2"]}, "claims": [SHOWN]}, "headline: no claim 'C2'"),
+        ({"claims": [SHOWN]}, r"C1: shown_by: no table, figure or claim 'tabel1' \(did you mean"),
+        (
+            {"numbers": [NUMBER | {"id": "T1", "shown_by": ["C2"]}]},
+            "T1: shown_by: no table, figure or claim 'C2'",
+        ),
         (
             {
                 "numbers": [NUMBER | {"id": "T1"}, NUMBER | {"id": "T2"}],
@@ -131,12 +185,16 @@ def test_templates_are_filled_with_the_values_of_the_rule() -> None:
 
 
 def test_a_case_may_have_scales_and_an_explanation_of_its_own() -> None:
-    first, second, third = cases()
+    own = {"shown_by": ["table2"], "unusable": "it cannot fail"}
+    *others, last = CLAIM["each"]
+    first, second, third = cases(shown_by=["table1"], each=[*others, last | own])
+    assert [claim.shown_by for claim in (first, second, third)] == [["table1"]] * 2 + [["table2"]]
+    assert [claim.unusable for claim in (first, second, third)] == ["", "", "it cannot fail"]
     assert first.scales == third.scales == ("paper", "lite")
     assert second.scales == ("paper",)
     assert [claim.explanation for claim in (first, second, third)] == ["few rounds"] * 2 + [""]
     for claim in (first, second, third):
-        assert not {"scales", "explanation"} & claim.values.keys()
+        assert not {"scales", "explanation", *own} & claim.values.keys()
 
 
 def test_a_claim_without_cases_or_a_rule_is_one_that_the_rule_of_its_id_decides() -> None:

@@ -167,6 +167,10 @@ def test_fedfa_shares_by_hand():
     assert by_frequency == pytest.approx([2 / 2.41504, 0.41504 / 2.41504], abs=1e-4)
     mixed = fedfa.shares([0.6, 0.2], [3, 1], 0.5, guard=True)
     assert mixed == pytest.approx([0.5, 0.5], abs=1e-4)
+    # Who is right on nothing counts as 1e-6: 1, 1 and 19.93157. A frequency has 1e-5 less.
+    wrong = fedfa.shares([0.5, 0.5, 0.0], [1, 1, 1], 1.0, guard=True)
+    assert wrong == pytest.approx([1 / 21.93157, 1 / 21.93157, 19.93157 / 21.93157], abs=1e-6)
+    assert by_frequency == pytest.approx([0.8281470, 0.1718530], abs=1e-7)
 
 
 def test_fedfa_without_any_right_answer():
@@ -371,6 +375,10 @@ def test_cadis_scaled_server_goes_the_share_of_clusters_present():
     drive(cadis.round(fed, state, 1), change)
     average = (0.5 * 1 + 1.5 * 3) / 2
     assert state.weights[0].item() - before == pytest.approx(average / 2)
+    before = state.weights[0].item()
+    fed.participants = lambda t, count: [0, 1, 2]  # of both clusters: all the way
+    drive(cadis.round(fed, state, 2), change)
+    assert state.weights[0].item() - before == pytest.approx((0.5 * 1 + 1.5 * 3 - 4 * 1) / 6)
 
 
 def bridge(seed=0, **params):

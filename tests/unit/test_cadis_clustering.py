@@ -136,6 +136,13 @@ def test_as_run_a_negative_cosine_counts_as_a_large_one():
 CHAIN = np.eye(5, dtype=bool) | np.eye(5, k=1, dtype=bool) | np.eye(5, k=-1, dtype=bool)
 
 
+def test_at_the_threshold_clients_are_together_and_as_run_apart():
+    # Q(0, 1) = 1 / 2: of 0.5 between 0 and 1, and as run of 0.75 between 0.5 and 1.
+    assert members(clustering.same_cluster(*pairs(3, s01=0.5, s02=0, s12=0), 0.5))[0] == [0, 1]
+    known = pairs(3, s01=0.75, s02=0.5, s12=0.5)
+    assert members(clustering.same_cluster(*known, 0.5, "as_run")) == [[0], [1], [2]]
+
+
 def test_closures_of_a_chain():
     assert members(clustering.closed(CHAIN, "none"))[0] == [0, 1]
     assert members(clustering.closed(CHAIN, "two_hop")) == [

@@ -73,6 +73,7 @@ def test_the_best_model_is_never_deleted(values, created):
         ((0.45, 0.45, 0.10), [2]),  # mean 1/3, sd 0.2021; 0.2333 below the mean
         ((0.40, 0.35, 0.25), [2]),  # sd 0.0764; 0.0833 below
         ((0.40, 0.30, 0.30), []),  # sd 0.0577; 0.0333 below
+        ((0.42, 0.32, 0.26), []),  # sd 0.0808, not the population's 0.0660; 0.0733 below
         ((0.25, 0.25, 0.25, 0.25), []),
         ((1.0,), []),
     ],
@@ -87,6 +88,7 @@ def test_deviation_rule_of_the_code(values, gone):
         ((0.45, 0.45, 0.10), [2]),  # 0.35 below the highest, sd 0.2021
         ((0.40, 0.35, 0.25), [2]),  # 0.15 below, sd 0.0764; 0.05 is not
         ((0.40, 0.30, 0.30), [1, 2]),  # 0.10 below, sd 0.0577
+        ((0.40, 0.355, 0.30), [2]),  # 0.045 and 0.10 below, sd 0.0501; the population's is 0.0409
         ((0.9, 0.1), []),
         ((1 / 3, 1 / 3, 1 / 3), []),
         ((1.0,), []),
@@ -101,6 +103,7 @@ def test_a_tenth_of_the_best_goes_once_more_than_three_models_were_created():
     assert dropped(scores, "code", 3) == []
     assert dropped(scores, "code", 4) == [5]
     assert dropped({0: 0.9, 5: 0.1}, "code", 4) == []
+    assert dropped({0: 1.0, 5: 0.1}, "code", 4) == []
 
 
 class Draws:

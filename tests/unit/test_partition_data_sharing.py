@@ -73,6 +73,7 @@ def test_seeds_differ_and_repeat():
     ("changes", "words"),
     [
         ({"beta": 0.51}, "partition.beta = 0.51: beta \\* per_class must be a whole number"),
+        ({"beta": 0.5015}, "beta \\* per_class must be a whole number of examples, got 20.06"),
         ({"alpha": 0.33}, "partition.alpha = 0.33"),
         ({"beta": 0.75}, "needs 30 shared examples of each class, but held_out is 20"),
         ({"held_out": 21}, "held_out = 21: after per_class = 40 a class has 20 examples left"),

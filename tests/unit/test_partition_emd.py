@@ -80,6 +80,11 @@ def test_moved_examples_by_hand(distance, per_class, moved):
     assert emd.moved_examples(distance, per_class, 10) == moved
 
 
+def test_the_highest_distance_may_be_rounded_up():
+    """Of six classes it is 5 / 3."""
+    assert emd.moved_examples(1.6666666667, 6, 6) == 5
+
+
 def test_small_case_by_hand():
     # 2 classes, M = 4, emd 0.5: one example moves, so the counts are (3, 1) or (1, 3)
     drawn = {
@@ -133,6 +138,18 @@ def test_five_distributions_differ_up_to_a_shift(distance, per_class):
     for first, second in itertools.combinations(drawn, 2):
         for shift in range(10):
             assert np.abs(np.roll(first, shift) - second).sum() >= 0.02 * per_class
+
+
+def test_distributions_that_differ_by_two_in_a_hundred_are_different():
+    """One example of 25 moves to a class one, two or three further: three, and no more."""
+
+    def drawn(index):
+        return emd.draw_counts_for(0.02, 100, 4, index, np.random.default_rng)
+
+    for first, second in itertools.combinations(map(drawn, range(3)), 2):
+        assert min(emd.cyclic_distances(first, second[None])) == 2
+    with pytest.raises(FedreproError, match="found only 3 different distributions"):
+        drawn(3)
 
 
 def test_coinciding_distribution_is_drawn_again_from_its_own_generator():

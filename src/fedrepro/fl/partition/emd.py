@@ -58,7 +58,7 @@ def moved_examples(emd: float, per_class: int, classes: int) -> int:
             f"emd must be in 0..{highest:.6g}, the distance of a single class from the uniform "
             f"distribution over {classes}, got {emd}"
         )
-    return min(round(emd * per_class / 2), per_class - per_class // classes)
+    return round(emd * per_class / 2)
 
 
 def draw_counts(

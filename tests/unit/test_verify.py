@@ -1,15 +1,17 @@
 """Recorded runs trained again and compared."""
 
 import json
+import math
 
 import pytest
+from made_up import content
 from small_runs import planned
 
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import runs as commands
 from fedrepro.runs import records, session, verify
-from fedrepro.runs.records import Origin
+from fedrepro.runs.records import Origin, RunRecord
 from fedrepro.runs.session import TrainOptions
 
 RUNS = [planned(seed=seed, rounds=2) for seed in range(3)]
@@ -54,12 +56,16 @@ def test_an_edited_record_is_found(recorded, capsys):
 @pytest.mark.parametrize(("by", "found"), [(0.04, []), (0.06, ["final accuracy"])])
 def test_other_processors_have_a_tolerance(recorded, by, found):
     run = RUNS[0]
-    accuracy = records.read(run.id).final["accuracy"]
-    rewrite(run, final={"accuracy": accuracy + by}, provenance={"device": "another"})
+    final = records.read(run.id).final
+    changed = {"accuracy": final["accuracy"] + by, "loss": final["loss"] + 5}
+    rewrite(run, final=changed, provenance={"device": "another"})
     [comparison] = verify.verify([run], tolerance=0.05)
     assert not comparison.same_machine
     assert comparison.beyond == found
-    assert comparison.differences == {"final accuracy": pytest.approx(by, abs=1e-5)}
+    assert comparison.differences == {
+        "final accuracy": pytest.approx(by, abs=1e-5),
+        "final loss": pytest.approx(5, abs=1e-4),  # which has no tolerance
+    }
     assert "other processor" in comparison.text()
     assert "to 5 points" in comparison.text()
 
@@ -69,6 +75,7 @@ def test_other_processors_have_a_tolerance(recorded, by, found):
     [
         {"arithmetic": "AVX512, another library"},
         {"torch": "1.0"},
+        {"backend": "another"},
         {"threads": 64},
         {"earlier": [{"device": "another"}]},
         {"imported": [{"device": "another"}]},
@@ -118,12 +125,40 @@ def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, mo
     [
         ({"partition": {"sha256": "0" * 64}}, "partition"),
         ({"metrics": {"more": [1.0]}}, "names of metrics"),
+        ({"final": {"more": 1.0}}, "names of the last evaluation"),
     ],
 )
 def test_inputs_must_be_equal_everywhere(recorded, changes, beyond):
     rewrite(RUNS[0], provenance={"device": "another"}, **changes)
     [comparison] = verify.verify([RUNS[0]])
     assert comparison.beyond == [beyond]
+
+
+def made_up(**changes):
+    """Return a made-up record; ``data`` is the content hash of its data set."""
+    found = content(RUNS[0])
+    found["provenance"]["dataset_sha256"] = changes.pop("data", "0" * 64)
+    return RunRecord.model_validate(found | changes | {"checksum": "0" * 64})
+
+
+def test_other_data_are_told_whatever_the_numbers():
+    assert verify.compare(RUNS[0], made_up(), made_up()).beyond == []
+    assert verify.compare(RUNS[0], made_up(), made_up(data="1" * 64)).beyond == ["data set"]
+
+
+def test_by_how_much_records_differ_at_most():
+    one = made_up(
+        metrics={"a": [1.0, 2.0], "b": [1.0]},
+        final={"c": {"d": [1, 2.0], "e": 1}, "f": "x", "g": [1], "h": [1], "i": None},
+    )
+    other = made_up(
+        metrics={"a": [1.25, 1.5], "b": [1.0]},
+        final={"c": {"d": [1, 5.0], "e": 3}, "f": "y", "g": [1, 2], "h": 1, "i": None},
+    )
+    found = verify.compare(RUNS[0], one, other)
+    unlike = dict.fromkeys(("final f", "final g", "final h"), math.inf)
+    assert found.differences == {"a": 0.5, "final c": 3.0} | unlike
+    assert sorted(found.beyond) == sorted(found.differences)
 
 
 def test_the_sample_is_drawn_cheapest_first_within_the_hours(recorded):

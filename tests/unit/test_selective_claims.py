@@ -257,7 +257,8 @@ BROKEN = {
     "B12-local_statistics": [changed("m3_federated_local_statistics", {50}, *NONIID, value=0.95)],
     "B9-m2": [changed("m2_selective_as_run", {6}, *NONIID, value=0.9)],
     "B9-m2-as_written": [changed("m2_selective_as_written", {4}, *NONIID, value=0.9)],
-    "T1": [tuned_at(0.75), tuned_at(0.9), tuned_at(0.75, noniid=0.82)],
+    # at 0.775 one below the range is as good as the best within it
+    "T1": [tuned_at(0.75), tuned_at(0.775), tuned_at(0.9), tuned_at(0.75, noniid=0.82)],
     "T2": [tuned_at(0.5), tuned_at(0.75)],
 }
 for suffix, prefix, low, high in (("-m2", "m2_", 0.987, 0.994), ("-m3", "m3_", 0.992, 0.998)):
@@ -312,7 +313,8 @@ JUST = {
         changed("selective_as_run", {100}, *NONIID, value=0.96),
     ],
     "B16": [changed("federated_own_initial_reset", {0}, value=0.54)],
-    "T1": [tuned_at(0.85), tuned_at(0.82, noniid=0.5)],
+    # at 0.875 one above the range is as good
+    "T1": [tuned_at(0.85), tuned_at(0.875), tuned_at(0.82, noniid=0.5)],
     # the tuned threshold need not be the best of the non-IID test
     "T2": [tuned_at(0.85), tuned_at(0.75, noniid=0.82)],
 }
@@ -344,6 +346,13 @@ def test_every_claim_has_data_against_it():
 )
 def test_fails_on_data_against_it(name, number):
     assert not decide(name, MadeUpRuns(BROKEN[name][number])).holds
+
+
+def test_of_equally_good_thresholds_the_lowest_is_best():
+    """0.8 and 0.82 are off by as much, but for what the last digits of fractions make of it."""
+    finding = decide("T1", MadeUpRuns(tuned_at(0.81)))
+    assert finding.ours == 0.8
+    assert "best on the tuning images: 0.8 with" in finding.evidence
 
 
 def test_one_seed_with_other_groups_fails_the_grouping_claim():

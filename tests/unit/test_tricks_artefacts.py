@@ -168,10 +168,15 @@ def test_any_subset_of_the_runs_gives_a_frame(paper, tmp_path, share, name):
 
 
 def test_welch_by_hand():
-    """Means 3 apart; variances 4 / 3 and 1 / 3 of the means: t = 3 / sqrt(5 / 3)."""
+    """Means 3 apart; variances 4 / 3 and 1 / 3 of the means: t = 3 / sqrt(5 / 3).
+
+    Of 2.941 degrees of freedom; with four, as for equal variances, p would be 0.0808.
+    """
     t, p = welch(summary(5.0, 2.0, 3), summary(2.0, 1.0, 3))
     assert t == pytest.approx(3 / math.sqrt(5 / 3))
-    assert 0.08 < p < 0.11
+    assert p == pytest.approx(0.1045, abs=1e-4)
+    assert welch(summary(5.0, 0.0, 3), summary(2.0, 1.0, 3))[0] == pytest.approx(3 * math.sqrt(3))
+    assert welch(summary(5.0, 1.0, 2), summary(2.0, 1.0, 2))[0] == pytest.approx(3)
     for one, other in (((5.0, 0.0, 3), (2.0, 0.0, 3)), ((5.0, 1.0, 1), (2.0, 1.0, 3))):
         assert all(math.isnan(value) for value in welch(summary(*one), summary(*other)))
 
@@ -264,6 +269,7 @@ def test_late_leaves_the_first_half_out():
     rounds = pd.DataFrame({"round": [1, 2, 3, 4], "value": [9.0, 9.0, 1.0, 3.0]})
     keys = dict.fromkeys(("group", "title", "run", "quantity"), "a")
     assert late(rounds.assign(seed=0, **keys))["value"].tolist() == [2.0]
+    assert late(rounds.assign(seed=0, **keys), percent=25)["value"].tolist() == [3.0]
 
 
 def test_trees_of_figure_1():

@@ -42,6 +42,7 @@ def test_the_flat_part_of_a_curve_is_no_evidence() -> None:
     assert blind(series=[curve(steep + flat)]) == {"F@5", "F@6"}
     assert blind(series=[curve(steep)]) == set()
     assert blind(series=[curve(flat)]) == {"F@0", "F@1", "F@2"}
+    assert blind(series=[curve([0.9, 0.9, 0.5, 0.1])]) == {"F@0"}
 
 
 def test_a_value_that_nearly_all_others_would_pass_is_no_evidence() -> None:
@@ -52,6 +53,8 @@ def test_a_value_that_nearly_all_others_would_pass_is_no_evidence() -> None:
 
 def test_a_value_that_is_alone_is_evidence() -> None:
     assert blind(numbers=[number("N1", 0.5)]) == set()
+    assert blind(numbers=[number("N1", 0.5), number("N2", 0.6)]) == {"N1", "N2"}
+    assert blind(numbers=[number("N1", 0.5), number("N2", 0.61)]) == set()
     apart = [number("N1", 0.5), number("N2", 0.5, where="Table 2", artefact="table2")]
     assert blind(numbers=apart) == set()
 
@@ -62,5 +65,5 @@ def test_a_standard_deviation_that_zero_would_pass_is_no_evidence() -> None:
 
 
 def test_what_is_no_target_is_no_value_of_another_place() -> None:
-    held = [number("N1", 0.5), number("N2", 0.9)]
-    assert blind(numbers=[*held, number("N3", 0.5, unusable="quoted wrongly")]) == set()
+    wrong = number("N2", 0.5, unusable="quoted wrongly")
+    assert blind(numbers=[number("N1", 0.5), wrong]) == set()

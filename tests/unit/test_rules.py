@@ -21,6 +21,7 @@ from fedrepro.report.rules import (
     between,
     compared,
     final,
+    lead,
     leads,
     less,
     near,
@@ -124,6 +125,8 @@ def test_what_is_compared_is_paired_by_seed() -> None:
     other = Sample("b", (0.5, 0.1), ("v", "w"), seeds=(1, 0))
     margin = less(one, other, 0.05)
     assert (margin.low, margin.high, margin.seeds) == (pytest.approx(0.05), pytest.approx(0.35), 2)
+    skewed = Sample("f", (0.9, 0.2, 0.1), ("p", "q", "r"), seeds=(0, 1, 5))
+    assert lead(skewed, Sample("g", (0.0,) * 3, (), seeds=(5, 1, 0))) == pytest.approx(0.4)
     with pytest.raises(ValueError, match="a and c have no seed in common"):
         less(one, Sample("c", (0.1,), ("u",), seeds=(7,)))
     with pytest.raises(ValueError, match="d has several values of one seed: \\[1, 1\\]"):
@@ -174,6 +177,7 @@ def test_an_undefined_margin_is_neither_met_nor_firm() -> None:
     assert math.isnan(found.p)
     unbounded = Margin(0.1, math.nan, math.nan, math.nan, 2)
     assert (unbounded.met, unbounded.firm) == (True, False)
+    assert not Margin(-0.1, math.nan, math.nan, math.nan, 2).firm
     assert not Margin(0.1, -0.3, -0.1, math.nan, 3).firm, "a bootstrap may leave out the value"
 
 
@@ -227,8 +231,9 @@ def test_a_standard_deviation_is_held_against_a_limit() -> None:
     assert steady(spread(0.01, 2), within=0.05).value == pytest.approx(0.04)
     far = steady(spread(0.09, 4), within=0.05)
     assert (far.met, far.firm) == (False, True)
-    edge = steady(spread(0.05 * math.sqrt(0.21580 / 3), 4), within=0.05)
-    assert edge.p == pytest.approx(0.025, abs=1e-5)
+    for quantile, met in ((0.21580, True), (9.34840, False)):
+        edge = steady(spread(0.05 * math.sqrt(quantile / 3), 4), within=0.05)
+        assert (edge.met, edge.p) == (met, pytest.approx(0.025, abs=1e-5))
 
 
 @pytest.mark.parametrize("values", [(0.5,), (0.5, 0.5, 0.5)])
@@ -265,6 +270,7 @@ def test_the_p_value_of_a_claim_is_that_of_the_part_that_decides() -> None:
     assert compared([RUN], [clear, weak], None).p == weak.p
     assert compared([RUN], [clear, unmet], None).p == pytest.approx(2 * unmet.p)
     assert math.isnan(Finding(True, "counted", []).p)
+    assert Finding(False, "counted", []).firm
     assert math.isnan(compared([RUN], [Margin.of((-1.0,))], None).p)
     assert math.isnan(compared([RUN], [clear, Margin.of((1.0,))], None).p)
     noise = Margin.of((-3.0, 1.0, 1.0))  # p is 0.41
@@ -300,6 +306,7 @@ def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
     assert both.evidence == "a 50.00 %; above; b 10.00 %"
     assert [margin.met for margin in both.margins] == [True, False]
     assert (held.undecided, failed.undecided != "", both.undecided) == ("", True, "")
+    assert together([failed, held], None).undecided == ""
     assert together([failed, failed], None, "told").undecided == failed.undecided
     assert together([failed, failed], None, "told").evidence == "told"
     assert together([held, held], None).holds
@@ -431,5 +438,7 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     assert needed(firm) is None
     assert needed(firm, wide, wider) == wider.needed()  # all have to be firm
     assert needed(wider, unmet) == unmet.needed(LEVEL / 2)  # one that is not met is enough
+    worse = Margin.of([-3.0, -1.0, 1.5])
+    assert needed(unmet, worse) == unmet.needed(LEVEL / 2) < worse.needed(LEVEL / 2)
     assert needed(wide, unknown) is None
     assert needed(wide, undecided="near chance") is None

@@ -60,6 +60,29 @@ def test_the_seeds_and_their_interval_are_shown() -> None:
     assert shown.runs == PUBLISHED
 
 
+def test_two_seeds_are_their_own_interval() -> None:
+    assert judged([0.91, 0.905]).interval == [0.905, 0.91]
+
+
+def test_a_value_made_of_two_runs_is_of_one_seed() -> None:
+    pairs = [tuple(PUBLISHED[:2]), tuple(PUBLISHED[1:])]
+    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": [0, 1], "run": pairs})
+    shown = judged_in(summarise(seeds.assign(gain=[0.9, 0.901]), "gain", ["row", "column"]))
+    assert shown.seeds == 2
+    assert shown.runs == [*PUBLISHED[:2], *PUBLISHED[1:]]
+
+
+def test_the_runs_that_a_cell_lacks_are_counted_at_its_grid_point(
+    tmp_path: Path, write_record: Any
+) -> None:
+    for run in expand("emd", "smoke"):
+        if run.group == "mnist_sweep" and (run.coordinates["emd"] != 0 or run.seed == 0):
+            write_record(run, tmp_path)
+    found = {item.id: item.evidence for item in verdicts.check("emd", "smoke", tmp_path)}
+    assert found["T2-mean-mnist@0"] == "1 of 2 runs are recorded"
+    assert found["T2-mean-mnist@0.36"] == ""
+
+
 def test_one_seed_has_no_interval() -> None:
     assert judged([0.9]).interval == []
     assert judged([0.9]).values == [0.9]
@@ -168,6 +191,7 @@ def test_an_explanation_is_a_conjecture_unless_runs_show_it(
     shown_by: list[str], cause: str
 ) -> None:
     assert judged([0.5], shown_by=shown_by).cause == cause
+    assert judged([0.908, 0.909, 0.91], shown_by=shown_by).cause == cause
     assert judged([0.9], shown_by=shown_by).cause == ""
 
 

@@ -220,6 +220,12 @@ def test_the_tail_of_a_run_and_its_steps_by_hand():
     assert math.isnan(mean_step(np.array([0.1])))
 
 
+def test_a_target_is_reached_where_it_is_met_exactly():
+    metrics = {"evaluated_rounds": [10, 20], "accuracy": [0.7, 0.8]}
+    record = SimpleNamespace(metrics=metrics, spec={"rounds": 25})
+    assert [rounds_to(record, target) for target in (0.7, 0.75, 0.8, 0.81)] == [10, 20, 20, 26]
+
+
 def test_the_ends_of_runs_stand_beside_their_best(lite):
     table = artefacts.frame(lite, "ends")
     written = [*METHODS[1:]]
@@ -371,7 +377,7 @@ def test_cluster_weight_of_the_authors_lists(paper):
 
 
 def test_partition_facts_by_hand():
-    assert partition_facts([[2, 2, 0], [1, 5, 0], [0, 0, 3]]) == {
+    assert partition_facts([[2, 2, 0, 0], [1, 5, 0, 0], [0, 0, 3, 0]]) == {
         "clients": 3,
         "examples": 13,
         "smallest client": 3,

@@ -62,6 +62,13 @@ def test_one_step_by_hand():
     assert w[:, 0].tolist() == [-1.0, -0.6875]
 
 
+def test_steps_are_counted_through_the_rounds():
+    """Steps of 1/8, 1/9, 1/10 and 1/11 leave 3/4, 7/9, 4/5 and 9/11 of the distance to 1/4."""
+    case = UnfairOptimum(2.0, 0.25, 3 / 16, nodes=2)
+    w = federated_averaging(case, 2, 2, np.random.default_rng(0))
+    assert w[:, 0] == pytest.approx([-1.0, -23 / 48, -5 / 22])
+
+
 @pytest.mark.parametrize(
     "wrong", [(1.0, 0.1, 1.0), (2.0, 0.0, 1.0), (2.0, 1.0, 1.0), (2.0, 0.1, 0)]
 )

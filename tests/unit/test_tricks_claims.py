@@ -12,6 +12,7 @@ from fedrepro.papers.tricks.claims import RULES
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
+from fedrepro.report.informative import uninformative
 from fedrepro.runs.runset import RunSet
 
 FAR = ((9.0, -1.0, 0.3), (-1.0, 9.0, 0.2), (0.3, 0.2, 1.0))
@@ -296,6 +297,9 @@ def test_without_records_nothing_is_judged(tmp_path):
     found = verdicts.check("tricks", "paper", tmp_path)
     free = {"OP1", "OP2", "OF1"}
     assert {item.verdict for item in found if item.id not in free} == {"not run"}
+    blind = {item.id for item in found if not item.informative}
+    assert blind
+    assert blind == uninformative(load_expected("tricks")).keys()
 
 
 @pytest.mark.parametrize("name", ["OP1", "OP2"])

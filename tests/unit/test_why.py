@@ -138,6 +138,18 @@ def test_a_run_is_trained_again_where_and_how_it_was(
     assert text.count("earlier  ") == 1
 
 
+def test_how_a_run_was_trained_is_told(write_record: Callable[..., Path]) -> None:
+    run = AT_036[0]
+    how = {"compile": True, "deterministic": True, "arithmetic": "AVX2", "dirty": False}
+    provenance = content(run)["provenance"] | how | {"dataset_note": "made smaller"}
+    write_record(run, records.FOLDER, provenance=provenance)
+    text = why("emd", "table2", f"MNIST/{run.coordinates['emd']}", "smoke")
+    assert f"fedrepro train {run.id} --backend loop --compile on --deterministic\n" in f"{text}\n"
+    assert "commit 0123abc; fedrepro 0, torch 2, numpy 2, Python 3\n" in text
+    assert "backend loop; AVX2; made up\n" in text
+    assert "; made smaller\n" in text
+
+
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "emd", "table2", "--scale", "smoke"]) == 0
     assert AT_036[0].id in capsys.readouterr().out

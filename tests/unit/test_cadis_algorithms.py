@@ -282,6 +282,13 @@ def test_cadis_weighs_by_examples_over_cluster_size():
     assert summary["cosines"]["other"] == pytest.approx([-1, -(1 + cosine) / 2, -cosine], abs=1e-6)
 
 
+def test_the_teacher_costs_a_third_more():
+    for distillation, factor in ((1.0, 4 / 3), (0.0, 1.0)):
+        params = cadis.Params(name="cadis", distillation=distillation)
+        cost = cadis.ALGORITHM.cost.factor(SimpleNamespace(algorithm=params))
+        assert cost == pytest.approx(factor)
+
+
 def test_cadis_as_run_leaves_the_examples_out():
     _, state, _, _ = cadis_state(weighting="uniform", distillation=0)
     assert state.weights[0].item() == pytest.approx((0.5 * 1 + 0.5 * 3 - 1) / 2)

@@ -131,6 +131,30 @@ def test_the_bound_is_equation_3_by_hand():
     assert bound == pytest.approx([first, second])
 
 
+def test_of_three_steps_the_earlier_gradient_has_grown_twice():
+    """0.1 * 0.5 * (1.2 * 8 + 1.2 ** 2 * 9): the last gradient is not in the sum."""
+    bound = divergence_bound.bound(
+        shares=[[1.0]],
+        sizes=[1],
+        emd=np.array([0.5]),
+        lipschitz=[2.0],
+        largest_gradient=[9.0, 8.0, 7.0],
+        distance=[0.1],
+        eta=0.1,
+        steps=3,
+    )
+    assert bound == pytest.approx([1.128])
+
+
+def test_a_class_has_the_largest_curvature_of_all_models():
+    """Changes of 3 at a distance of 1, and of 2 at one of 2."""
+    state = SimpleNamespace(central=torch.tensor([1.0]), lipschitz=[0.0], largest_gradient=[])
+    local = [torch.tensor([2.0]), torch.tensor([3.0])]
+    gradients = [{0: torch.tensor([value])} for value in (4.0, 3.0, 1.0)]
+    divergence_bound._learn_constants(state, local, gradients)
+    assert (state.lipschitz, state.largest_gradient) == ([3.0], [1.0])
+
+
 @pytest.mark.parametrize("counts", [[[4, 0], [0, 4]], [[3, 1], [1, 5]], [[2, 0], [1, 1], [0, 5]]])
 def test_the_bound_holds(counts):
     _, kept = run(federation(counts))

@@ -329,6 +329,14 @@ def test_noise_enters_only_where_there_are_several_models():
     assert all(0.47 < scores[0] < 0.53 for scores in state.scores)
 
 
+def test_devices_count_alike_whatever_the_number_of_their_images():
+    fed = FakeFederation(devices=2, milestones=())
+    fed.partition.node_sets["test"].parts = (np.arange(10), np.arange(10, 12))
+    answers = Answers(lambda device, _: 0.9 if device == 0 else 0.1)
+    _, metrics = drive(fedcd.evaluate(fed, fedcd.init(fed)), answers)
+    assert metrics["accuracy"] == pytest.approx((9 / 10 + 1 / 2) / 2)
+
+
 def test_log_and_evaluation():
     fed = FakeFederation(devices=2, milestones=(0,))
     answers = Answers(lambda device, weight: 0.9 if (device == 0) == (weight < 4.2) else 0.3)

@@ -278,6 +278,7 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
         ("NP3", "table3", {("FedAvg", "MNIST UC"): 0.97}, True),
         ("NP3", "table3", {(name, "MNIST UC"): 0.97 for name in ("FedAvg", "FedProx")}, False),
         ("NP4", "table3", {("SingleSet", "CIFAR-100 PA"): 0.5264}, True),
+        ("NP4", "table3", {("SingleSet", "CIFAR-100 PA"): 0.5266}, True),  # as on BC
         ("NP5", "table2", {("MNIST 90 %", "CADIS, speed-up"): 1.3}, False),
         ("NP5", "pill", {("CADIS", "PILL, speed-up to 70 % (published only)"): 1.1}, False),
     ],

@@ -276,6 +276,7 @@ def publish(monkeypatch, table, cell, value):
     [
         ("ZP1", "table1", ("FedAvg, non-IID(2), small B", "KWS"), 0.1508),
         ("ZP2-mnist", "sweep_text", ("MNIST", "largest reduction"), 0.0637),
+        ("ZP2-mnist", "sweep_text", ("MNIST", "largest reduction"), 0.0644),  # from the best, 98.6
         ("ZP2-cifar10", "sweep_text", ("CIFAR-10", "largest reduction"), 0.36),
         ("ZP2-kws", "table2", ("KWS", "1.8"), 0.46),
         ("ZP3-mnist", "sweep_text", ("MNIST", "accuracy / mean, largest sd"), 0.0009),
@@ -283,6 +284,8 @@ def publish(monkeypatch, table, cell, value):
         ("ZP3-kws", "sweep_text", ("KWS", "accuracy / mean, largest sd"), 0.02),
         ("ZP4-mnist", "table3", ("FedAvg, non-IID(2), large B", "MNIST"), 0.976),
         ("ZP4-cifar10", "table3", ("FedAvg, non-IID(2), large B", "CIFAR-10"), 0.7),
+        # 0.78 points off: within three of the larger sd, 0.34, not of the smaller, 0.20
+        ("ZP4-cifar10", "table3", ("FedAvg, non-IID(2), large B", "CIFAR-10"), 0.688),
         ("ZP4-kws", "table3", ("FedAvg, non-IID(2), large B", "KWS"), 0.76),
         ("ZP5-mnist", "table2", ("MNIST", "1.8"), 0.95),
         ("ZP5-cifar10", "table3", ("FedAvg, non-IID(1), large B", "CIFAR-10"), 0.42),
@@ -308,6 +311,7 @@ def test_other_published_numbers_turn_the_finding(tmp_path, monkeypatch, name, t
         ("ZP4-mnist", "table3", ("FedAvg, non-IID(2), large B", "MNIST"), 0.99),  # now too high
         ("ZP5-mnist", "table2", ("MNIST", "1.8"), 0.93),
         ("ZP6", "fig7a", ("accuracy", "10"), 0.76),
+        ("ZP7-cifar10", "table2", ("CIFAR-10", "0.36"), 0.8099),  # as at EMD 0, which is no rise
     ],
 )
 def test_other_published_numbers_leave_the_finding(tmp_path, monkeypatch, name, table, cell, value):

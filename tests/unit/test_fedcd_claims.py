@@ -148,6 +148,13 @@ def test_other_published_numbers_would_agree(tmp_path, monkeypatch, name, change
     assert decide(name, RunSet("fedcd", "lite", tmp_path)).holds
 
 
+def test_a_table_below_the_text_contradicts_it_too(tmp_path, monkeypatch):
+    changes = {("Hypergeometric", "rounds, FedCD"): 45, ("Hierarchical", "rounds, FedCD"): 34}
+    monkeypatch.setattr(claims, "published", lambda *args: published(*args) | changes)
+    finding = decide("P1", RunSet("fedcd", "lite", tmp_path))
+    assert (finding.holds, finding.ours) == (False, -1)
+
+
 def test_lite_judges_no_number_and_no_timing(tmp_path):
     write_all(tmp_path, "lite")
     found = {item.id: item for item in verdicts.check("fedcd", "lite", tmp_path)}

@@ -349,8 +349,15 @@ def test_fails_on_data_against_it(name, number):
 
 
 def test_of_equally_good_thresholds_the_lowest_is_best():
-    """0.8 and 0.82 are off by as much, but for what the last digits of fractions make of it."""
-    finding = decide("T1", MadeUpRuns(tuned_at(0.81)))
+    """As good as 0.8 is 0.82, but for what the last digits of a mean of fractions make of it."""
+
+    def final(run: PlannedRun) -> Values:
+        values = tuned_at(0.8)(run)
+        if run.coordinates.get("threshold") == 0.82:
+            values["accuracy_tuning"] = 0.97 + 1e-12
+        return values
+
+    finding = decide("T1", MadeUpRuns(final))
     assert finding.ours == 0.8
     assert "best on the tuning images: 0.8 with" in finding.evidence
 

@@ -15,7 +15,11 @@ from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.spec import RunSpec
 
 _GFLOP_PER_SECOND = 70.0
-"""Of a network at its published width on one core (measured on AMD EPYC, Zen 4: 66 to 112)."""
+"""Of a network at its published width on one core.
+
+Measured on AMD EPYC, Zen 4: mnist_cnn, cifar_tutorial, fedcd_cnn, fixup_resnet20 and liu3 do 66 to
+112. The small liu1 and liu2 do 3 to 15, but these have records.
+"""
 _NARROW_GFLOP_PER_SECOND = 13.0
 """The same of a narrower one (median of the recorded kinds)."""
 _PREDICT_SHARE = 1 / 3

@@ -64,6 +64,13 @@ def test_a_standard_deviation_that_zero_would_pass_is_no_evidence() -> None:
     assert blind(numbers=[number("N1", 0.11, value="sd")]) == set()
 
 
+def test_a_gain_that_any_small_one_would_pass_is_no_evidence() -> None:
+    assert blind(numbers=[number("N1", 0.1, gain=True)]) == {"N1"}
+    assert blind(numbers=[number("N1", -0.1, gain=True)]) == {"N1"}
+    assert blind(numbers=[number("N1", 0.11, gain=True)]) == set()
+    assert blind(numbers=[number("N1", 0.1)]) == set()
+
+
 def test_what_is_no_target_is_no_value_of_another_place() -> None:
     wrong = number("N2", 0.5, unusable="quoted wrongly")
     assert blind(numbers=[number("N1", 0.5), wrong]) == set()

@@ -108,7 +108,7 @@ def test_what_is_tried_and_what_it_says() -> None:
             number("N1"),
             number("N2", verdict="close", seeds=3),
             number("N3", verdict="inconclusive", seeds=3),
-            number("N4", verdict="deviates"),
+            number("N4", verdict="deviates", seeds=2),
             number("N5", informative=False),
             number("N6", informative=False, verdict="not run"),
             number("N7", verdict="not run"),
@@ -117,7 +117,7 @@ def test_what_is_tried_and_what_it_says() -> None:
             number("N10", verdict="no target"),
         ]
     )
-    assert (found.targets, found.tried, found.uninformative, found.single) == (9, 5, 1, 2)
+    assert (found.targets, found.tried, found.uninformative, found.few) == (9, 5, 1, 2)
     assert found.outcomes == Counter(reproduced=1, close=1, inconclusive=1, deviates=1)
 
 

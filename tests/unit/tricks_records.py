@@ -117,6 +117,7 @@ class World:
                 "moved": [self.moved.get(what, 1.0)] * rounds,
                 "update_norm": [2.0] * rounds,
                 "mean_update_norm": [1.5] * rounds,
+                "weight_norm": [8.5] * rounds,
             }
             if run.spec.algorithm.update_rounds:
                 projected = run.spec.algorithm.projection is not None

@@ -103,7 +103,7 @@ def left_out(runs: RunSet, name: str) -> str:
     for group in runs.plan.artefact(name).runs:
         title = runs.plan.runs[group].title  # which groups of several data sets may share
         missing[title] += len(runs.missing([group]))
-        planned[title] += len(runs.members([group]))
+        planned[title] += len(runs.planned([group]))
     parts = [
         f"{title}, {planned[title] - count} of {planned[title]} recorded"
         for title, count in missing.items()

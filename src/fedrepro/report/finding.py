@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.report.stats import LEVEL, bootstrap, bounds, one_sided_p, seeds_needed
+from fedrepro.report.stats import (
+    LEAST_FOR_T,
+    LEVEL,
+    bootstrap,
+    bounds,
+    one_sided_p,
+    seeds_needed,
+)
 from fedrepro.runs.runset import RunSet
 
 SLACK = 1e-9
@@ -134,7 +141,8 @@ class Finding:
         """
         if margin.met or not margin.firm:
             return False
-        return margin.seeds < 3 or math.isnan(margin.p) or margin.p < LEVEL / len(self.margins)
+        few = margin.seeds < LEAST_FOR_T
+        return few or math.isnan(margin.p) or margin.p < LEVEL / len(self.margins)
 
     @property
     def p(self) -> float:

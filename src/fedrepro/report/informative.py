@@ -19,9 +19,9 @@ NEARLY_ALL = 0.9
 def uninformative(expected: Expected) -> dict[str, str]:
     """Return id -> why its value is no evidence, for the judged numbers of a paper.
 
-    Three kinds: a standard deviation whose tolerance reaches to zero; a value that nine in ten of
-    the other values of its curve or table would pass, too; a point of a curve that its neighbours'
-    values would pass, both of them, or the one at an end of the curve.
+    Four kinds: a standard deviation whose tolerance reaches to zero; a gain whose tolerance does; a
+    value that nine in ten of the other values of its curve or table would pass, too; a point of a
+    curve that its neighbours' values would pass, both of them, or the one at an end of the curve.
     """
     found = {}
     for group in grouped(expected.judged_numbers()):
@@ -29,6 +29,8 @@ def uninformative(expected: Expected) -> dict[str, str]:
             others = [*group[:position], *group[position + 1 :]]
             if number.value == "sd" and number.tolerance >= number.published:
                 found[number.id] = "a standard deviation of zero would pass"
+            elif number.gain and number.tolerance >= abs(number.published):
+                found[number.id] = "any small gain would pass"
             elif _share(number, others) >= NEARLY_ALL:
                 found[number.id] = "nearly all other values of the same place would pass"
             elif number.series and _share(number, _beside(group, position)) >= NEARLY_ALL:

@@ -21,7 +21,7 @@ import numpy as np
 from tabulate import tabulate
 
 from fedrepro.report.checks import DECIDED, Check, Verdict, line, would_pass
-from fedrepro.report.stats import LEVEL, holm
+from fedrepro.report.stats import LEAST_FOR_T, LEVEL, holm
 
 ORIGINS = {
     "number": {"printed": "printed values", "repository": "repository's", "derived": "derived"},
@@ -44,7 +44,7 @@ class Score:
         tried: how many have a verdict.
         outcomes: verdict -> how many informative ones have it.
         uninformative: how many of those tried could not have failed.
-        single: how many of the informative ones tried rest on a single run.
+        few: how many of the informative ones tried rest on one seed or two.
     """
 
     paper: str
@@ -56,7 +56,7 @@ class Score:
     tried: int
     outcomes: Counter[Verdict]
     uninformative: int
-    single: int
+    few: int
 
 
 def scores(checks: Iterable[Check]) -> Iterator[Score]:
@@ -105,7 +105,7 @@ def _score(
         len(tried),
         Counter(item.verdict for item in counted),
         len(tried) - len(counted),
-        sum(item.seeds == 1 for item in counted),
+        sum(0 < item.seeds < LEAST_FOR_T for item in counted),
     )
 
 

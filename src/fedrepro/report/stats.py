@@ -13,6 +13,9 @@ import pandas as pd
 LEVEL = 0.025
 """Of one-sided p values: a mean's 95 % interval leaves out the threshold where p is below it."""
 
+LEAST_FOR_T = 3
+"""Fewer values have no t interval that decides anything: that of two is 18 times their distance."""
+
 _EQUAL = 1e-9
 """Decimal fractions that differ by less are equal."""
 
@@ -30,12 +33,12 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
 
 
 def bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Return between what a mean may lie: its t interval, or all values where there are not three.
+    """Return between what a mean may lie: its t interval, or all values where they are too few.
 
-    Two values give an interval of 18 times their distance, which decides nothing; here they decide
-    where they agree.
+    Two values decide where they agree, which by chance they do half the time; a score counts apart
+    what rests on so few.
     """
-    if len(values) < 3:
+    if len(values) < LEAST_FOR_T:
         return min(values), max(values)
     return t_interval(values)
 

@@ -88,7 +88,7 @@ def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
             {key: own[key] for key in keys}
             | {"all": item.targets, "tried": item.tried}
             | {name: item.outcomes[name] or "" for name in DECIDED}
-            | {"not informative": item.uninformative or "", "single run": item.single or ""}
+            | {"not informative": item.uninformative or "", "1-2 seeds": item.few or ""}
         )
     return _filled(rows)
 

@@ -365,12 +365,14 @@ def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
 def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
     """Hold where the best accuracy ranges wider along one axis of a grid than along the other.
 
-    A range is between the highest and the lowest of the means over the seeds.
+    A range along an axis is taken at each value of the other one, between the highest and the
+    lowest of the means over the seeds; what counts is the mean of these ranges.
     """
-    one, wider = (_range(_levels(runs, group, name)) for name in (axis, other))
+    grid = _grid(runs, group)
+    one, wider = _range(grid, axis, other), _range(grid, other, axis)
     networks = _networks(runs, group)
     evidence = ", ".join(
-        f"range over the {name} {in_points(sample.mean)}"
+        f"range along the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
     )
     return compared([networks], [less(one, wider, strict=True)], None, evidence)
@@ -381,7 +383,7 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     """Hold where a threshold of the grid has a higher accuracy than the others, in the mean."""
     if {run.spec.dataset.name for run in runs.members([group])} != {dataset}:
         raise not_planned(runs, group, f"run on {dataset}")
-    levels = _levels(runs, group, "threshold")
+    levels = _levels(_grid(runs, group), "threshold")
     seeds, networks = tuple(levels.index), _networks(runs, group)
     samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
     highest = samples.pop(threshold)
@@ -398,22 +400,33 @@ def _networks(runs: RunSet, group: str) -> Sample:
     return Sample(group, accuracies, tuple(found["run"]), chance=runs.chance([group]))
 
 
-def _levels(runs: RunSet, group: str, axis: str) -> pd.DataFrame:
-    """Return the best accuracy of a grid, mean over its other axis: a row a seed, a column a value.
+def _grid(runs: RunSet, group: str) -> pd.DataFrame:
+    """Return the best accuracy of each run of a grid.
 
     Raises:
         MissingRunsError: a record is missing.
     """
     found = results(runs, [group])
-    found = found.assign(best=found["record"].map(best))
-    return found.pivot_table(values="best", index="seed", columns=axis)
+    return found.assign(best=found["record"].map(best))
 
 
-def _range(levels: pd.DataFrame) -> Sample:
-    """Return by seed how far the levels are apart that are farthest in the mean over the seeds."""
-    means = levels.mean()
-    apart = levels[means.idxmax()] - levels[means.idxmin()]
-    return Sample(str(levels.columns.name), tuple(apart), (), tuple(apart.index))
+def _levels(grid: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """Return the best accuracy, mean over the other axes: a row a seed, a column a value."""
+    return grid.pivot_table(values="best", index="seed", columns=axis)
+
+
+def _range(grid: pd.DataFrame, axis: str, other: str) -> Sample:
+    """Return by seed how far the accuracy ranges along an axis, mean over the other one's values.
+
+    The two values of the axis that are held apart are those farthest in the mean over the seeds.
+    """
+    ranges = []
+    for _, part in grid.groupby(other):
+        levels = _levels(part, axis)
+        means = levels.mean()
+        ranges.append(levels[means.idxmax()] - levels[means.idxmin()])
+    apart = pd.concat(ranges, axis=1).mean(axis=1)
+    return Sample(axis, tuple(apart), (), tuple(apart.index))
 
 
 # What the authors' code does

@@ -394,19 +394,25 @@ def sharing_reaches(runs: RunSet, *, beta: float, percent: float, points: float)
     return compared([sample], margins, sample.mean)
 
 
+def _by_alpha(runs: RunSet, beta: float) -> dict[float, Sample]:
+    """Return accuracy from the warm-up model by alpha (per cent), ascending."""
+    alphas = sorted({100 * float(run.coordinates["alpha"]) for run in runs.members([WARM])})
+    return {alpha: replace(shared(runs, beta, alpha), name=f"{alpha:g} %") for alpha in alphas}
+
+
 @RULES.add
-def sharing_trend(runs: RunSet, *, rank: float) -> Finding:
-    """Spearman's rank correlation of beta and accuracy is high."""
-    by_beta = _by_beta(runs)
-    table = pd.DataFrame(paired(*by_beta.values()), columns=[*by_beta])
+def sharing_trend(runs: RunSet, *, rank: float, beta: float | None = None) -> Finding:
+    """Spearman's rank correlation of beta and accuracy is high; given a beta, that of alpha."""
+    by, samples = ("beta", _by_beta(runs)) if beta is None else ("alpha", _by_alpha(runs, beta))
+    table = pd.DataFrame(paired(*samples.values()), columns=[*samples])
 
     def correlation(seeds: Sequence[int]) -> float:
         return _rank_correlation(table.loc[[*seeds]].mean())
 
     ours = correlation([*table.index])
     margin = Margin.by_bootstrap(lambda some: correlation(some) - rank, [*table.index])
-    evidence = f"accuracy by beta: {listed([*by_beta.values()])}; rank {ours:.3f}"
-    return compared([*by_beta.values()], [margin], ours, evidence)
+    evidence = f"accuracy by {by}: {listed([*samples.values()])}; rank {ours:.3f}"
+    return compared([*samples.values()], [margin], ours, evidence)
 
 
 @RULES.add
@@ -423,13 +429,13 @@ def share_is_enough(
 @RULES.add
 def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     """At every alpha the larger G gives the higher accuracy."""
-    alphas = sorted({100 * float(run.coordinates["alpha"]) for run in runs.members([WARM])})
-    pairs = [[shared(runs, size, alpha) for size in (beta, over)] for alpha in alphas]
-    leads_by = [lead(*pair) for pair in pairs]
-    named = ((f"alpha {alpha:g} %", gap) for alpha, gap in zip(alphas, leads_by, strict=True))
+    large, small = _by_alpha(runs, beta), _by_alpha(runs, over)
+    leads_by = {alpha: lead(large[alpha], small[alpha]) for alpha in large}
+    named = ((f"alpha {alpha:g} %", gap) for alpha, gap in leads_by.items())
     evidence = f"lead of the larger G: {_shown(named, in_points)}"
-    margins = [less(large, small, strict=True) for large, small in pairs]
-    return compared([*itertools.chain(*pairs)], margins, min(leads_by), evidence)
+    margins = [less(large[alpha], small[alpha], strict=True) for alpha in large]
+    least = min(leads_by.values())
+    return compared([*large.values(), *small.values()], margins, least, evidence)
 
 
 @RULES.add

@@ -256,10 +256,18 @@ def late(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
 
 
 def diagnostics(runs: RunSet) -> pd.DataFrame:
-    """Build our own table: the agents' disagreement in the second half of the rounds."""
-    table = late(diagnosis(runs, runs.plan.artefact("diagnostics").runs))
+    """Build our own table: disagreement and norms in the second half of the rounds."""
+    groups = runs.plan.artefact("diagnostics").runs
+    norms = {"norm of the model": "weight_norm", "norm of an update": "update_norm"}
+    curves = [runs.curves(groups, metric).assign(quantity=name) for name, metric in norms.items()]
+    table = pd.concat(
+        [
+            late(diagnosis(runs, groups)).assign(unit="fraction"),
+            late(pd.concat(curves, ignore_index=True)).assign(unit=""),
+        ]
+    )
     table = table.rename(columns={"title": "row", "quantity": "column"})
-    return summarise(table, "value", ["row", "column"]).assign(unit="fraction")
+    return summarise(table, "value", ["row", "column", "unit"])
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

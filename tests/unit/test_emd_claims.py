@@ -168,7 +168,7 @@ FALSE_IN_THE_PAPER = {
 
 
 CONSISTENT = {"kws_one_class_large": 0.44, "kws_one_class_large_e5": 0.44}
-"""One 1-class accuracy of KWS for both tables; the paper prints two, against ZA17-kws."""
+"""One 1-class accuracy of KWS for both tables; the paper prints two (ZP5-kws)."""
 
 
 @pytest.fixture(scope="module")

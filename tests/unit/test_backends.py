@@ -1,10 +1,12 @@
 """All backends do what the plain loop does: every hook, every kind of network, alone or not."""
 
+import contextlib
 import dataclasses
 import gc
 import shutil
 import time
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -504,6 +506,64 @@ def test_what_cannot_be_captured_is_trained_without_and_named(monkeypatch, faili
     assert recorded.replays == 0
 
 
+def test_no_field_is_named_where_no_part_fails_by_itself(monkeypatch):
+    watch_captures(monkeypatch, refuse=lambda number: number == 1)
+    spec = make_spec()
+    request = Train(make_lanes(federation(spec), (20,)), 0)
+    with pytest.warns(UserWarning, match="slower: its step cannot be captured"):
+        found = answer(GraphsBackend(), spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+
+
+def test_a_prediction_is_said_to_take_steps_without_a_graph(monkeypatch):
+    watch_captures(monkeypatch, refuse=lambda number: True)
+    spec = make_spec()
+    weights = federation(spec).initial_weights()
+    request = Predict(
+        [weights], "test", np.tile(np.arange(500), 5)
+    )  # two batches of 1,000, and 500
+    with pytest.warns(UserWarning, match="a prediction takes its steps without a CUDA graph"):
+        (found,) = answer(GraphsBackend(), spec, request)
+    (expected,) = answer(LoopBackend(), spec, request)
+    assert found.loss == expected.loss
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(monkeypatch, ends_well):
+    """CUDA refuses to end a capture that is broken, and what was captured then has to stay."""
+
+    @contextlib.contextmanager
+    def capturing(graph, pool, stream):
+        try:
+            yield
+        finally:
+            if not ends_well:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    def end_allocation(device, pool):
+        if ends_well:
+            raise RuntimeError("not currently recording to the pool")
+
+    place = places.CudaPlace.__new__(places.CudaPlace)
+    place._stream, place._pool, place._given_up = SimpleNamespace(device_index=0), (0, 1), []
+    monkeypatch.setattr("torch.cuda.CUDAGraph", SimpleNamespace)
+    monkeypatch.setattr("torch.cuda.graph", capturing)
+    monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: (0, 2))
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end_allocation, raising=False)
+    with pytest.raises(torch.OutOfMemoryError):
+        place.capture(as_on_a_gpu)
+    assert len(place._given_up) == (not ends_well)
+    assert place._pool == ((0, 1) if ends_well else (0, 2))
+
+
+def test_an_idle_slot_holds_nothing_of_the_lane_before(cnn_lanes):
+    backend = GraphsBackend()
+    answer(backend, *cnn_lanes)
+    slots = [slot for kind in backend._kinds.values() for slot in kind.slots]
+    assert slots
+    assert all(slot._ended is slot._scalars is slot.piece is None for slot in slots)
+
+
 def test_a_deadline_in_mid_request_ends_the_work(monkeypatch):
     spec = make_spec()
     backend = GraphsBackend()
@@ -700,15 +760,19 @@ def test_more_work_may_pay_for_compiling_later(monkeypatch):
     assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
     assert len(asked) == 2
     assert backend.compiles
+    (kind,) = backend._kinds.values()
+    assert any(slot.is_outdated for slot in kind.slots)
+    assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
+    assert not any(slot.is_outdated for slot in kind.slots)
 
 
 def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     backend = GraphsBackend(compile="auto")
     monkeypatch.setattr(graphs, "compiler_problem", lambda: None)
     lanes = make_lanes(federation(make_spec()), (17, 20))
-    request = Train(lanes, 0)
 
-    def pays(rounds, place="cuda", deterministic=False):
+    def pays(rounds, place="cuda", deterministic=False, done=0):
+        request = Train(lanes, done)
         spec = make_spec(model={"name": "mnist_cnn"}, rounds=rounds)
         backend._resources.add_dataset(data.load("synthetic"))
         backend._open = OpenRequests()
@@ -718,6 +782,7 @@ def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
 
     assert not pays(rounds=10_000)
     assert pays(rounds=1_000_000)
+    assert not pays(rounds=1_000_000, done=999_000)
     assert not pays(rounds=1_000_000, place="cpu")
     assert not pays(rounds=1_000_000, deterministic=True)
 
@@ -981,6 +1046,20 @@ def test_another_error_in_a_slot_fails_its_lane_with_the_traceback(cnn_lanes, mo
     refused = answer(GraphsBackend(), *cnn_lanes)
     assert isinstance(refused, LaneError)
     assert "RuntimeError: mat1 and mat2 shapes" in str(refused)
+
+
+def test_a_network_that_cannot_be_made_fails_its_lane_and_not_the_others(cnn_lanes, monkeypatch):
+    def broken(self, spec, **_):
+        raise TypeError("a layer of a plugin")
+
+    backend = GraphsBackend()
+    other = (make_spec(), Train(make_lanes(federation(make_spec()), (12,)), 0))
+    expected = answer(backend, *other)  # has its slot by then
+    monkeypatch.setattr(GraphsBackend, "_network", broken)
+    refused, found = answers(backend, [cnn_lanes, other])
+    assert isinstance(refused, LaneError)
+    assert "TypeError: a layer of a plugin" in str(refused)
+    assert_equal(found, expected)
 
 
 def test_an_error_of_the_device_is_not_taken_for_one_of_a_lane(cnn_lanes, monkeypatch):
@@ -1248,6 +1327,7 @@ def test_a_step_mixes_no_devices_and_waits_for_none(case, monkeypatch):
             (memory, "available", lambda _: 1 << 33),
             (lane, "upload", lambda source, target: target.copy_(source)),
             (network.FlatModule, "differentiate", differentiate),
+            (torch.cuda, "current_stream", lambda _: SimpleNamespace(synchronize=lambda: None)),
         ):
             monkeypatch.setattr(place, name, replacement)
 

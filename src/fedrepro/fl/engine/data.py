@@ -75,6 +75,8 @@ class DeviceData:
         for first in range(0, count, _PREPARED_AT_ONCE):
             end = min(first + _PREPARED_AT_ONCE, count)
             ready[first:end] = self.batch(split, torch.arange(first, end, device=device))[0]
+        if ready.is_cuda:  # lanes in flight on other streams may take batches of it at once
+            torch.cuda.current_stream(device).synchronize()
         self._ready[split] = ready
 
     def draws(self, key: torch.Tensor, count: int) -> torch.Tensor:

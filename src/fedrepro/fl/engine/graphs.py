@@ -120,6 +120,7 @@ class _Slot:
     def __init__(self, work: Training | Asking, place: Place, kind: _Kind, *, search: bool) -> None:
         """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
         self.work, self._place, self._kind, self._search = work, place, kind, search
+        self._compiled = kind.compiled
         self.piece: _Piece | None = None
         self._left: deque[int] = deque()
         self._marks: deque[Callable[[], bool]] = deque()
@@ -134,7 +135,7 @@ class _Slot:
         Raises:
             LaneError: the lane cannot be trained.
         """
-        self.piece, self._ended, self._scalars = piece, None, None
+        self.piece = piece
         self._marks.clear()
         with self._place.using():
             if isinstance(self.work, Training):
@@ -152,6 +153,11 @@ class _Slot:
         if moved:
             self._replays.clear()
         self._left.extend(self.work.sizes)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it was made before the kind's loss was compiled."""
+        return self._compiled is not self._kind.compiled
 
     @property
     def has_room(self) -> bool:
@@ -187,7 +193,7 @@ class _Slot:
 
     def _is_to_be_captured(self, size: int) -> bool:
         """Return whether a step was taken often enough: a compiler may look at the first two."""
-        often = 1 if self._kind.compiled is None else 2
+        often = 1 if self._compiled is None else 2
         if size != self.work.batch:
             often = _OFTEN
         room = len(self._replays) < _MOST_GRAPHS or size == self.work.batch
@@ -209,18 +215,18 @@ class _Slot:
 
     def _not_captured(self, size: int, error: RuntimeError) -> str:
         assert self.piece is not None
-        field = "model"
+        what = "its step"
         if isinstance(self.work, Training):
-            for name, stage in self.work.stages(size):
+            for field, stage in self.work.stages(size):
                 try:
                     self._place.capture(stage)
                 except Exception:
-                    field = name
+                    plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
+                    what = f"spec field {field} = {plain.get(field)}"
                     break
-        plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
         return (
-            f"{self.piece.name} is trained without a CUDA graph, several times slower: spec field "
-            f"{field} = {plain.get(field)} cannot be captured ({str(error).splitlines()[0]})"
+            f"{self.piece.name} takes its steps without a CUDA graph, several times slower: {what} "
+            f"cannot be captured ({str(error).splitlines()[0]})"
         )
 
     def _end(self) -> None:
@@ -246,17 +252,18 @@ class _Slot:
         Raises:
             LaneError: loss or weights are no longer finite.
         """
-        self.piece = None
+        ended, scalars = self._ended, self._scalars
+        self.leave()
         if isinstance(self.work, Training):
-            assert isinstance(self._ended, Ended)
-            assert self._scalars is not None
-            return self.work.result(self._ended, self._scalars.tolist())
-        assert isinstance(self._ended, Asked)
-        return self.work.result(self._ended)
+            assert isinstance(ended, Ended)
+            assert scalars is not None
+            return self.work.result(ended, scalars.tolist())
+        assert isinstance(ended, Asked)
+        return self.work.result(ended)
 
     def leave(self) -> None:
-        """Give the piece up."""
-        self.piece = None
+        """Be idle, and hold nothing of the piece."""
+        self.piece = self._ended = self._scalars = None
         self._left.clear()
 
 
@@ -461,11 +468,15 @@ class GraphsBackend:
                 torch.cuda.synchronize(self.device)  # nothing may still use what is freed here
             slot.leave()
             self._kinds[piece.key].slots.remove(slot)
-            if isinstance(error, RuntimeError) and is_out_of_memory(error):
-                self._do_with_less(piece, error)
-            else:
-                self._settle(piece, unexpected(error))
+            self._fail(piece, error)
         return None
+
+    def _fail(self, piece: _Piece, error: Exception) -> None:
+        """Settle a piece over which something failed, or try it again if memory ran out."""
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            self._do_with_less(piece, error)
+        else:
+            self._settle(piece, unexpected(error))
 
     def _do_with_less(self, piece: _Piece, error: Exception) -> None:
         """Try a piece again, with fewer slots of its kind, unless it had all the memory."""
@@ -509,6 +520,7 @@ class GraphsBackend:
                 kind.pauses = False
         for kind in self._kinds.values():
             while kind.waiting and not kind.pauses:
+                kind.slots = [slot for slot in kind.slots if slot.piece or not slot.is_outdated]
                 idle = [slot for slot in kind.slots if slot.piece is None]
                 if not (idle or self._has_room(kind)):
                     break
@@ -540,15 +552,17 @@ class GraphsBackend:
         return fits() or not self._busy()
 
     def _new_slot(self, kind: _Kind, piece: _Piece) -> _Slot | None:
-        """Make a slot that suits a piece; where memory does not suffice, there is none."""
+        """Make a slot that suits a piece; there is none where that fails, for memory or else."""
         try:
             with self._kernels(piece.spec):
                 search = self.device.type == "cuda" and not self.deterministic
                 slot = _Slot(self._work(kind, piece), self._next_place(), kind, search=search)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            self._do_with_less(piece, error)
+        except FedreproError:
+            raise
+        except Exception as error:
+            if has_failed(self.device, error):
+                raise  # no lane is to blame
+            self._fail(piece, error)
             return None
         kind.slots.append(slot)
         return slot
@@ -594,7 +608,7 @@ class GraphsBackend:
             request = ask.request
             if isinstance(request, Train) and request.lanes:
                 alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
-                examples += alike * ask.spec.rounds * ask.passes / 3
+                examples += alike * (ask.spec.rounds - request.round) * ask.passes / 3
         return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager

@@ -91,7 +91,7 @@ class CudaPlace:
 
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._others = torch.cuda.default_stream(device)
+        self._others = torch.cuda.current_stream(device)  # where all but the steps is computed
         self._pool = torch.cuda.graph_pool_handle()
         self._given_up: list[torch.cuda.CUDAGraph] = []
 
@@ -101,14 +101,14 @@ class CudaPlace:
         return context
 
     def take_over(self, *tensors: torch.Tensor | None) -> None:
-        """Let the stream wait for the default one."""
+        """Let the stream wait for the one on which they were made."""
         self._stream.wait_stream(self._others)
         for tensor in tensors:
             if tensor is not None and tensor.is_cuda:
                 tensor.record_stream(self._stream)
 
     def hand_over(self, *tensors: torch.Tensor | None) -> None:
-        """Keep the memory of tensors of this stream until the default one is done with them."""
+        """Keep the memory of tensors of this stream until the other one is done with them."""
         for tensor in tensors:
             if tensor is not None:
                 tensor.record_stream(self._others)
@@ -121,17 +121,22 @@ class CudaPlace:
             RuntimeError: the step cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
+        broken: Exception | None = None
         try:
             with (
                 without_collections(),
                 torch.cuda.graph(graph, pool=self._pool, stream=self._stream),
             ):
-                step()
-        except torch.OutOfMemoryError:  # the capture itself has ended well
-            raise
-        except Exception:
+                try:
+                    step()
+                except Exception as error:
+                    broken = error
+                    raise
+        except Exception as error:
             self._give_up(graph)
-            raise
+            if broken is None or broken is error:
+                raise
+            raise broken from error  # ending a capture that it broke fails, too, and tells nothing
         replay: Step = graph.replay
         return replay
 
@@ -141,9 +146,11 @@ class CudaPlace:
         The allocator would go on to serve the stream from the graph's memory and ask the graph, so
         that stays alive; later graphs get memory of their own.
         """
-        self._given_up.append(graph)
-        with contextlib.suppress(RuntimeError):
+        try:
             torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
+        except RuntimeError:
+            return  # the capture has ended well, and nothing is open
+        self._given_up.append(graph)
         self._pool = torch.cuda.graph_pool_handle()
 
     def fetch(self, tensor: torch.Tensor) -> torch.Tensor:

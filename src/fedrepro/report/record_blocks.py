@@ -22,22 +22,26 @@ from fedrepro.runs.plan import expand, unique
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
+from fedrepro.runs.status import duration, status
 
 
 def _effort() -> str:
-    """One row a paper and scale: runs recorded, and what they took."""
+    """One row a paper and scale: runs recorded, what they took, and what the others would take."""
     rows = []
     scales: tuple[Scale, ...] = ("lite", "paper")
-    for paper, scale in itertools.product(papers(), scales):
-        costs = _costs(paper, scale)
-        total = len(unique(expand(paper, scale)))
+    places = [*itertools.product(papers(), scales)]
+    left = status([run for place in places for run in expand(*place)]).seconds
+    for paper, scale in places:
+        costs, planned = _costs(paper, scale), unique(expand(paper, scale))
+        pending = sum(left.get(run_id, 0) for run_id in planned)
         rows.append(
             {
                 "paper": f"[{paper}](docs/papers/{paper}.md)",
                 "scale": scale,
-                "runs recorded": f"{len(costs)} of {total}",
+                "runs recorded": f"{len(costs)} of {len(planned)}",
                 "core minutes": f"{_minutes(costs, gpu=False):.0f}",
                 "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
+                "left, on one core (estimate)": duration(pending) if pending else "",
             }
         )
     return str(pd.DataFrame(rows).to_markdown(index=False))

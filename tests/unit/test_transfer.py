@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import gzip
 import io
 import json
@@ -14,9 +15,10 @@ from made_up import content
 from small_runs import ends_after
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import records, session, transfer
+from fedrepro.runs.locks import Claims
 from fedrepro.runs.plan import PlannedRun
 
 
@@ -37,7 +39,7 @@ def planned(seed, rounds=2):
 
 
 def cut_off(run):
-    """Train the first round of a run and return its checkpoint."""
+    """Train the next round of a run and return its checkpoint."""
     with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         session.train([run], session.TrainOptions(backend="loop"))
     return session.CHECKPOINTS / f"{run.id}.pt"
@@ -90,13 +92,58 @@ def test_records_that_are_not_committed_arrive_beside_them(tmp_path, monkeypatch
     assert transfer.read(tmp_path / "new.tar", session.CHECKPOINTS).known == [run.id]
 
 
-def test_what_is_here_stays(here):
+def test_of_two_checkpoints_the_one_of_more_rounds_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = planned(7, rounds=4)
+    older, newer = tmp_path / "older.tar", tmp_path / "newer.tar"
+    for tar in (older, newer):
+        file = cut_off(run)
+        transfer.write(tar, [file])
+    ours = file.read_bytes()
+    for tar in (older, newer):
+        assert transfer.read(tar, session.CHECKPOINTS).known == [run.id]
+    assert file.read_bytes() == ours
+    file.unlink()
+    transfer.read(older, session.CHECKPOINTS)
+    imported = transfer.read(newer, session.CHECKPOINTS)
+    assert (imported.checkpoints, imported.replaced) == ([run.id], [run.id])
+    assert imported.text() == (
+        "0 records and 1 checkpoints imported (1 in place of older ones), 0 were here already"
+    )
+    assert saved.read(file, run.id).progress.round == 2
+    assert list(session.CHECKPOINTS.iterdir()) == [file]
+
+
+def test_a_checkpoint_here_that_cannot_be_used_is_replaced(here):
     tar, _, cut = here
-    transfer.read(tar, session.CHECKPOINTS)
     ours = session.CHECKPOINTS / f"{cut}.pt"
-    checkpoint.save(ours, cut, {"round": 7})
-    transfer.read(tar, session.CHECKPOINTS)
-    assert checkpoint.load(ours, cut) == {"round": 7}
+    ours.parent.mkdir()
+    ours.write_text("damaged")
+    imported = transfer.read(tar, session.CHECKPOINTS)
+    assert imported.checkpoints == [cut]
+    assert imported.text().endswith(f"\n{ours}: could not be used, and was replaced")
+    assert saved.read(ours, cut).progress.round == 1
+
+
+def test_the_checkpoint_of_a_run_that_is_being_trained_stays(here):
+    tar, _, cut = here
+    ours = session.CHECKPOINTS / f"{cut}.pt"
+    claims = Claims(session.CHECKPOINTS)
+    assert claims.take(cut)
+    ours.write_text("of the process that trains it")
+    imported = transfer.read(tar, session.CHECKPOINTS)
+    claims.release_all()
+    assert imported.text().endswith(f"\n{ours}: stays, as another process trains the run")
+    assert ours.read_text() == "of the process that trains it"
+
+
+def test_a_damaged_record_here_is_told_before_anything_is_taken(here):
+    tar, run, cut = here
+    records.FOLDER.mkdir(parents=True)
+    records.path_of(cut).write_text("{}")
+    with pytest.raises(FedreproError, match=rf"nothing was imported .*{cut}\.json: not a whole"):
+        transfer.read(tar, session.CHECKPOINTS)
+    assert not records.path_of(run).exists()
 
 
 def test_a_checkpoint_of_a_recorded_run_is_not_needed(here, tmp_path):
@@ -349,6 +396,25 @@ def test_a_checkpoint_that_is_gone_by_now_is_left_out(there, tmp_path):
         transfer.write(out, [record.with_name("0123456789ab.json")])
 
 
+def test_a_checkpoint_that_is_replaced_meanwhile_arrives_whole(there, tmp_path, monkeypatch):
+    """The process that trains its run writes the next one, which is larger."""
+    _, _, cut = there
+    file, before = session.CHECKPOINTS / f"{cut}.pt", tmp_path / "before"
+    before.write_bytes(file.read_bytes())
+    describe = tarfile.TarFile.gettarinfo
+
+    def late(*arguments, **options):
+        found = describe(*arguments, **options)
+        file.with_suffix(".tmp").write_bytes(2 * before.read_bytes()[::-1])
+        file.with_suffix(".tmp").replace(file)
+        return found
+
+    monkeypatch.setattr(tarfile.TarFile, "gettarinfo", late)
+    transfer.write(tmp_path / "one.tar", [file])
+    [arrived] = transfer.content(tmp_path / "one.tar", tmp_path / "out").values()
+    assert arrived.read_bytes() == before.read_bytes()
+
+
 def test_processes_that_write_one_file_keep_what_the_other_wrote(there, tmp_path, monkeypatch):
     """The second comes while the first has read the file and not yet replaced it."""
     _, run, cut = there
@@ -371,6 +437,28 @@ def test_processes_that_write_one_file_keep_what_the_other_wrote(there, tmp_path
     transfer.write(out, [record])
     other.join()
     assert {*read(out, tmp_path / "out")} == {record.as_posix(), checkpoint.as_posix()}
+
+
+def test_a_folder_of_temporary_files_that_cannot_be_used_is_named(there, tmp_path, monkeypatch):
+    tar, run, _ = there
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
+    for use in (
+        lambda: session.check_out(tmp_path / "new.tar"),
+        lambda: transfer.write(tmp_path / "new.tar", [records.path_of(run)]),
+        lambda: transfer.read(tar, session.CHECKPOINTS),
+    ):
+        with pytest.raises(FedreproError, match=r"temporary files cannot .*/file.* in TMPDIR"):
+            use()
+
+
+def test_no_room_to_unpack_is_not_told_of_the_file(here, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(transfer.shutil, "copyfileobj", full)
+    with pytest.raises(FedreproError, match=r"gz: cannot be unpacked to .*No space left.*TMPDIR"):
+        transfer.read(here[0], session.CHECKPOINTS)
 
 
 def test_a_full_disk_is_a_clear_error(here, monkeypatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
+import errno
+import fcntl
+import os
 from pathlib import Path
-
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+from typing import IO
 
 from fedrepro.base.errors import FedreproError
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 
 
 class Claims:
@@ -27,7 +30,7 @@ class Claims:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._held: dict[str, BaseFileLock] = {}
+        self._held: dict[str, IO[bytes]] = {}
 
     def take(self, run_id: str) -> bool:
         """Claim a run; return whether no other process holds it.
@@ -35,19 +38,13 @@ class Claims:
         Raises:
             FedreproError: the lock cannot be written, or the file system has no locks.
         """
-        file = self._folder / f"{run_id}.lock"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            file.touch()
-        except OSError as error:
-            raise FedreproError(f"{file}: cannot be written ({error})") from error
-        lock = FileLock(file)
-        while not _acquire(lock, file):
-            if file.exists():
-                return False
-            # The process that held it has deleted the file meanwhile: the run is free.
-        self._held[run_id] = lock
-        return True
+        file = self._path(run_id)
+        while (lock := _locked(file)) is not None:
+            if _is_there(lock, file):
+                self._held[run_id] = lock
+                return True
+            lock.close()  # the process that held it has deleted the file: the run may be free
+        return False
 
     def publish(self, record: Path) -> str:
         """Let the processes that share the runs have a new record, before its run is given up.
@@ -68,37 +65,50 @@ class Claims:
         Raises:
             KeyError: it is not.
         """
-        lock = self._held.pop(run_id)
-        Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
+        with self._held.pop(run_id):
+            self._path(run_id).unlink(missing_ok=True)
 
     def release_all(self) -> None:
         """Give up all runs that are still held, such as when an error ends the training."""
         for run_id in list(self._held):
             self.release(run_id)
 
+    def _path(self, run_id: str) -> Path:
+        return self._folder / f"{run_id}.lock"
 
-def _acquire(lock: BaseFileLock, file: Path) -> bool:
-    """Lock a file unless another process has; return whether it is locked now.
+
+def _locked(file: Path) -> IO[bytes] | None:
+    """Make a lock file if need be, open and lock it; return None if another process holds it.
 
     Raises:
-        FedreproError: the file system has no locks that end with the process.
-    """  # noqa: DOC501 - made by a function
+        FedreproError: it cannot be written or locked.
+    """
     try:
-        with warnings.catch_warnings(action="ignore"):  # that it makes do with a soft lock
-            lock.acquire(timeout=0)
-    except Timeout:
-        pass
-    except (OSError, NotImplementedError) as error:
-        raise _no_locks(file, getattr(error, "strerror", None) or str(error)) from error
-    if isinstance(lock, SoftFileLock):  # a mere file, which a process that is killed leaves behind
-        lock.release()
-        raise _no_locks(file, "only files that mark one")
-    return lock.is_locked
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.open("ab")
+    except OSError as error:
+        raise FedreproError(f"{file}: cannot be written ({error})") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the latter on some network file systems
+        lock.close()
+        return None
+    except OSError as error:
+        lock.close()
+        reason = error.strerror or error
+        if error.errno not in _NO_LOCKS:
+            raise FedreproError(f"{file}: cannot be locked ({reason})") from error
+        raise FedreproError(
+            f"{file}: this file system has no locks ({reason}), which keep two processes from "
+            "training one run; have it mounted with them (Lustre: flock), or work in a folder of "
+            "another one"
+        ) from error
+    return lock
 
 
-def _no_locks(file: Path, reason: str) -> FedreproError:
-    return FedreproError(
-        f"{file}: this file system has no locks ({reason}), which keep two processes from training "
-        "one run; have it mounted with them (Lustre: flock), or work in a folder of another one"
-    )
+def _is_there(lock: IO[bytes], file: Path) -> bool:
+    """Return whether an open file is still the one of its name."""
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), file.stat())
+    except FileNotFoundError:
+        return False

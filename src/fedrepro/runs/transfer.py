@@ -7,6 +7,7 @@ it is unpacked that is not named like a record or checkpoint, or that is larger 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import os
@@ -15,8 +16,8 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Self
 
@@ -26,6 +27,7 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
+from fedrepro.runs.locks import Claims
 
 MOST_MEMBERS = 100_000
 """More runs than all plans have together."""
@@ -42,6 +44,7 @@ RECORD = re.compile(r"results/(own/)?runs/[0-9a-f]{12}\.json")
 _CHECKPOINT = re.compile(r"\.checkpoints/[0-9a-f]{12}\.pt")
 _END = bytes(2 * tarfile.BLOCKSIZE)  # ends every tar file that is whole
 _MOST_HEADER_BYTES = 64 << 10
+_ONLY_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # fails in these ways
 
 
 @dataclass(frozen=True)
@@ -51,19 +54,26 @@ class Imported:
     Attributes:
         records: runs whose record was imported.
         checkpoints: runs whose checkpoint was imported.
-        known: runs of which nothing was, as their record or checkpoint was here already.
+        replaced: those of them that had a checkpoint of fewer rounds here.
+        known: runs of which nothing was imported: their record, or a checkpoint of as many rounds,
+            was here already.
+        notes: what else there is to say of checkpoints, a sentence each.
     """
 
-    records: list[str]
-    checkpoints: list[str]
-    known: list[str]
+    records: list[str] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return one line for a person."""
-        return (
-            f"{len(self.records)} records and {len(self.checkpoints)} checkpoints imported, "
-            f"{len(self.known)} were here already"
+        """Return one line for a person, and one for each note."""
+        replaced = f" ({len(self.replaced)} in place of older ones)" if self.replaced else ""
+        counts = (
+            f"{len(self.records)} records and {len(self.checkpoints)} checkpoints imported"
+            f"{replaced}, {len(self.known)} were here already"
         )
+        return "\n".join([counts, *self.notes])
 
 
 def write(out: Path, files: Sequence[Path]) -> None:
@@ -77,8 +87,8 @@ def write(out: Path, files: Sequence[Path]) -> None:
     Raises:
         FedreproError: it cannot be written, or it exists and was not written by this function.
     """
-    with _lock(out), tempfile.TemporaryDirectory() as folder:
-        members = content(out, Path(folder)) if out.exists() else {}
+    with _locked(out), temporary_folder() as folder:
+        members = content(out, folder) if out.exists() else {}
         members |= {file.as_posix(): file for file in files}
         ended = {file.stem for file in members.values() if file.suffix == ".json"}
         partial = out.with_name(f"{out.name}.{os.getpid()}.tmp")
@@ -88,10 +98,10 @@ def write(out: Path, files: Sequence[Path]) -> None:
             with tarfile.open(partial, mode) as tar:
                 for name, file in members.items():
                     if file.suffix == ".json":
-                        tar.add(file, arcname=name)
+                        _add(tar, name, file)
                     elif file.stem not in ended:
                         with contextlib.suppress(FileNotFoundError):
-                            tar.add(file, arcname=name)
+                            _add(tar, name, file)
             partial.replace(out)
         except OSError as error:
             partial.unlink(missing_ok=True)
@@ -100,53 +110,136 @@ def write(out: Path, files: Sequence[Path]) -> None:
             ) from error
 
 
-def _lock(out: Path) -> FileLock:
-    """Return what keeps other processes of this user and machine from writing the file meanwhile.
+def _add(tar: tarfile.TarFile, name: str, file: Path) -> None:
+    """Add a file as it is when it is opened: another process may replace it meanwhile."""
+    with file.open("rb") as stream:
+        tar.addfile(tar.gettarinfo(arcname=name, fileobj=stream), stream)
 
-    It lies in the folder of temporary files, since that of ``out`` may have no locks.
-    """
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Keep other processes of this user and machine from writing the file meanwhile.
+
+    The lock lies in the folder of temporary files, since that of ``out`` may have no locks.
+    """  # noqa: DOC501 - made by a function
     digest = hashlib.sha256(str(out.resolve()).encode()).hexdigest()
-    return FileLock(Path(tempfile.gettempdir()) / f"fedrepro-{os.getuid()}-{digest[:12]}.lock")
+    try:
+        name = f"fedrepro-{os.getuid()}-{digest[:12]}.lock"
+        lock = FileLock(Path(tempfile.gettempdir()) / name)
+        lock.acquire()
+    except (OSError, NotImplementedError) as error:
+        raise _no_temporary(error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make a folder to unpack to, which is deleted afterwards.
+
+    Yields:
+        The folder.
+
+    Raises:
+        FedreproError: there is no place for one.
+    """  # noqa: DOC501 - made by a function
+    try:
+        folder = tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise _no_temporary(error) from error
+    with folder as name:
+        yield Path(name)
+
+
+def _no_temporary(error: Exception) -> FedreproError:
+    return FedreproError(
+        f"the folder of temporary files cannot be used ({error}); free some space there or check "
+        "the permissions, or name another folder in TMPDIR"
+    )
 
 
 def read(source: Path, checkpoints: Path) -> Imported:
     """Take records and checkpoints out of a tar file, each verified first.
 
-    A record that is here already stays; so does a checkpoint of a run that has one. A checkpoint of
-    a run that is recorded is not taken; one that is here is deleted if the file has the record. A
-    record that is trained on from a checkpoint says which rounds came with it. If anything in the
-    file is wrong, nothing is taken from it.
+    A record that is here already stays. Of two checkpoints of a run the one of more rounds counts;
+    that of a run which a process here trains stays. A checkpoint of a run that is recorded is not
+    taken; one that is here is deleted if the file has the record. A record that is trained on from
+    a checkpoint says which rounds came with it. If anything in the file is wrong, or a record here
+    of one of its runs, nothing is taken from it.
 
     Args:
         source: as :func:`write` makes it.
         checkpoints: folder of the checkpoints.
 
     Raises:
-        FedreproError: it is not such a file, or something in it is damaged, edited or foreign.
+        FedreproError: it is not such a file, something in it is damaged, edited or foreign, or a
+            record that is here is; or a file cannot be written here.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         try:
-            members = content(source, Path(folder))
-            for file in members.values():
+            members = content(source, folder)
+            for name, file in members.items():
                 if file.suffix == ".json":
                     records.read(file.stem, file.parent)
+                    recorded(file.stem, Path(name).parent)
                 else:
                     _mark_imported(file)
+                    recorded(file.stem, records.OWN_FOLDER)
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
-        imported = Imported([], [], [])
+        imported = Imported()
         for name, file in sorted(members.items(), key=lambda item: item[1].suffix):  # records first
             if file.suffix == ".json":
                 new = keep(name, file.read_bytes(), checkpoints)
                 (imported.records if new else imported.known).append(file.stem)
                 continue
             target = checkpoints / file.name
-            if recorded(file.stem, records.OWN_FOLDER) or target.exists():
+            if recorded(file.stem, records.OWN_FOLDER):
                 imported.known.append(file.stem)
+            elif not target.exists():
+                _take(file, target, imported)
             else:
-                write_bytes(target, file.read_bytes())
-                imported.checkpoints.append(file.stem)
+                _take_newer(file, target, imported)
         return imported
+
+
+def _take(file: Path, target: Path, imported: Imported) -> None:
+    """Write a verified checkpoint where it belongs."""
+    write_bytes(target, file.read_bytes())
+    imported.checkpoints.append(file.stem)
+
+
+def _take_newer(file: Path, target: Path, imported: Imported) -> None:
+    """Take a verified checkpoint if the one that is here has fewer rounds, or cannot be used."""
+    run_id, claims = file.stem, Claims(target.parent)
+    if not claims.take(run_id):
+        imported.notes.append(f"{target}: stays, as another process trains the run")
+        return
+    try:
+        rounds = _rounds(target)
+        if rounds is None:
+            _take(file, target, imported)
+            imported.notes.append(f"{target}: could not be used, and was replaced")
+        elif rounds < (_rounds(file) or 0):
+            _take(file, target, imported)
+            imported.replaced.append(run_id)
+        else:
+            imported.known.append(run_id)
+    finally:
+        claims.release(run_id)
+
+
+def _rounds(file: Path) -> int | None:
+    """Return how many rounds a checkpoint holds; None if it cannot be used."""
+    from fedrepro.fl.engine import saved  # needs PyTorch
+
+    try:
+        found = saved.read(file, file.stem)
+    except FedreproError:
+        return None
+    return found.progress.round if found else 0
 
 
 def keep(name: str, content: bytes, checkpoints: Path) -> bool:
@@ -213,8 +306,8 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
         Name of each member -> the copy.
 
     Raises:
-        FedreproError: it is not a whole file as :func:`write` makes it, or it or a member is larger
-            than it can be.
+        FedreproError: it is not a whole file as :func:`write` makes it, it or a member is larger
+            than it can be, or the folder has no room for it.
     """  # noqa: DOC501 - caught below
     found: dict[str, Path] = {}
     try:
@@ -230,10 +323,10 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
                     )
                 file = folder / member.name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                content = tar.extractfile(member)
-                assert content is not None  # a plain file
-                with content, file.open("wb") as copy:
-                    shutil.copyfileobj(content, copy)
+                packed = tar.extractfile(member)
+                assert packed is not None  # a plain file
+                with packed, file.open("wb") as copy:
+                    shutil.copyfileobj(packed, copy)
                 found[member.name] = file
             stream.seek(tar.offset)
             longest = tarfile.RECORDSIZE + tarfile.BLOCKSIZE  # an end that begins a block too late
@@ -243,6 +336,11 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
     except FedreproError:
         raise
     except Exception as error:  # what tarfile raises for headers that lie is anybody's guess
+        if isinstance(error, OSError) and error.errno in _ONLY_WRITING:
+            raise FedreproError(
+                f"{source}: cannot be unpacked to {folder} ({error.strerror}); free some space "
+                "there, or name another folder of temporary files in TMPDIR"
+            ) from error
         raise FedreproError(
             f"{source}: not a whole tar file of `fedrepro train --out` ({error})"
         ) from error

@@ -183,6 +183,7 @@ def test_an_origin_that_no_record_can_hold_fails_its_run_only(file):
     with pytest.raises(FedreproError, match=f"run {RUN.id} failed: no valid record"):
         session.train([RUN, good], TrainOptions(backend="loop", in_flight=2))
     assert records.is_recorded(good.id)
+    assert file.exists()
 
 
 @pytest.mark.parametrize(

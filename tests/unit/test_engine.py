@@ -300,6 +300,9 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
         ([{"a": 1.0}, {"a": 1.0, "b": 2.0}], "round 1: the algorithm logs b, of which there are 1"),
         ([{"accuracy": 1.0}, {"accuracy": 1.0}], "round 1: the algorithm logs accuracy, of which"),
         ([None], "`round` returns None, not a dictionary of what it logs"),
+        ([{"a": None}], "round 0: a is None, not a number"),
+        ([{"a": 1.0}, {"a": "high"}], "round 1: a is 'high', not a number"),
+        ([{"a": [1.0]}], "round 0: a is [1.0], not a number"),
     ],
 )
 def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch, logs, text):
@@ -311,6 +314,16 @@ def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch,
     small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
     _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
     assert text in str(*failures.values())
+
+
+def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
+    def evaluate(fed, state):
+        yield Predict([state.weights], "test")
+        return {"per_class": [0.5, 0.25], "best": "the second"}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert "round 0: best is 'the second', not a number" in str(*failures.values())
 
 
 def test_pretraining_logs_what_all_rounds_do():

@@ -157,6 +157,30 @@ def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd)
     assert out == "0 of 2 runs trained on 2 GPUs\n"
 
 
+def test_a_second_signal_or_a_damaged_record_keeps_nothing_from_the_tar(
+    two_gpus, monkeypatch, capsys, write_record
+):
+    whole, damaged = two_gpus(2, 1)
+    write_out = session.write_out
+
+    def trained(_):
+        for run in (whole, damaged):
+            write_record(run, records.FOLDER)
+        records.path_of(damaged.id).write_text("{}")
+        return 143
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        write_out(*arguments)
+
+    monkeypatch.setattr(side_by_side, "run", trained)
+    monkeypatch.setattr(session, "write_out", interrupted)
+    assert cli.main(TRAIN) == 143
+    with tarfile.open("all.tar") as tar:
+        assert tar.getnames() == [f"results/runs/{whole.id}.json"]
+    assert f"{damaged.id}.json: not a whole run record" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_all_gpus_stop_at_the_same_time(two_gpus, capfd):
     planned = two_gpus(2, 10**6)

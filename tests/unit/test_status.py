@@ -13,6 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan_files import OWN_PLANS
 from fedrepro.runs.status import duration, status
 
 RUNS = list(unique(expand("emd", "smoke")).values())
@@ -121,6 +122,17 @@ def test_a_damaged_record_of_no_planned_run_stops_nothing(folder: Path, write_re
     state = status(RUNS)
     assert len(state.pending) == len(RUNS) - 1
     assert state.orphaned == ("0" * 12,)
+
+
+def test_other_plans_and_records_that_cannot_be_read_stop_nothing(
+    folder: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would only help to estimate."""
+    like = [run for run in RUNS if run.group == "mnist_sweep"]
+    write_record(like[0], folder).write_text("{}")
+    (folder.parent / "wrong.yaml").write_text("paper: other")
+    monkeypatch.setenv(OWN_PLANS, str(folder.parent / "wrong.yaml"))
+    assert status([like[1]]).pending == (like[1].id,)
 
 
 def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]) -> None:

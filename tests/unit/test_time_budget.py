@@ -13,13 +13,13 @@ from small_runs import ends_after
 
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import checkpoint
+from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.active import Place, Progress
 from fedrepro.fl.engine.driver import Limits, Listener, drive
 from fedrepro.fl.engine.jobs import OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import RunSpec, run_id
-from fedrepro.runs import budget, messages, queue, records, session
+from fedrepro.runs import budget, messages, queue, records, session, transfer
 from fedrepro.runs.budget import checkpoint_of, share_done
 from fedrepro.runs.display import Log
 from fedrepro.runs.messages import Messages
@@ -112,6 +112,15 @@ def test_out_is_written_whatever_ends_the_training(estimates, error):
             f"results/runs/{runs[1].id}.json",
             f".checkpoints/{runs[2].id}.pt",
         ]
+
+
+def test_out_has_the_newer_of_two_checkpoints(tmp_path):
+    run, out = planned(0), session.Path("all.tar")
+    for _ in range(2):
+        with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+            session.train([run], TrainOptions(backend="loop", out=out))
+    [file] = transfer.content(out, tmp_path / "unpacked").values()
+    assert saved.read(file, run.id).progress.round == 2
 
 
 def test_a_foreign_file_for_out_is_refused_before_the_training(monkeypatch):

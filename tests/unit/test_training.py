@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import fcntl
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -96,6 +97,43 @@ def test_a_run_that_another_process_ends_meanwhile_is_left_alone(monkeypatch, wr
     assert session.train([run]) == 0
     assert records.read(run.id).provenance.host == "made up"
     assert list(session.CHECKPOINTS.iterdir()) == []
+
+
+def test_a_record_that_comes_while_its_run_is_trained_stays(monkeypatch, capsys, write_record):
+    """By git, or by an import."""
+    run, collect = planned(0), LoopBackend.collect
+
+    def late(self, deadline):
+        write_record(run, records.FOLDER)
+        return collect(self, deadline)
+
+    monkeypatch.setattr(LoopBackend, "collect", late)
+    assert session.train([run], TrainOptions(backend="loop")) == 0
+    assert records.read(run.id).provenance.host == "made up"
+    assert f"{records.path_of(run.id)}: came from elsewhere" in capsys.readouterr().err
+    assert list(session.CHECKPOINTS.iterdir()) == []
+
+
+def test_without_a_time_budget_nothing_is_estimated(monkeypatch):
+    monkeypatch.setattr(session, "status", lambda _: pytest.fail("estimated"))
+    assert session.train([planned(0)], TrainOptions(backend="loop")) == 1
+
+
+def test_what_is_wrong_with_records_is_found_out_before_there_is_a_backend(monkeypatch):
+    def damaged(_):
+        raise FedreproError("a damaged record")
+
+    monkeypatch.setattr(session, "status", damaged)
+    monkeypatch.setattr(session, "_backend", lambda _: pytest.fail("made"))
+    with pytest.raises(FedreproError, match="a damaged record"):
+        session.train([planned(0)], TrainOptions(time_budget=1000.0))
+
+
+def test_no_worker_outlives_a_training(monkeypatch):
+    made, make = [], session._backend
+    monkeypatch.setattr(session, "_backend", lambda options: made.append(make(options)) or made[0])
+    assert session.train([planned(0)], TrainOptions(backend="pool", workers=2)) == 1
+    assert multiprocessing.active_children() == []
 
 
 @pytest.fixture
@@ -222,13 +260,21 @@ def test_ids_are_waited_for_and_count_once(monkeypatch):
     assert [(runs, options.wait) for runs, options in seen] == [([run], True), ([run], False)]
 
 
-@pytest.mark.parametrize("fault", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_a_clear_error(monkeypatch, fault):
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (errno.ENOLCK, r"this file system has no locks .*flock"),
+        (errno.ENOSYS, r"this file system has no locks .*flock"),
+        (errno.EOPNOTSUPP, r"this file system has no locks .*flock"),
+        (errno.EIO, r"cannot be locked \(Input/output error\)"),
+    ],
+)
+def test_a_run_that_cannot_be_locked_is_a_clear_error(monkeypatch, fault, message):
     def refuse(*_):
         raise OSError(fault, os.strerror(fault))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(FedreproError, match=r"\.lock: this file system has no locks .*flock"):
+    with pytest.raises(FedreproError, match=rf"\.lock: {message}"):
         session.train([planned(0)])
 
 
@@ -415,6 +461,19 @@ def test_an_out_that_fails_too_does_not_hide_where_a_record_is_kept(monkeypatch,
     full_for(monkeypatch, lambda file: run.id in file.name and ".checkpoints" not in str(file))
     with pytest.raises(FedreproError, match=r"(?s)kept as .*\nnew\.tar: cannot write$"):
         session.train([run], TrainOptions(backend="loop", out=tmp_path / "new.tar"))
+
+
+def test_an_out_that_fails_leaves_an_interrupt_what_it_is_and_no_claim(
+    monkeypatch, tmp_path, capsys
+):
+    def fails(*_):
+        raise FedreproError("new.tar: cannot write")
+
+    monkeypatch.setattr(session.transfer, "write", fails)
+    with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        session.train([planned(5)], TrainOptions(backend="loop", out=tmp_path / "new.tar"))
+    assert "new.tar: cannot write" in capsys.readouterr().err
+    assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
 
 
 @pytest.mark.parametrize("out", ["file/new.tar", "."])

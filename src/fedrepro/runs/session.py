@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -136,13 +137,14 @@ def check_out(out: Path | None) -> None:
     """Refuse, before the training, a file that ``--out`` cannot write or add to.
 
     Raises:
-        FedreproError: it cannot be written, or it exists and was not written by ``--out``.
+        FedreproError: it cannot be written, it exists and was not written by ``--out``, or there is
+            no place to unpack it to.
     """
     if out is None:
         return
-    if out.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            transfer.content(out, Path(folder))
+    with transfer.temporary_folder() as folder:
+        if out.exists():
+            transfer.content(out, folder)
     require_writable(out.parent)
 
 
@@ -178,8 +180,11 @@ def _closing(training: _Training) -> Iterator[None]:
         except FedreproError as further:
             error.args = (f"{error}\n{further}",)
         raise
-    except BaseException:
-        training.close()
+    except BaseException:  # an interrupt stays one
+        try:
+            training.close()
+        except FedreproError as further:
+            print(further, file=sys.stderr)
         raise
     training.close()
 
@@ -198,11 +203,12 @@ class _Training:
         self.written: list[Path] = []
         self._runs = {run.id: run for run in runs}
         self._options = options
+        pending = [run for run in runs if not run.recorded]
+        seconds = {} if options.time_budget is None else status(runs).seconds
         self._backend = _backend(options)
         self._origin = provenance.origin(self._backend, options.device)  # before code can change
         self._started = datetime.datetime.now(datetime.UTC)
-        seconds = status(runs).seconds
-        self._messages = Messages([run for run in runs if run.id in seconds])
+        self._messages = Messages(pending)
         self._budget = Budget(deadline, self._backend.cores, seconds, options.checkpoints)
         self._claims = claims
         self._queue = Queue(runs, options.checkpoints, self._budget, self._messages, claims)
@@ -248,14 +254,33 @@ class _Training:
         self._messages.say(self._budget.time_is_up(left, len(interrupted)))
 
     def _record(self, run: ActiveRun) -> None:
-        """Write the record of a run that ended."""
+        """Write the record of a run that ended, unless one came from elsewhere meanwhile.
+
+        Raises:
+            RunFailure: what there is to record is not valid.
+            FedreproError: the record cannot be written, or the one that came is damaged.
+        """
+        planned = self._runs[run.id]
+        came = planned.recorded
+        file = records.path_of(run.id, planned.records) if came else self._write(run)
+        refused = self._claims.publish(file)
+        self._queue.finish(run.id)
+        if came:
+            self._messages.say(f"{file}: came from elsewhere while the run was trained, and stays")
+        else:
+            self._messages.recorded(run, file.name)
+        if refused:
+            self.failures.append(RunFailure(refused))
+            self._messages.say(refused)
+
+    def _write(self, run: ActiveRun) -> Path:
+        """Write the record of a run that ended; return its file."""
         self._see_what_is_compiled()
         content = provenance.content(run, self._started)
         try:
             file = records.write(content, self._runs[run.id].records)
         except ValidationError as error:  # what an edited checkpoint said of its origin, say
-            self._fail(run.id, RunFailure(f"run {run.id} failed: no valid record: {error}"))
-            return
+            raise RunFailure(f"run {run.id} failed: no valid record: {error}") from error
         except FedreproError as error:
             kept = self._keep(content)
             if kept is None:
@@ -264,12 +289,7 @@ class _Training:
                 f"{error}; the record is kept as {kept}, to be moved there"
             ) from error
         self.written.append(file)
-        refused = self._claims.publish(file)
-        self._queue.finish(run.id)
-        self._messages.recorded(run, file.name)
-        if refused:
-            self.failures.append(RunFailure(refused))
-            self._messages.say(refused)
+        return file
 
     def _keep(self, content: dict[str, Any]) -> Path | None:
         """Write a record that has no room where it belongs to another place, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import statistics
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import RUN_ID_LENGTH
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, scales, unique
@@ -144,16 +146,14 @@ def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
     """
     if not papers():
         return ()
-    planned = _planned()
+    planned = _planned(plans())
     names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)
 
 
-def _planned() -> dict[str, PlannedRun]:
-    """Return the runs of all plans at all scales, by id."""
-    return unique(
-        [run for name in plans() for scale in scales(name) for run in expand(name, scale)]
-    )
+def _planned(names: Iterable[str]) -> dict[str, PlannedRun]:
+    """Return the runs of plans at all scales, by id."""
+    return unique([run for name in names for scale in scales(name) for run in expand(name, scale)])
 
 
 def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:
@@ -189,20 +189,23 @@ Known = Sequence[tuple[PlannedRun, records.Cost]]
 def _known(
     runs: dict[str, PlannedRun], took: dict[str, records.Cost | None], folder: Path
 ) -> Known:
-    """Return all recorded runs that a plan asks for.
+    """Return all recorded runs that a plan asks for; other plans and records may be damaged.
 
     Args:
         runs: the runs looked up so far.
         took: what each of them took, None without a record.
         folder: where the records of the others are.
     """
-    planned = _planned() | runs
-    others = planned.keys() - took
-    every = took | {
-        run_id: records.cost(run_id, folder)
-        for run_id in records.recorded_ids(folder)
-        if run_id in others
-    }
+    planned: dict[str, PlannedRun] = {}
+    for name in plans():
+        with contextlib.suppress(FedreproError):
+            planned |= _planned([name])
+    planned |= runs
+    every = dict(took)
+    for run_id in records.recorded_ids(folder):
+        if run_id in planned and run_id not in took:
+            with contextlib.suppress(FedreproError):
+                every[run_id] = records.cost(run_id, folder)
     return [(planned[run_id], cost) for run_id, cost in every.items() if cost is not None]
 
 

@@ -27,6 +27,12 @@ def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
     return interrupt.signal if isinstance(interrupt, Stopped) else signal.SIGINT
 
 
+def ignore() -> None:
+    """Ignore these signals from now on, so that what is to be saved is."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def interrupting() -> Iterator[None]:
     """Let the first of these signals raise :class:`Stopped`, and ignore those that follow.
@@ -39,8 +45,7 @@ def interrupting() -> Iterator[None]:
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
 
     def stop(number: int, _: object) -> None:
-        for heard in heeded:
-            signal.signal(heard, signal.SIG_IGN)
+        ignore()
         raise Stopped(number)
 
     for number in heeded:

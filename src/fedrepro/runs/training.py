@@ -92,9 +92,9 @@ def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list
     from fedrepro.fl.data import load
     from fedrepro.fl.data.dataset import ANY
 
-    meant = [run for run in planned if not run.spec.dataset.content]
+    meant = [run.spec.dataset.name for run in planned if not run.spec.dataset.content]
     contents = {}
-    for name in dict.fromkeys(run.spec.dataset.name for run in meant):
+    for name in dict.fromkeys(meant):
         data = load(name, data_root, content=ANY)
         if data.other:
             contents[name] = data.sha256
@@ -105,7 +105,7 @@ def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list
             )
     return [
         run.on_content(contents[run.spec.dataset.name])
-        if run in meant and run.spec.dataset.name in contents
+        if not run.spec.dataset.content and run.spec.dataset.name in contents
         else run
         for run in planned
     ]
@@ -165,11 +165,21 @@ def _train_on_all(
     try:
         return side_by_side.run(commands)
     finally:  # also what a process that was killed had written
-        trained = [run for run in pending if run.recorded]
+        stopping.ignore()
+        trained = [run for run in pending if _is_recorded(run)]
         if arguments.out is not None:
             files = [records.path_of(run.id, run.records) for run in trained]
             session.write_out(arguments.out, files, planned)
         print(f"{len(trained)} of {len(planned)} runs trained on {len(devices)} GPUs")
+
+
+def _is_recorded(run: PlannedRun) -> bool:
+    """Return whether a run has a valid record; say what is wrong with one that is not."""
+    try:
+        return run.recorded
+    except FedreproError as error:
+        print(error, file=sys.stderr)
+        return False
 
 
 def _command(arguments: TrainArguments, device: str, deadline: float | None) -> list[str]:

@@ -242,6 +242,7 @@ class ActiveRun:
                     "dictionary of what it logs"
                 )
             _check_finite(log, progress.round)
+            _require_numbers(log, progress.round)
             for name, value in log.items():
                 progress.metrics[name].append(value)
             progress.round += 1
@@ -250,10 +251,11 @@ class ActiveRun:
             if last or progress.round % self.spec.evaluate_every == 0:
                 progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
                 _check_finite(progress.final, progress.round - 1)
+                curves = {k: v for k, v in progress.final.items() if not isinstance(v, list)}
+                _require_numbers(curves, progress.round - 1)
                 progress.metrics["evaluated_rounds"].append(progress.round)
-                for name, value in progress.final.items():
-                    if not isinstance(value, list):
-                        progress.metrics[name].append(value)
+                for name, value in curves.items():
+                    progress.metrics[name].append(value)
             self._round_done()
         summary = self.algorithm.summary(self.fed, self.state)
         _check_finite(summary, self.rounds - 1)
@@ -319,6 +321,24 @@ def _require_whole(metrics: Mapping[str, list[Any]], log: Mapping[str, Any], don
                 f"round {done - 1}: the algorithm logs {name}, of which there are "
                 f"{len(metrics[name])} values in {done} rounds: log a name in every round, and "
                 "none that an evaluation has"
+            )
+
+
+def _require_numbers(values: Mapping[str, Any], round: int) -> None:
+    """Refuse what cannot be a point of a curve.
+
+    Args:
+        values: what a round logs, or an evaluation returns besides lists, by name.
+        round: round from 0 that they belong to.
+
+    Raises:
+        FedreproError: one of them is no number.
+    """
+    for name, value in values.items():
+        if not isinstance(value, int | float):
+            raise FedreproError(
+                f"round {round}: {name} is {value!r:.50}, not a number; the algorithm must log a "
+                "number"
             )
 
 

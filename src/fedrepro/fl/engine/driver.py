@@ -38,7 +38,8 @@ class Listener:
     """What is called as runs get on.
 
     Attributes:
-        done: called with each run that ended; its checkpoint is deleted afterwards.
+        done: called with each run that ended; its checkpoint is deleted afterwards. Where it raises
+            a RunFailure, the run has failed and its checkpoint stays.
         failed: called with the id of each run that failed; the other runs go on.
         progress: called with the runs in flight whenever answers have come in.
     """
@@ -252,8 +253,12 @@ class _Flight:
 
     def _submit(self, ticket: int, run: ActiveRun) -> None:
         if run.done:
-            self._listener.done(run)
-            run.forget_checkpoint()
+            try:
+                self._listener.done(run)
+            except RunFailure as failure:
+                self._listener.failed(run.id, failure)
+            else:
+                run.forget_checkpoint()
             self._leave(ticket)
             return
         if isinstance(run.request, Train):

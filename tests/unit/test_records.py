@@ -129,6 +129,25 @@ def test_a_matching_checksum_is_not_enough(
     assert problem in refusals(tmp_path)
 
 
+@pytest.mark.parametrize("provenance", [[], None, "text", {"seconds": 10**400, "device": "CPU"}])
+def test_a_provenance_of_another_kind(file: Path, tmp_path: Path, provenance: Any) -> None:
+    content = json.loads(file.read_text()) | {"provenance": provenance}
+    edit(file, provenance=provenance, checksum=records.checksum(content))
+    assert "not a whole run record" in refusals(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [{"x": 1}, {"dataset": "mnist"}, {"dataset": {"name": 1}}])
+def test_a_spec_of_something_else(file: Path, tmp_path: Path, spec: dict[str, Any]) -> None:
+    """Its id is derived as that of a run is."""
+    content = json.loads(file.read_text()) | {"spec": spec}
+    run_id = records.identity(spec, content["versions"])
+    content["run_id"] = run_id
+    content["checksum"] = records.checksum(content)
+    records.path_of(run_id, tmp_path).write_text(json.dumps(content))
+    with pytest.raises(FedreproError, match=f"{run_id}.json: not a whole run record"):
+        records.read(run_id, tmp_path)
+
+
 def test_an_edited_spec_is_another_run(file: Path, tmp_path: Path) -> None:
     spec = json.loads(file.read_text())["spec"]
     edit(file, spec=spec | {"rounds": 9})

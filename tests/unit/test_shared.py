@@ -157,6 +157,11 @@ def test_records_arrive_as_they_were_and_stay_where_they_are(filled, machine, tm
     assert shared.push(filled, list(map(Path, NAMES))).known == NAMES
 
 
+def test_records_are_read_some_at_a_time(filled, monkeypatch):
+    monkeypatch.setattr(store, "_AT_ONCE", 2)
+    assert sorted(pull(filled).new) == sorted(NAMES)
+
+
 def test_records_that_are_not_committed_arrive_beside_them(address, machine, write_record):
     machine("there")
     own = write_record(RUNS[0], records.OWN_FOLDER)
@@ -313,6 +318,22 @@ def test_a_folder_holds_whole_files_only(tmp_path, monkeypatch):
     with pytest.raises(FedreproError, match="No space left"):
         store.create(NAMES[0], b"1")
     assert shared.listed(store) == {}
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]
+
+
+def test_a_folder_holds_nothing_but_objects(tmp_path):
+    store = Store(str(tmp_path))
+    store.create(NAMES[0], b"1")
+    store.replace(NAMES[0], b"2")
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [tmp_path / NAMES[0]]
+
+
+def test_of_a_large_object_only_a_part_is_read(address, monkeypatch):
+    monkeypatch.setattr(store, "MOST_BYTES", 3)
+    made = Store(address)
+    made.create("claims/a", b"12345")
+    assert made.content("claims/a") == b"123"
+    assert dict(made.contents({"claims/a": 5})) == {"claims/a": b"123"}
 
 
 def test_a_store_that_says_too_much_is_refused(filled, monkeypatch):
@@ -349,6 +370,10 @@ def test_push_and_pull_on_the_command_line(address, machine, write_record, capsy
         f"1 records pulled from {address}, 1 were there already, 1 refused\n",
     )
     assert error.startswith(f"fedrepro: refused:\n{address}: {NAMES[0]}: not a whole run record")
+    machine("empty")
+    status, _, error = command(capsys, "push", address)
+    assert (status, "results/runs, results/own/runs: no record to push" in error) == (1, True)
+    machine("here")
     for way in ("push", "pull"):
         status, _, error = command(capsys, way, address, "ffff")
         assert (status, "'ffff' has no record in" in error) == (1, True)
@@ -367,10 +392,11 @@ def test_a_store_that_is_not_there(machine, memory, kind, capsys, tmp_path):
     assert error.startswith(f"fedrepro: {address}: FileNotFoundError")
 
 
-def test_a_password_in_an_address_is_not_shown(monkeypatch):
+@pytest.mark.parametrize("password", ["secret", "se@cret"])
+def test_a_password_in_an_address_is_not_shown(monkeypatch, password):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(FedreproError) as caught:
-        Store("ftp://me:secret@host/folder")
+        Store(f"ftp://me:{password}@host/folder")
     assert str(caught.value).startswith("ftp://host/folder: ")
 
 
@@ -536,6 +562,13 @@ def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch
     monkeypatch.setattr(Store, "create", late)
     assert not ours.take(IDS[0])
     assert taken == [None, True]
+
+
+def test_claims_that_are_given_up_between_two_looks_are_none(claims, monkeypatch):
+    ours, _, _ = claims
+    gone, listed = {f"claims/{IDS[0]}.{number}.json": 9 for number in (7, 8)}, Store.listed
+    monkeypatch.setattr(Store, "listed", lambda store, folder: gone | listed(store, folder))
+    assert ours.take(IDS[0])
 
 
 def test_a_claim_that_appears_beside_ours_is_respected(claims, monkeypatch):

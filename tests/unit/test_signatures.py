@@ -124,6 +124,12 @@ def test_records_are_signed_and_checked_by_command(
     assert f"{record}: not signed" in capsys.readouterr().out
 
 
+def test_of_no_records_none_is_signed(key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["sign", "--key", "ada"], ["signatures", "--signers", "signers"]):
+        assert command("records", *words) == 1
+        assert "results/runs: no record there; give ids of runs, or" in capsys.readouterr().err
+
+
 def test_an_edited_record_is_not_signed(
     key: Path, record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

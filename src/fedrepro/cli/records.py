@@ -82,6 +82,8 @@ def push_records(address: Address, runs: SomeIds = None) -> None:
         for folder in (records.FOLDER, records.OWN_FOLDER)
         for run in records.recorded_ids(folder)
     ]
+    if not files:
+        raise FedreproError(f"{records.FOLDER}, {records.OWN_FOLDER}: no record to push")
     moved = shared.push(store, list(map(Path, shared.chosen(files, runs or [], "results"))))
     print(moved.text(f"pushed to {store.address}"))
     moved.require_all()
@@ -148,9 +150,12 @@ def check_signatures(
 
 def _files(what: list[str] | None) -> list[Path]:
     """Return the files that ids of runs and names of files mean; without any, all records."""
-    if not what:
-        return [records.path_of(run) for run in records.recorded_ids()]
-    return [_file(name) for name in what]
+    if what:
+        return [_file(name) for name in what]
+    files = [records.path_of(run) for run in records.recorded_ids()]
+    if not files:
+        raise FedreproError(f"{records.FOLDER}: no record there; give ids of runs, or files")
+    return files
 
 
 def _file(name: str) -> Path:

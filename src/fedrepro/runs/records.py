@@ -49,7 +49,8 @@ class Origin(Strict):
 
     Attributes:
         commit: of the code, or ``unknown``.
-        dirty: whether source files differed from the commit.
+        dirty: whether files of the code or its configuration differed from the commit, or were not
+            in it.
         fedrepro: version of the package, as are ``python``, ``torch`` and ``numpy`` of theirs.
         backend: name of the backend.
         compile: whether networks were compiled.
@@ -264,7 +265,14 @@ def _took(text: str, file: Path) -> Cost:
         provenance = content["provenance"]
         on_gpu = provenance.get("device_type") == "cuda"
         took = Cost(float(provenance["seconds"]), on_gpu, str(provenance["device"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise _not_whole(file, error) from error
     if derived != file.stem or content.get("run_id") != file.stem:
         raise FedreproError(
@@ -285,7 +293,7 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
     Raises:
         FedreproError: it is missing, damaged, edited or of another run, or was trained on other
             data than its spec means.
-    """
+    """  # noqa: DOC501 - made by a function
     file = path_of(run_id, folder)
     verified = _verified(file)
     if verified is None:
@@ -296,7 +304,10 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
         record = RunRecord.model_validate_json(verified[0])
     except ValidationError as error:
         raise FedreproError(f"{file}: not a valid run record: {error}") from error
-    _require_data(file, record)
+    try:
+        _require_data(file, record)
+    except (KeyError, TypeError) as error:  # the spec is of something else than a run
+        raise _not_whole(file, error) from error
     return record
 
 
@@ -320,5 +331,5 @@ def _require_data(file: Path, record: RunRecord) -> None:
 
 
 def recorded_ids(folder: Path = FOLDER) -> list[str]:
-    """Return the ids of all record files, sorted; the files are not opened."""
+    """Return the names, without ``.json``, of all such files, sorted; they are not opened."""
     return sorted(file.stem for file in folder.glob("*.json"))

@@ -27,7 +27,9 @@ _AT_ONCE = 64  # objects that are read together
 
 
 class Store:
-    """Objects by name, which are read whole and written whole or not at all.
+    """Objects by name, which are written whole or not at all.
+
+    What is larger than anything of ours is read in part (:data:`MOST_BYTES`).
 
     Args:
         address: a folder, or what fsspec understands, such as ``s3://bucket/folder``.
@@ -45,7 +47,7 @@ class Store:
                 f"'{address}' is no address of a store; give a folder, or an address such as "
                 "s3://bucket/folder"
             )
-        self.address = re.sub(r"//[^/@]*@", "//", address)
+        self.address = re.sub(r"//[^/]*@", "//", address)
         try:
             from fsspec.core import url_to_fs
             from fsspec.implementations.local import LocalFileSystem
@@ -134,7 +136,7 @@ class Store:
             names: name -> size in bytes, of which no more is read.
 
         Raises:
-            FedreproError: none of several can be read.
+            FedreproError: none can be read, of several that were not deleted meanwhile.
         """
         every = list(names)
         for start in range(0, len(every), _AT_ONCE):
@@ -143,8 +145,9 @@ class Store:
             ends = [min(names[name], MOST_BYTES) for name in some]
             with self._errors():
                 found = self._ask("cat_ranges", paths, [0] * len(some), ends, on_error="return")
-                if len(found) > 1 and all(isinstance(each, Exception) for each in found):
-                    raise found[0]
+                left = [each for each in found if not isinstance(each, FileNotFoundError)]
+                if len(left) > 1 and all(isinstance(each, Exception) for each in left):
+                    raise left[0]
             yield from zip(some, found, strict=True)
 
     def create(self, name: str, content: bytes) -> bool:

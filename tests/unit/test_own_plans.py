@@ -13,7 +13,7 @@ from made_up import content
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.report import artefacts, code, generic
+from fedrepro.report import artefacts, code, generic, recorded, trace
 from fedrepro.runs import command, records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_files import OWN_PLANS, is_own, is_study, papers, plans, use_plans
@@ -153,6 +153,27 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     assert workflow.record_of(trained[0]) == f"results/own/runs/{trained[0]}.json"
     with pytest.raises(FedreproError, match="data_root is packs, which is not a folder"):
         Workflow(CONFIG | {"plans": "my", "data_root": "packs"})
+
+
+def test_commands_in_messages_name_its_file(folder: Path) -> None:
+    """A process that is not given the file does not know the plan."""
+    use_plans("my/my-plan.yaml")
+    file, run = folder / "my/my-plan.yaml", expand("my-plan", "lite")[0]
+    trains = f"`fedrepro train {run.id} --paper {file}`"
+    with pytest.raises(FedreproError) as missing:
+        RunSet("my-plan", "lite").require(["fedavg"], "a table")
+    assert f"`fedrepro train --pending --paper {file} --scale lite`" in str(missing.value)
+    with pytest.raises(FedreproError) as not_recorded:
+        recorded.find([run.id])
+    assert trains in str(not_recorded.value)
+    workflow = Workflow(CONFIG | {"plans": "my", "train": "never"})
+    with pytest.raises(FedreproError) as refused:
+        workflow.data_of(workflow.batches[0])
+    assert trains in str(refused.value)
+    write_records(run.records)
+    again = trace.facts(run, records.read(run.id, run.records))["again"]
+    assert f"&& {trains.strip('`')} --backend" in again
+    assert expand("emd", "lite")[0].command == f"fedrepro train {expand('emd', 'lite')[0].id}"
 
 
 def test_a_plan_may_ask_for_other_data(folder: Path) -> None:

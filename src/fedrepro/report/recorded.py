@@ -69,7 +69,7 @@ def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
         raise FedreproError(f"'{name}' {several}" if ids else none)
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
-        raise FedreproError(f"run {run.id} has no record; `fedrepro train {run.id}` trains it")
+        raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
     return Recorded(run, records.read(run.id, run.records))
 
 

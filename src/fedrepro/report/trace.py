@@ -193,7 +193,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
     options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
     found["again"] = (
-        f"rm -f {file} .checkpoints/{run.id}.pt && fedrepro train {run.id} --backend "
+        f"rm -f {file} .checkpoints/{run.id}.pt && {run.command} --backend "
         f"{backend}{device}{options}"
     )
     return found

@@ -17,7 +17,7 @@ from typing import Any
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import RunSpec, run_id
-from fedrepro.runs.plan_files import file_of, is_own
+from fedrepro.runs.plan_files import argument, file_of, is_own
 from fedrepro.runs.plan_schema import (
     COMMITTED,
     SCALES,
@@ -79,6 +79,12 @@ class PlannedRun:
         dataset = self.spec.dataset.model_copy(update={"content": sha256})
         spec = self.spec.model_copy(update={"dataset": dataset})
         return dataclasses.replace(self, spec=spec, id=run_id(spec), folder=OWN_FOLDER)
+
+    @property
+    def command(self) -> str:
+        """The command that trains it."""
+        own = f" --paper {argument(self.paper)}" if is_own(self.paper) else ""
+        return f"fedrepro train {self.id}{own}"
 
     @property
     def recorded(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from pathlib import Path
 
 from fedrepro.base.configfile import name_of, nearest, yaml_files
@@ -107,6 +108,15 @@ def file_of(name: str) -> Path:
     if name not in files:
         raise FedreproError(f"unknown paper '{name}' {nearest(name, sorted(files))}")
     return files[name]
+
+
+def argument(name: str) -> str:
+    """Return how a command names a plan: by its slug, or the file of one of the user's own.
+
+    Raises:
+        FedreproError: as :func:`plan_files`.
+    """
+    return shlex.quote(str(file_of(name))) if is_own(name) else name
 
 
 def plans() -> list[str]:

@@ -13,6 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan
+from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import PaperPlan, Scale
 from fedrepro.runs.records import RunRecord
 
@@ -105,7 +106,7 @@ class RunSet:
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
                 f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
-                f"`fedrepro train --pending --paper {self.paper} --scale {self.scale}`"
+                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
             )
 
     def require_planned(self, what: str) -> None:

@@ -379,8 +379,7 @@ def _refusal(batch: Batch, state: Status, scale: str) -> str:
             "(train: never):",
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
-            f"{scale} about {duration(state.pending_seconds)}. `fedrepro train "
-            f"{missing[0].id} ...` trains some of them; without `--config train=never` the target "
-            "trains what it needs.",
+            f"{scale} about {duration(state.pending_seconds)}. `{missing[0].command}` trains the "
+            "first of them; without `--config train=never` the target trains what it needs.",
         ]
     )

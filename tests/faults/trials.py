@@ -40,7 +40,8 @@ class Trial:
     notes: list[str] = field(default_factory=list)
 
     def _told(self, ended: Ended) -> str:
-        return "\n".join([self.done, *self.notes, f"status {ended.status}", ended.said[-3000:]])
+        status = f"exit status {ended.status}"
+        return "\n".join([self.done, *self.notes, status, ended.said[-3000:]])
 
     def line(self) -> str:
         """Return the trial in a line."""
@@ -57,9 +58,7 @@ class Trial:
             same: whether what the command made, if it ended well, is as without the harm.
             otherwise: the outcome if it is not, where that is no failure.
         """
-        told = "\n".join(
-            [self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]]
-        )
+        told = self._told(ended)
         assert not ended.crashed, told
         if ended.refused:
             assert any(name in ended.said for name in names), f"names none of {names}\n{told}"
@@ -71,9 +70,7 @@ class Trial:
 
     def recover(self, ended: Ended, *, same: bool) -> None:
         """Tell from how the last command ended whether all is as if nothing had happened."""
-        told = "\n".join(
-            [self.done, *self.notes, f"exit status {ended.status}", ended.said[-3000:]]
-        )
+        told = self._told(ended)
         assert ended.status == 0, told
         assert same, f"other numbers\n{told}"
         self.outcome = "recovered"

@@ -105,6 +105,7 @@ GONE = {"id": "T9", "where": "Table 9", "published": 0.5, "reason": "-"}
     [
         ({"numbers": [NUMBER | {"id": "T1"}, NUMBER | {"id": "T1"}]}, "ids used twice: T1"),
         ({"not_reproducible": [GONE, GONE]}, "ids used twice: T9"),
+        ({"paper": "tricsk"}, "paper: 'tricsk' is not the name of the file; write `paper: tricks`"),
         (
             {"not_reproducible": [GONE | {"artefact": "tabel1"}]},
             r"T9: no table or figure 'tabel1' \(did you mean 'table1'",

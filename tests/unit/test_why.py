@@ -30,6 +30,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_record: Any) ->
 
 def test_all_cells() -> None:
     title, *lines = why("emd", "table2", None, "smoke").splitlines()
+    assert not any(re.search(r"\bnan\b", line) for line in lines)
     assert "emd table2" in title
     assert "scale: smoke" in title
     named = {run_id for line in lines for run_id in line.rpartition("runs ")[2].split()}
@@ -79,7 +80,8 @@ def test_one_cell_leads_to_its_runs() -> None:
 
 def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
     text = why("emd", "fig5a", "MNIST/0.36", "smoke")
-    assert "not published" not in text
+    assert not re.search(r"\bnan\b", text)
+    assert "@1.08)" not in text, "of other runs with the same mean"
     printed = "published in Table 2, MNIST, mean, x = 0.36: 98.60 %, tolerance ± "
     assert printed in text
     assert "verdict: not decidable (T2-mean-mnist@0.36)" in text
@@ -130,11 +132,13 @@ def test_a_run_is_trained_again_where_and_how_it_was(
     how = {"backend": backend, "device": "some GPU", "device_type": "cuda"}
     earlier = {key: provenance[key] for key in Origin.model_fields if key in provenance}
     earlier |= {"rounds": 2, "seconds": 1.5}
-    write_record(run, records.FOLDER, provenance=provenance | how | {"earlier": [earlier]})
+    parts = {"earlier": [earlier], "imported": [earlier | {"rounds": 1}]}
+    write_record(run, records.FOLDER, provenance=provenance | how | parts)
     text = why("emd", "table2", f"MNIST/{run.coordinates['emd']}", "smoke")
     assert f"fedrepro train {run.id} --backend graphs --device cuda\n" in f"{text}\n"
     part = "2 rounds in 1.5 s, made up, backend loop, commit 0123abc, with uncommitted changes"
     assert f"earlier   {part}, torch 2\n" in text
+    assert f"imported  {part.replace('2 rounds', '1 rounds')}, torch 2\n" in text
     assert text.count("earlier  ") == 1
 
 

@@ -54,6 +54,20 @@ def test_a_line_is_no_wider_than_the_terminal(tmp_path: Path) -> None:
     assert len(text) == 59
 
 
+def test_a_log_that_is_deleted_meanwhile_is_not_shown(tmp_path: Path) -> None:
+    """As Snakemake does when the job begins that writes it."""
+    logs = tmp_path / "logs/lite/train"
+    logs.mkdir(parents=True)
+    (logs / "train_a.log").symlink_to("gone")
+    assert said(STEPS[:1], tmp_path).startswith("1 of 40 jobs done\n")
+
+
+def test_bytes_that_are_no_text_are_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fedrepro.workflow.progress", "log.txt"]
+    subprocess.run(command, input=b"a \xff file\n", check=True, capture_output=True)
+    assert (tmp_path / "log.txt").read_text() == "a \\xff file\n"
+
+
 def test_from_an_error_on_everything_is_printed(tmp_path: Path) -> None:
     error = ["Error in rule table:\n", "    jobid: 3\n", "4 of 40 steps (10%) done\n", "Exiting\n"]
     text = said([*STEPS[:3], "rule table:\n", *error], tmp_path)

@@ -313,7 +313,8 @@ def load_expected(paper: str) -> Expected:
     """Read the published values of a paper.
 
     Raises:
-        FedreproError: the file is missing or wrong, an id is double, an artefact is unknown.
+        FedreproError: the file is missing, wrong or another paper's, an id is double, or an
+            artefact is unknown.
     """
     file = root() / f"config/expected/{paper}.yaml"
     plan = load_plan(paper)
@@ -322,6 +323,11 @@ def load_expected(paper: str) -> Expected:
             f"'{paper}' is a study of our own: without published values ({file}) it has no verdicts"
         )
     expected = read_yaml(file, Expected)
+    if expected.paper != paper:
+        raise FedreproError(
+            f"{file}: paper: '{expected.paper}' is not the name of the file; write "
+            f"`paper: {paper}`, or rename the file"
+        )
     expected = _in_readings(expected.model_copy(update={"claims": [*_cases(expected, file)]}))
     _refuse_unknown(expected, [*plan.tables, *plan.figures], file)
     _refuse_double(expected, file)

@@ -7,6 +7,8 @@ printed. ``make figures`` is such a call.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shutil
 import signal
@@ -73,8 +75,10 @@ class Progress:
 
     def _training(self) -> str:
         """Return the last line of the trainer that wrote last, if one is at work."""
-        logs = sorted(Path().glob(self._trainers), key=lambda file: file.stat().st_mtime)
-        lines = logs[-1].read_text(errors="replace").splitlines() if logs else []
+        lines: list[str] = []
+        with contextlib.suppress(OSError):  # Snakemake deletes the log of a job that begins
+            logs = sorted(Path().glob(self._trainers), key=lambda file: file.stat().st_mtime)
+            lines = logs[-1].read_text(errors="replace").splitlines() if logs else []
         return f"; {lines[-1]}" if lines and "in flight" in lines[-1] else ""
 
 
@@ -91,4 +95,6 @@ def follow(lines: Iterable[str], log: Path, progress: Progress) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends Snakemake, which has more to say
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="backslashreplace")
     follow(sys.stdin, Path(sys.argv[1]), Progress(sys.stdout, terminal=sys.stdout.isatty()))

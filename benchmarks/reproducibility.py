@@ -100,7 +100,7 @@ def train_here(network: str, backend: str, threads: int, data_root: Path) -> Tra
     import torch
 
     from fedrepro.fl.data import load
-    from fedrepro.fl.engine.active import ActiveRun, Place
+    from fedrepro.fl.engine.active import ActiveRun, Storage
     from fedrepro.fl.engine.backends import backend as make_backend
     from fedrepro.fl.engine.driver import Limits, Listener, drive
     from fedrepro.fl.spec import RunSpec
@@ -142,7 +142,7 @@ def train_here(network: str, backend: str, threads: int, data_root: Path) -> Tra
         trainer = make_backend(backend, workers=2)
         began = time.process_time()
         listener = Listener(ended.append, fail, look)
-        drive([spec], lambda _: part, trainer, listener, Place(Path(folder)), Limits())
+        drive([spec], lambda _: part, trainer, listener, Storage(Path(folder)), Limits())
         seconds = time.process_time() - began
         trainer.close()
     accuracy = np.array(ended[0].progress.metrics["accuracy"])

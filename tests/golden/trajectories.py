@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.driver import Listener, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
@@ -330,6 +330,6 @@ def run(name: str, backend: Backend | None = None) -> dict[str, Any]:
             lambda s: data.load(s.dataset.name),
             backend or LoopBackend(),
             Listener(done=keep, failed=fail),
-            Place(checkpoints=Path(folder)),
+            Storage(checkpoints=Path(folder)),
         )
     return {key: rounded(value) for key, value in result.items()}

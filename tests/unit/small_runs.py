@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
 from fedrepro.fl.engine.loop import LoopBackend
@@ -86,15 +86,15 @@ def drive_runs(
     on_progress: Callable[[Sequence[ActiveRun]], object] = lambda _: None,
     in_flight: int | None = None,
     deadline: float = math.inf,
-    **place: Any,
+    **storage: Any,
 ) -> list[ActiveRun]:
-    """Train runs, their checkpoints in a folder; ``place`` is of :class:`Place`."""
+    """Train runs, their checkpoints in a folder; ``storage`` is of :class:`Storage`."""
     return drive(
         specs,
         lambda spec: data.load(spec.dataset.name),
         backend,
         Listener(done, failed, on_progress),  # type: ignore[arg-type]
-        Place(folder, **place),
+        Storage(folder, **storage),
         Limits(in_flight, deadline),
     )
 

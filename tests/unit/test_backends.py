@@ -33,6 +33,7 @@ from fedrepro.fl.engine import (
     backends,
     compiled,
     dense,
+    device,
     driver,
     graphs,
     jobs,
@@ -397,6 +398,27 @@ def three_clients(**changes):
     return make_spec(partition=partition, **changes)
 
 
+def test_a_network_whose_size_cannot_be_told_fails_its_run_only(tmp_path, monkeypatch):
+    """As where a layer of a plugin has no computation on PyTorch's meta device."""
+    measure = GraphsBackend._slot_bytes
+
+    def measured(self, job):
+        if job.spec.model.name == "mnist_cnn":
+            raise NotImplementedError("a layer of a plugin")
+        return measure(self, job)
+
+    monkeypatch.setattr(GraphsBackend, "_slot_bytes", measured)
+    good, bad = three_clients(seed=1), three_clients(seed=2, model={"name": "mnist_cnn"})
+    backend = GraphsBackend()
+    for number, specs in enumerate(([bad, good], [good, bad])):
+        ended = dict(
+            zip(map(run_id, specs), trained(backend, specs, tmp_path / str(number)), strict=True)
+        )
+        assert "NotImplementedError: a layer of a plugin" in str(ended[run_id(bad)])
+        assert ended[run_id(good)].done
+    assert len(backend._open) == 0
+
+
 KEEP = {"name": "fedavg", "optimizer_state": "keep"}
 CNN = {"model": SMALL_CNN, "local_epochs": 1, "optimizer": sgd(momentum=0.5)}
 RUNS = [
@@ -734,7 +756,7 @@ def test_what_a_lost_device_holds_is_not_freed(monkeypatch):
     def lost(*_):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
-    monkeypatch.setattr(graphs, "_LEFT", [])
+    monkeypatch.setattr(device, "_LEFT", [])
     monkeypatch.setattr("torch.cuda.synchronize", lost)
     monkeypatch.setattr("torch.cuda.empty_cache", lost)
     backend, spec = GraphsBackend(), make_spec()
@@ -742,7 +764,7 @@ def test_what_a_lost_device_holds_is_not_freed(monkeypatch):
     kinds = backend._kinds
     backend.device = torch.device("cuda")
     backend.close()
-    [(_, held, _)] = graphs._LEFT
+    _, held, _ = device._LEFT
     assert held is kinds
     assert len(kinds) == 1
     assert backend._kinds == {}

@@ -15,7 +15,7 @@ from torch.nn import functional
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
 from fedrepro.fl.engine import admission, checkpoint, driver, optim
-from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
@@ -377,7 +377,7 @@ def test_a_data_set_that_cannot_be_had_is_looked_for_once(tmp_path):
             done=lambda run: looked_for.append(f"done {run.id}"),
             failed=lambda _, failure: failures.append(str(failure)),
         ),
-        Place(checkpoints=tmp_path),
+        Storage(checkpoints=tmp_path),
     )
     assert looked_for == ["mnist", "synthetic", f"done {run_id(good)}"]
     assert failures == [f"run {run_id(spec)} failed: no network" for spec in specs]
@@ -399,7 +399,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_training(tmp_path, monkeyp
             Listener(
                 done=lambda run: pytest.fail("went on"), failed=lambda run, _: failures.append(run)
             ),
-            Place(checkpoints=tmp_path, checkpoint_seconds=0),
+            Storage(checkpoints=tmp_path, checkpoint_seconds=0),
         )
     assert not failures
 
@@ -464,7 +464,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
             done=lambda _: pytest.fail("went on"),
             failed=lambda _, failure: failures.append(str(failure)),
         ),
-        Place(checkpoints=tmp_path),
+        Storage(checkpoints=tmp_path),
     )
     [message] = failures
     assert f"{run_id(spec)}.pt: this checkpoint was made on other examples" in message
@@ -653,7 +653,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkey
 def test_only_saved_progress_counts(tmp_path):
     """Of a round that was not finished, the time it took."""
     spec, dataset = make_spec(), data.load("synthetic")
-    run = ActiveRun(spec, dataset, Place(tmp_path, math.inf))
+    run = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
 
     def go_on(seconds):
         run.receive(answer(run.fed, dataset, run.request), seconds)
@@ -664,7 +664,7 @@ def test_only_saved_progress_counts(tmp_path):
     for seconds in (8.0, 16.0):
         go_on(seconds)
     assert (run.progress.round, run.progress.seconds) == (3, 31.0)
-    again = ActiveRun(spec, dataset, Place(tmp_path, math.inf))
+    again = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
     assert (again.progress.round, again.progress.seconds, again.resumed_at) == (1, 7.0, 1)
     assert len(again.progress.metrics["train_loss"]) == 1
     assert isinstance(again.request, Train)
@@ -683,7 +683,7 @@ def test_the_checkpoint_stays_until_the_record_is_safe(tmp_path):
             done=lambda run: rounds.append(checkpoint.load(file, run.id)["progress"]["round"]),
             failed=lambda _, failure: pytest.fail(str(failure)),
         ),
-        Place(checkpoints=tmp_path, checkpoint_seconds=0),
+        Storage(checkpoints=tmp_path, checkpoint_seconds=0),
     )
     assert rounds == [2]
     assert not file.exists()
@@ -719,7 +719,7 @@ def test_pretraining_is_the_central_run_with_k_times_the_batch(tmp_path):
                 done=lambda run, name=name: found.update({name: run.progress.metrics}),
                 failed=lambda _, failure: pytest.fail(str(failure)),
             ),
-            Place(checkpoints=tmp_path),
+            Storage(checkpoints=tmp_path),
         )
     for metric in ("train_loss", "loss", "accuracy"):
         assert found["fedavg"][metric][:2] == pytest.approx(found["sgd"][metric], rel=1e-12)

@@ -327,7 +327,7 @@ from small_runs import make_spec
 
 from fedrepro.fl import data
 from fedrepro.fl.engine.backends import backend
-from fedrepro.fl.engine.active import Place
+from fedrepro.fl.engine.active import Storage
 from fedrepro.fl.engine.driver import Listener, drive
 
 
@@ -351,7 +351,7 @@ drive(
     lambda spec: data.load(spec.dataset.name),
     Losing(backend("auto", "cuda")),
     Listener(print, print),
-    Place(Path(sys.argv[1])),
+    Storage(Path(sys.argv[1])),
 )
 """
 

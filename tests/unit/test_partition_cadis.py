@@ -16,7 +16,7 @@ from small_runs import make_spec
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost, data
 from fedrepro.fl.data.cadis import cadis_folder
-from fedrepro.fl.engine.active import Place
+from fedrepro.fl.engine.active import Storage
 from fedrepro.fl.engine.driver import Listener, drive
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.partition import build_partition, index_file
@@ -319,7 +319,7 @@ def test_training_reads_the_lists_from_the_named_folder(tmp_path, monkeypatch):
         lambda _: dataclasses.replace(data.load("synthetic"), name="mnist"),
         LoopBackend(),
         Listener(done=done.append, failed=lambda run, error: pytest.fail(str(error))),
-        Place(checkpoints=tmp_path, data_root=tmp_path),
+        Storage(checkpoints=tmp_path, data_root=tmp_path),
     )
     assert asked == [("mnist_mc", tmp_path)]
     assert len(done[0].fed.clients) == 100

@@ -14,7 +14,7 @@ from small_runs import ends_after
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint, saved
-from fedrepro.fl.engine.active import Place, Progress
+from fedrepro.fl.engine.active import Progress, Storage
 from fedrepro.fl.engine.driver import Limits, Listener, drive
 from fedrepro.fl.engine.jobs import OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
@@ -203,7 +203,7 @@ def test_a_lane_gives_up_at_the_deadline():
             done=lambda _: pytest.fail("there was no time"),
             failed=lambda _, failure: pytest.fail(str(failure)),
         ),
-        Place(checkpoints=session.CHECKPOINTS),
+        Storage(checkpoints=session.CHECKPOINTS),
         Limits(deadline=0.0),
     )
     assert [left.id for left in interrupted] == [run.id]

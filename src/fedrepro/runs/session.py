@@ -19,7 +19,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import Choice
-from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
@@ -217,13 +217,13 @@ class _Training:
         """Train until nothing is left; return the runs that the deadline interrupted."""
         options = self._options
         listener = Listener(self._record, self._fail, self._report)
-        place = Place(
+        storage = Storage(
             options.checkpoints, options.checkpoint_seconds, options.data_root, self._origin
         )
         limits = Limits(options.in_flight, self._budget.last_answer)
         while True:
             specs = self._queue.claimed()
-            interrupted = drive(specs, dataset, self._backend, listener, place, limits)
+            interrupted = drive(specs, dataset, self._backend, listener, storage, limits)
             if interrupted or not (options.wait and self._queue.wait_for_others()):
                 return interrupted
 

@@ -25,7 +25,7 @@ from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id
 
 
 @dataclass(frozen=True)
-class Place:
+class Storage:
     """Where a run in flight finds and leaves what outlives the process.
 
     Attributes:
@@ -63,7 +63,7 @@ class Part:
     """Rounds of a run that one or more processes did in the same way.
 
     Attributes:
-        origin: as in :class:`Place`.
+        origin: as in :class:`Storage`.
         rounds: number of them.
         seconds: time spent on them.
     """
@@ -87,12 +87,12 @@ class ActiveRun:
     """
 
     def __init__(
-        self, spec: RunSpec, dataset: Dataset, place: Place, device: torch.device = CPU
+        self, spec: RunSpec, dataset: Dataset, storage: Storage, device: torch.device = CPU
     ) -> None:
         self.spec = spec
         self.id = run_id(spec)
         self.dataset = dataset
-        self.fed = Federation(spec, dataset, place.data_root, device)
+        self.fed = Federation(spec, dataset, storage.data_root, device)
         self.idle = 0
         self.algorithm = ALGORITHMS[spec.algorithm.name]
         self.rounds = self.algorithm.rounds(spec)
@@ -101,9 +101,9 @@ class ActiveRun:
         self.request: Request | None = None
         self.earlier: list[Part] = []
         self.imported: list[Part] = []
-        self._origin = place.origin
-        self._file = place.checkpoints / f"{self.id}.pt"
-        self._checkpoint_seconds = place.checkpoint_seconds
+        self._origin = storage.origin
+        self._file = storage.checkpoints / f"{self.id}.pt"
+        self._checkpoint_seconds = storage.checkpoint_seconds
         self._last_save = time.monotonic()
         self._restore()
         self.resumed_at = self.progress.round

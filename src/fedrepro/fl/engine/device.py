@@ -7,6 +7,7 @@ import torch
 from fedrepro.base.errors import DeviceFailed
 
 CPU = torch.device("cpu")
+_LEFT: list[object] = []
 
 
 def described(device: torch.device) -> str:
@@ -31,6 +32,11 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
     except RuntimeError:
         return True
     return False
+
+
+def leave(*what: object) -> None:
+    """Keep what holds memory of a lost device: PyTorch would end the process where it frees it."""
+    _LEFT.extend(what)
 
 
 def failure(device: str, error: BaseException, saved: int, runs: int) -> DeviceFailed:

@@ -20,7 +20,7 @@ from fedrepro.fl import cost
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine import device as devices
-from fedrepro.fl.engine.active import ActiveRun, Place
+from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.admission import Admission
 from fedrepro.fl.engine.jobs import Answer, Backend, LaneError, OutOfTime, unexpected
 from fedrepro.fl.requests import Train
@@ -72,7 +72,7 @@ def drive(
     load: Callable[[RunSpec], Dataset],
     backend: Backend,
     listener: Listener,
-    place: Place,
+    storage: Storage,
     limits: Limits = NO_LIMITS,
 ) -> list[ActiveRun]:
     """Train runs, several at once.
@@ -86,7 +86,7 @@ def drive(
         load: returns a run's data set.
         backend: answers the requests; left open.
         listener: told of runs that end, fail and advance.
-        place: where checkpoints and packed data lie, and what checkpoints say of this process.
+        storage: where checkpoints and packed data lie, and what checkpoints say of this process.
         limits: on the runs in flight, and on the time.
 
     Returns:
@@ -99,7 +99,7 @@ def drive(
     """  # noqa: DOC501 - made by a function
     device = devices.described(backend.device)  # asked while it can tell
     flight = _Flight(backend, listener, limits.in_flight)
-    opener = _Opener(specs, load, backend, place)
+    opener = _Opener(specs, load, backend, storage)
     try:
         while True:
             _fill(flight, opener)
@@ -113,11 +113,12 @@ def drive(
         _save_all(interrupted)
         return interrupted
     except BaseException as error:
-        active = flight.runs.values()
+        active = list(flight.runs.values())
         for run in active:
             with contextlib.suppress(FedreproError):  # what ended the training is said, not this
                 run.save()
         if devices.has_failed(backend.device, error):
+            devices.leave(active)
             saved = sum(run.has_checkpoint for run in active)
             raise devices.failure(device, error, saved, len(active)) from error
         raise
@@ -158,13 +159,13 @@ class _Opener:
         specs: Iterable[RunSpec],
         load: Callable[[RunSpec], Dataset],
         backend: Backend,
-        place: Place,
+        storage: Storage,
     ) -> None:
         self._queue = iter(specs)
         self._exhausted = False
         self._load = load
         self._backend = backend
-        self._place = place
+        self._storage = storage
         self._unusable: dict[tuple[str, str | None], FedreproError] = {}
 
     def next(self) -> RunSpec | None:
@@ -176,7 +177,7 @@ class _Opener:
     def open(self, spec: RunSpec) -> ActiveRun:
         """Take up a run, from its checkpoint if there is one."""
         self._backend.check(spec)
-        return ActiveRun(spec, self._dataset(spec), self._place, self._backend.device)
+        return ActiveRun(spec, self._dataset(spec), self._storage, self._backend.device)
 
     def _dataset(self, spec: RunSpec) -> Dataset:
         data = spec.dataset.name, spec.dataset.content
@@ -261,11 +262,17 @@ class _Flight:
                 run.forget_checkpoint()
             self._leave(ticket)
             return
-        if isinstance(run.request, Train):
-            self._loads[ticket] = self._backend.load(run.ask)
-        else:  # predictions are short: what the last training took, a full load before the first
-            self._loads.setdefault(ticket, 1.0)
-        self._backend.submit(ticket, run.ask)
+        try:
+            if isinstance(run.request, Train):
+                self._loads[ticket] = self._backend.load(run.ask)
+            else:  # predictions are short: the load of the last training, before it a full one
+                self._loads.setdefault(ticket, 1.0)
+            self._backend.submit(ticket, run.ask)
+        except FedreproError:  # of the machine, such as no room in shared memory
+            raise
+        except Exception as error:
+            self.fail(run.id, error, run)
+            self._leave(ticket)
 
     def _leave(self, ticket: int) -> None:
         del self.runs[ticket]

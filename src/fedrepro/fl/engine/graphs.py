@@ -34,7 +34,7 @@ from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiled import compiled_losses
 from fedrepro.fl.engine.compiling import compiler_problem
 from fedrepro.fl.engine.data import DeviceData
-from fedrepro.fl.engine.device import has_failed
+from fedrepro.fl.engine.device import has_failed, leave
 from fedrepro.fl.engine.jobs import (
     Answer,
     Ask,
@@ -64,8 +64,6 @@ _SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, c
 _WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
 _FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
 _PAUSE = 1e-4  # seconds between two looks at a GPU that has enough to do
-_LEFT: list[object] = []
-"""What a lost device holds."""
 
 
 @dataclass(eq=False)
@@ -331,15 +329,18 @@ class GraphsBackend:
         self._resources.add_dataset(ask.dataset)
         self._prepare(ask)
         request, spec = ask.request, ask.spec
-        self._open.add(ticket, ask)
+        pieces = []
         for i in range(ask.lanes):
             if isinstance(request, Train):
                 job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
-                piece = _Piece(ticket, i, ("train", job.key), spec, job)
+                pieces.append(_Piece(ticket, i, ("train", job.key), spec, job))
             else:
                 key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
-                piece = _Piece(ticket, i, key, spec, None, request, request.models[i])
-            self._kind(piece).waiting.append(piece)
+                pieces.append(_Piece(ticket, i, key, spec, None, request, request.models[i]))
+        kinds = [self._kind(piece) for piece in pieces]  # which may fail, before anything is open
+        self._open.add(ticket, ask)
+        for kind, piece in zip(kinds, pieces, strict=True):
+            kind.waiting.append(piece)
 
     def _prepare(self, ask: Ask) -> None:
         """Compute the network inputs of the splits once, where there is room for them."""
@@ -413,8 +414,8 @@ class GraphsBackend:
         if self.device.type == "cuda":
             try:
                 torch.cuda.synchronize(self.device)
-            except RuntimeError:  # PyTorch would end the process where it frees memory
-                _LEFT.append((self._open, self._kinds, self._places))
+            except RuntimeError:
+                leave(self._open, self._kinds, self._places)
                 self._open, self._kinds, self._places = OpenRequests(), {}, []
                 return
         self._open = OpenRequests()

@@ -66,8 +66,8 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
     assert found["T2-1"].verdict == "not decidable"
     assert found["T2-1"].ours == pytest.approx(0.2005)
     assert found["T2-2"].verdict == "not run"
-    assert found["fig4.federated.as_run@0"].verdict == "not decidable"
-    assert found["fig4.federated.as_run@0"].ours is not None
+    assert found["fig4.federated.as_run@100"].verdict == "not decidable"
+    assert found["fig4.federated.as_run@100"].ours is not None
     assert found["B10-m2"].verdict == "not decidable"
 
 
@@ -107,9 +107,9 @@ def test_a_curve_is_judged_without_the_others(runs, tmp_path):
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "fig4")
     found = {item.id: item for item in verdicts.check("selective", "smoke", tmp_path)}
-    assert found["fig4.federated.as_run@0"].ours is not None
+    assert found["fig4.federated.as_run@100"].ours is not None
     assert found["fig4.federated.as_run@2"].evidence == "not in the smoke plan"
-    assert {found[f"fig4.selective.as_run@{n}"].verdict for n in (0, 2)} == {"not run"}
+    assert {found[f"fig4.selective.as_run@{n}"].verdict for n in (2, 100)} == {"not run"}
 
 
 def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(runs):

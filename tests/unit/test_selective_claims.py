@@ -221,6 +221,8 @@ BROKEN = {
         changed("selective_as_run", {12}, *NONIID, value=AT_12 + 0.03),
     ],
     "B9-as_written": [changed("federated_as_written", {2}, *NONIID, value=0.96)],
+    "B9-order": [changed("selective_as_run", {12}, *NONIID, value=AT_12 - 0.001)],
+    "B9-order-as_written": [changed("selective_as_written", {2}, *NONIID, value=0.5)],
     "B10": [changed("selective_as_run", {0}, *NONIID, value=0.98)],
     "B10-as_written": [changed("selective_as_written", {0}, *NONIID, value=0.995)],
     "B11": [changed("local", {100}, *NONIID, value=0.97)],
@@ -307,6 +309,7 @@ JUST = {
         changed("local", {20}, value=AT_20 + 0.004),
     ],
     "B9": [changed("selective_as_run", {12}, *NONIID, value=AT_12 + 0.05)],
+    "B9-order": [changed("selective_as_run", {12}, *NONIID, value=AT_12 + 0.001)],
     "B10": [changed("selective_as_run", {0}, *NONIID, value=0.992)],
     "B13": [
         changed("selective_as_run", {100}, value=0.968),

@@ -24,7 +24,7 @@ def test_counts():
     table2, quoted, merges, by_network = 6, 8, 6, 6
     others = table2 + quoted + merges + by_network
     assert len(BY_ID) == federated_and_selective + local - missing + validation + others
-    assert len(EXPECTED.claims) == 76
+    assert len(EXPECTED.claims) == 78
 
 
 @pytest.mark.parametrize("figure", ["fig3", "fig4", "fig5", "fig6", "fig7", "fig8"])
@@ -118,18 +118,24 @@ def test_damaged_rows_are_no_targets():
     assert {"fig8.selective.as_run@4", "fig8.selective.as_run@18"} <= damaged
     assert not damaged & {"fig5.federated.as_run@0", "fig8.federated.as_run@22", "fig4.local@65"}
     by_figure = Counter(name.split(".")[0] for name in damaged)
-    assert by_figure == {"fig3": 2, "fig5": 2 * 19 + 2 * 11 + 1, "fig8": 2 * 13}
+    assert by_figure == {
+        "fig3": 2 * 2 + 1,  # N = 0 of selective and local averaging
+        "fig4": 2 + 2 + 1,  # N = 0
+        "fig5": 2 * 19 + 2 * (11 + 1) + 1 + 1,
+        "fig7": 2,
+        "fig8": 2 * 13,
+    }
 
 
 def test_what_the_text_misquotes_is_no_target():
-    """Each of the values is held against ours once, as what it is."""
+    """Each of the values is held against ours once, as what it is, unless that cannot fail."""
     quoted = {name for name in BY_ID if name.endswith("-as-quoted")}
     assert len(quoted) == 4
     for name in quoted:
         meant = BY_ID[name.removesuffix("-as-quoted")]
         assert f"as {meant.id}." in BY_ID[name].unusable
         assert meant.published == BY_ID[name].published
-        assert not meant.unusable
+        assert bool(meant.unusable) == (meant.id == "X-33.21")
 
 
 def test_where_published_values_come_from():

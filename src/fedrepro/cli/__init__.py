@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -53,4 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         typer.main.get_command(app).main(arguments, prog_name="fedrepro")
     except SystemExit as end:
         return int(end.code or 0)
+    except KeyboardInterrupt:  # before the command has begun
+        return 128 + signal.SIGINT
     return 0

@@ -267,7 +267,8 @@ def diagnostics(runs: RunSet) -> pd.DataFrame:
         ]
     )
     table = table.rename(columns={"title": "row", "quantity": "column"})
-    return summarise(table, "value", ["row", "column", "unit"])
+    cells = summarise(table, "value", ["row", "column", "unit"])
+    return cells.assign(unit=cells.pop("unit"))  # the last column, as in other tables
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

@@ -541,9 +541,8 @@ def test_a_prediction_is_said_to_take_steps_without_a_graph(monkeypatch):
     watch_captures(monkeypatch, refuse=lambda number: True)
     spec = make_spec()
     weights = federation(spec).initial_weights()
-    request = Predict(
-        [weights], "test", np.tile(np.arange(500), 5)
-    )  # two batches of 1,000, and 500
+    examples = np.tile(np.arange(500), 5)  # two batches of 1,000, and 500
+    request = Predict([weights], "test", examples)
     with pytest.warns(UserWarning, match="a prediction takes its steps without a CUDA graph"):
         (found,) = answer(GraphsBackend(), spec, request)
     (expected,) = answer(LoopBackend(), spec, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 
+import pandas as pd
 import pytest
 from cadis_records import GROUPS, World, write_all
 from seeds import Seeds
@@ -158,6 +159,14 @@ def test_the_grid_is_about_the_mean_over_the_seeds(as_claimed):
     worlds = World(over_tau=-0.03), World(over_tau=0.03)
     assert not decide("NG1", Seeds(as_claimed, *worlds)).holds
     assert decide("NG1", Seeds(as_claimed, worlds[1], worlds[1])).holds
+
+
+def test_a_range_is_taken_at_each_value_of_the_other_axis():
+    """The two weights order the thresholds differently, so that means over them are all equal."""
+    rows = [(0, 0.8, 1, 0.7), (0, 0.9, 1, 0.6), (0, 0.8, 10, 0.6), (0, 0.9, 10, 0.7)]
+    grid = pd.DataFrame(rows, columns=["seed", "threshold", "distillation", "best"])
+    assert claims._range(grid, "threshold", "distillation").values == pytest.approx([0.1])
+    assert claims._range(grid, "distillation", "threshold").values == pytest.approx([0.1])
 
 
 NOT_OF_MEANS = {

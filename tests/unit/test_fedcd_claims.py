@@ -170,6 +170,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
         assert found[name].verdict == "reproduced", found[name].evidence
     for name in NO_RUNS:
         assert found[name].verdict == "deviates"
+    assert found["P2"].explanation
 
 
 def test_paper_scale_judges_everything(tmp_path):

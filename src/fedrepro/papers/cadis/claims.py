@@ -370,7 +370,7 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
     """
     grid = _grid(runs, group)
     one, wider = _range(grid, axis, other), _range(grid, other, axis)
-    networks = _networks(runs, group)
+    networks = _networks(runs, group, grid)
     evidence = ", ".join(
         f"range along the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
@@ -383,8 +383,9 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     """Hold where a threshold of the grid has a higher accuracy than the others, in the mean."""
     if {run.spec.dataset.name for run in runs.members([group])} != {dataset}:
         raise not_planned(runs, group, f"run on {dataset}")
-    levels = _levels(_grid(runs, group), "threshold")
-    seeds, networks = tuple(levels.index), _networks(runs, group)
+    grid = _grid(runs, group)
+    levels = _levels(grid, "threshold")
+    seeds, networks = tuple(levels.index), _networks(runs, group, grid)
     samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
     highest = samples.pop(threshold)
     margins = [less(highest, sample, strict=True) for sample in samples.values()]
@@ -393,11 +394,9 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     return compared([networks], margins, least, evidence)
 
 
-def _networks(runs: RunSet, group: str) -> Sample:
+def _networks(runs: RunSet, group: str, grid: pd.DataFrame) -> Sample:
     """Return the best accuracies of all runs of a grid."""
-    found = results(runs, [group])
-    accuracies = tuple(found["record"].map(best))
-    return Sample(group, accuracies, tuple(found["run"]), chance=runs.chance([group]))
+    return Sample(group, tuple(grid["best"]), tuple(grid["run"]), chance=runs.chance([group]))
 
 
 def _grid(runs: RunSet, group: str) -> pd.DataFrame:

@@ -229,7 +229,11 @@ def test_models(paper):
     assert cell(frame, "FedCD", "deleted by all devices")["mean"] == 10
     assert cell(frame, "FedCD", "deleted by all devices")["published"] == 10
     assert cell(frame, "FedCD", "active models of a device, at most")["mean"] == 2
+    assert cell(frame, "FedCD", "devices with more than two")["mean"] == 0
     assert cell(frame, "FedCD at a fixed bias: b = 0.2", "models created")["mean"] == 16
+    crowded = artefacts.frame(MadeUpRuns("paper", World(hoard=3)), "models")
+    assert cell(crowded, "FedCD", "active models of a device, at most")["mean"] == 3
+    assert cell(crowded, "FedCD", "devices with more than two")["mean"] == 1
 
 
 def test_bytes_of_the_published_network():

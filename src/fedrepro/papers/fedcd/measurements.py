@@ -28,8 +28,8 @@ from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 EXPERIMENTS = HYPERGEOMETRIC, HIERARCHICAL = "Hypergeometric", "Hierarchical"
-BITS, BIAS = "bits", "bias"
-"""Hierarchical runs with other numbers of bits, and at other biases."""
+BITS, BIAS, DELETION = "bits", "bias", "deletion"
+"""Hierarchical runs with other numbers of bits, at other biases, and with deletion by equation 4."""
 NOTEBOOK, OF_18, OF_9 = "public notebook", "18 devices", "9 devices"
 """Set-ups of the public notebooks."""
 FEDCD, FEDAVG = METHODS = "FedCD", "FedAvg"
@@ -198,7 +198,8 @@ def _unpacked(runs: RunSet, run: PlannedRun) -> Log:
     return Log(
         run=run,
         title=": ".join([group.title, *point]),
-        **group.labels,
+        experiment=group.labels["experiment"],
+        method=group.labels["method"],
         accuracy=accuracy,
         change=changes_of(accuracy),
         archetype=archetype,
@@ -399,7 +400,7 @@ def accuracy(runs: RunSet) -> Iterator[Row]:
 @summarised
 def models(runs: RunSet) -> Iterator[Row]:
     """Count models after 45 rounds, or the last of fewer (sections 3.5 and 3.6)."""
-    for experiment in (HIERARCHICAL, HYPERGEOMETRIC, BIAS, NOTEBOOK, OF_18):
+    for experiment in (HIERARCHICAL, DELETION, HYPERGEOMETRIC, BIAS, NOTEBOOK, OF_18):
         for log in logs(runs, experiment, FEDCD):
             end = min(COUNTED_UNTIL, len(log.active)) - 1
             created = 2 ** sum(m < end for m in params(log.run.spec).milestones)
@@ -409,6 +410,7 @@ def models(runs: RunSet) -> Iterator[Row]:
                 "models left": log.live_models[end],
                 "models preferred at the end": len(set(log.preferred[end])),
                 "active models of a device, at most": max(len(held) for held in log.active[end]),
+                "devices with more than two": sum(len(held) > 2 for held in log.active[end]),
             }
             yield from _entries(log, log.title, counts)
 

@@ -12,8 +12,9 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.report.trace import why
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, unique
 from fedrepro.runs.records import Origin
+from fedrepro.runs.status import describe
 
 SWEEP = [run for run in unique(expand("emd", "smoke")).values() if run.group.endswith("_sweep")]
 AT_036 = [run for run in SWEEP if run.coordinates == {"emd": 0.36} and "mnist" in run.group]
@@ -109,9 +110,10 @@ def test_numbers_may_be_written_in_any_way() -> None:
     ("paper", "artefact", "cell", "texts"),
     [
         ("emdd", "table2", None, ["unknown paper 'emdd'", "did you mean 'emd'?"]),
-        ("emd", "tabel2", None, ["no table or figure 'tabel2'", "did you mean 'table2'?"]),
+        ("emd", "tabel2", None, ["claim 'tabel2'", "did you mean 'table2'?"]),
         ("emd", "table2", "MNIST/0.37", ["no cell 'MNIST/0.37'", "/0.36'?", "lists all"]),
         ("emd", "table2", "nonsense", ["no cell 'nonsense'"]),
+        ("emd", "T2-mean-mnist@0.37", None, ["no table, figure, number or claim", "@0.3"]),
         ("emd", "table3", None, ["no record of", "fedrepro train --pending --paper emd"]),
     ],
 )
@@ -120,6 +122,50 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         why(paper, artefact, cell, "smoke")
     for text in texts:
         assert text in str(error.value)
+
+
+def test_a_published_number_leads_to_its_runs() -> None:
+    text = why("emd", "T2-mean-mnist@0.36", None, "smoke")
+    assert "  published in  Table 2, MNIST, mean, x = 0.36\n  published     98.60 %\n" in text
+    assert "  tolerance     ± " in text
+    assert '  cell          fedrepro why emd table2 "MNIST/0.36" --scale smoke\n' in text
+    assert "  because       numbers are judged at the published scale\n" in text
+    assert text.count("emd mnist_sweep emd=") == len(AT_036)
+    assert all(f"{run.id}  emd mnist_sweep emd=0.36 seed={run.seed}" in text for run in AT_036)
+
+
+def test_a_number_without_records_says_what_is_left_out() -> None:
+    text = why("selective", "T2-3", None, "paper")
+    assert "  verdict       not run\n" in text
+    assert "  because       Left out is what needs runs without a record: " in text
+    assert "Model 3, centralised, 0 of 1 recorded" in text
+    assert "  published     0.9954\n" in text, "without a cell its unit is not known"
+
+
+def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: Any) -> None:
+    planned = unique(expand("cadis", "lite")).values()
+    groups = {"mnist_uc_fedavg": 0.6, "mnist_uc_cadis": 0.8}
+    runs = [run for run in planned if run.group in groups]
+
+    def trained(run: PlannedRun) -> None:
+        accuracy = groups[run.group] + 0.001 * run.seed
+        metrics = {"evaluated_rounds": [50], "accuracy": [accuracy]}
+        write_record(run, records.FOLDER, metrics=metrics, final={"accuracy": accuracy})
+
+    for run in runs[1:]:
+        trained(run)
+    lacking = why("cadis", "NC1-uc", None, "lite")
+    assert lacking.startswith("cadis NC1-uc, scale lite: On MNIST UC, CADIS is above FedAvg.\n")
+    assert "  rule          leads (dataset: mnist, " in lacking
+    of = [run for run in runs if run.group == runs[0].group]
+    because = f"{len(of) - 1} of {len(of)} runs of {runs[0].group} are recorded"
+    assert f"  verdict       not run\n  because       {because}\n" in lacking
+    assert re.search(rf"^{runs[0].id}  cadis {runs[0].group} seed=0 +pending \(", lacking, re.M)
+    assert lacking.endswith(f"to train them: fedrepro train {runs[0].id}")
+    trained(runs[0])
+    decided = why("cadis", "NC1-uc", None, "lite")
+    assert "  verdict       reproduced\n" in decided
+    assert decided.endswith("\n".join(f"{run.id}  {describe(run)}" for run in runs))
 
 
 @pytest.mark.parametrize("backend", ["graphs", "stacked"])

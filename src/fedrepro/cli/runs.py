@@ -50,21 +50,25 @@ def status(
 @app.command(cls=Command, epilog="Example: fedrepro why emd table2 MNIST/1.44")
 def why(
     paper: PaperName,
-    artefact: Annotated[str, typer.Argument(help="Table or figure, such as table2 or fig5a.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Table or figure, such as table2, or id of a number or claim, as B8."),
+    ],
     cell: Annotated[
         str | None,
         typer.Argument(help="ROW/COLUMN of a table or SERIES/X of a figure; default: all."),
     ] = None,
     scale: PaperScale = "lite",
 ) -> None:
-    """Go from a number to its runs.
+    """Go from a number or verdict to its runs.
 
     Shows the runs behind a table, a figure or one cell of it: id, spec, seed, code version, data
-    hash, device, seconds, and the command that trains it again.
+    hash, device, seconds, and the command that trains it again. Of a published number or claim it
+    shows the verdict, what decides it, its runs, and the runs that it lacks.
     """
     from fedrepro.report import trace
 
-    print(trace.why(paper, artefact, cell, scale))
+    print(trace.why(paper, name, cell, scale))
 
 
 Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]

@@ -64,6 +64,8 @@ class Check:
         explanation: of a deviation.
         cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
         runs: ids.
+        missing: of a claim that is not run: ids of runs without a record that it needs; there may
+            be others.
     """
 
     id: str
@@ -93,6 +95,7 @@ class Check:
     explanation: str = ""
     cause: Literal["", "measured", "conjecture"] = ""
     runs: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
 def to_json(checks: Iterable[Check]) -> str:

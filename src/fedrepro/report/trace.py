@@ -5,44 +5,57 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of, left_out
-from fedrepro.report.expected import cell_key
+from fedrepro.report.expected import cell_key, load_expected
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_files import argument, is_study
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
-from fedrepro.runs.status import describe
+from fedrepro.runs.status import describe, status
+
+if TYPE_CHECKING:
+    from fedrepro.report.checks import Check
 
 _LISTED = 3
 """Run ids in the line of a cell."""
 
 
-def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
-    """Trace a table, a figure or one cell of it back to its runs.
+def why(paper: str, name: str, cell: str | None, scale: Scale) -> str:
+    """Trace a table, a figure, one cell of it, or a verdict back to its runs.
 
     Args:
         paper: slug of the paper.
-        artefact: name of a table or figure in the plan.
+        name: of a table or figure in the plan, or id of a published number or claim.
         cell: ``ROW/COLUMN`` of a table or ``SERIES/X`` of a figure; None for all cells.
         scale: the plan's scale.
 
     Returns:
-        Without a cell one line for each: its name, our value, the published one, up to three of its
-        run ids; then which runs have no record, where that leaves something out. With a cell its
-        value for every seed and, for each of its runs: where the record is, its spec, seed, code,
-        data, device, time, and the command that trains it again.
+        Of a table or figure one line for each cell: its name, our value, the published one, up to
+        three of its run ids; then which runs have no record, where that leaves something out. Of a
+        cell its value for every seed and, for each of its runs: where the record is, its spec,
+        seed, code, data, device, time, and the command that trains it again. Of an id the verdict,
+        what decides it, and one line for each of its runs.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
     """
     runs = RunSet(paper, scale)
+    if cell is None and name not in runs.plan.tables | runs.plan.figures and not is_study(paper):
+        return _why_verdict(runs, name)
+    return _why_cells(runs, name, cell)
+
+
+def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
+    """Trace a table, a figure or one cell of it back to its runs."""
+    paper, scale = runs.paper, runs.scale
     about = runs.plan.artefact(artefact)
     try:
         cells = frame(runs, artefact, partial=True)
@@ -67,6 +80,62 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     values = [_value(row, each=True) for _, row in chosen.iterrows()]
     values += _held_against(paper, scale, chosen, ids)
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
+
+
+def _why_verdict(runs: RunSet, name: str) -> str:
+    """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
+    from fedrepro.report.checks import difference, how_sure, remarks, shown
+    from fedrepro.report.verdicts import check_one
+
+    paper, expected = runs.paper, load_expected(runs.paper)
+    numbers = {number.id: number for number in expected.judged_numbers()}
+    claims = {claim.id: claim for claim in expected.claims}
+    if name not in {*numbers, *claims, *(item.id for item in expected.not_reproducible)}:
+        raise _unknown(runs, name, [*numbers, *claims])
+    item = check_one(paper, runs.scale, name)
+    known = {"published in" if item.kind == "number" else "source": item.where}
+    if item.published is not None:
+        known["published"] = shown(item.published, item.unit)
+    if item.kind == "number" and item.ours is not None:
+        known["ours"] = ", ".join(filter(None, [shown(item.ours, item.unit), how_sure(item)]))
+    if item.tolerance is not None:
+        known["tolerance"] = f"± {shown(item.tolerance, difference(item.unit))}"
+    known["reason"] = item.reason
+    if number := numbers.get(name):
+        cell = "/".join(cell_key(*number.cell))
+        known["cell"] = f'fedrepro why {paper} {number.artefact} "{cell}" --scale {runs.scale}'
+    if claim := claims.get(name):
+        values = ", ".join(f"{key}: {value}" for key, value in claim.values.items())
+        known["rule"] = f"{claim.rule} ({values})"
+    known |= {"reading": item.reading, "verdict": item.verdict, "because": remarks(item)}
+    if number and item.verdict == "not run":
+        known["because"] = left_out(runs, number.artefact)
+    if number and item.verdict == "not decidable":
+        known["because"] = item.evidence or "numbers are judged at the published scale"
+    known["p"] = "" if item.p is None else f"{item.p:.2g}"
+    title = f"{paper} {name}, scale {runs.scale}: {item.statement or 'a published number'}"
+    told = [f"  {key:<14}{value}" for key, value in known.items() if value]
+    return "\n".join([title, *told, *_runs_of(runs, item)])
+
+
+def _runs_of(runs: RunSet, item: Check) -> list[str]:
+    """Return a line for each run of a verdict, and for those that it lacks how to train them."""
+    planned = {run.id: run for run in runs.planned(runs.plan.runs)}
+    lines = [f"{id}  {describe(run)}" for id, run in planned.items() if id in item.runs]
+    if item.missing:
+        lines += status([planned[run_id] for run_id in item.missing]).lines()
+        lines.append(f"to train them: fedrepro train {' '.join(item.missing)}")
+    return lines
+
+
+def _unknown(runs: RunSet, name: str, ids: Collection[str]) -> FedreproError:
+    known = [*runs.plan.tables, *runs.plan.figures, *ids]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"; did you mean '{near[0]}'?" if near else "."
+    return FedreproError(
+        f"paper '{runs.paper}' has no table, figure, number or claim '{name}'{hint} "
+        f"`fedrepro check --paper {argument(runs.paper)} --verbose` lists the ids"
+    )
 
 
 def find_cell(cell: str, keys: list[str], where: str, absent: str = "") -> str:

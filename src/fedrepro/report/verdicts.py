@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -62,6 +63,27 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
         *(_not_reproducible(runs, entry) for entry in expected.not_reproducible),
         *(_judge_claim(runs, claim) for claim in expected.claims),
     ]
+
+
+def check_one(paper: str, scale: Scale, name: str) -> Check:
+    """Judge the published number or claim of an id.
+
+    Raises:
+        FedreproError: as :func:`check`.
+        KeyError: there is no such id, or it is of a number that is only drawn.
+    """
+    expected = load_expected(paper)
+    runs = RunSet(paper, scale)
+    for number in expected.judged_numbers():
+        if number.id == name:
+            return _judge_numbers(runs, expected, [number])[0]
+    for entry in expected.not_reproducible:
+        if entry.id == name:
+            return _not_reproducible(runs, entry)
+    for claim in expected.claims:
+        if claim.id == name:
+            return _judge_claim(runs, claim)
+    raise KeyError(name)
 
 
 def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
@@ -294,7 +316,12 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
     try:
         finding = _rule(runs.paper, claim)(runs, **claim.values)
     except MissingRunsError as error:
-        return replace(unjudged, verdict="not run", evidence=str(error))
+        return replace(
+            unjudged,
+            verdict="not run",
+            evidence=_lacking(runs, error),
+            missing=[run.id for run in error.missing],
+        )
     verdict = _verdict_of(finding)
     explained = verdict != "reproduced" and not claim.unusable
     return _rounded(
@@ -310,6 +337,15 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             **(_explained(claim) if explained else {}),
         )
     )
+
+
+def _lacking(runs: RunSet, error: MissingRunsError) -> str:
+    """Say how many runs are recorded of the groups that lack some."""
+    told = []
+    for group, missing in Counter(run.group for run in error.missing).items():
+        planned = len(runs.planned([group]))
+        told.append(f"{planned - missing} of {planned} runs of {group} are recorded")
+    return ", ".join(told) or str(error)
 
 
 def _verdict_of(finding: Finding) -> Verdict:

@@ -19,7 +19,15 @@ from fedrepro.runs.records import RunRecord
 
 
 class MissingRunsError(FedreproError):
-    """Some of the runs that are needed have no record yet."""
+    """Some of the runs that are needed have no record yet.
+
+    Attributes:
+        missing: those that were looked for first; others may be missing too. Empty: not known.
+    """
+
+    def __init__(self, message: str, missing: Iterable[PlannedRun] = ()) -> None:
+        super().__init__(message)
+        self.missing = tuple(missing)
 
 
 class RunSet:
@@ -106,7 +114,8 @@ class RunSet:
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
                 f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
-                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
+                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`",
+                missing,
             )
 
     def require_planned(self, what: str) -> None:

@@ -81,13 +81,17 @@ class Status:
         if self.pending:
             parts.append(self._on_gpus())
         if list_runs:
-            parts.append("\n".join(self._line(run) for run in self.runs))
+            parts.append("\n".join(self.lines()))
         if self.orphaned:
             parts.append(
                 f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` lists "
                 "them."
             )
         return "\n\n".join(parts)
+
+    def lines(self) -> list[str]:
+        """Return one line a run: id, place in the plan, whether it is recorded."""
+        return [self._line(run) for run in self.runs]
 
     def _row(self, name: str, runs: Sequence[PlannedRun]) -> list[Any]:
         """Return a row: counts, and the time that the pending ones take."""

@@ -29,7 +29,7 @@ from fedrepro.runs.runset import MissingRunsError, RunSet
 
 EXPERIMENTS = HYPERGEOMETRIC, HIERARCHICAL = "Hypergeometric", "Hierarchical"
 BITS, BIAS, DELETION = "bits", "bias", "deletion"
-"""Hierarchical runs with other numbers of bits, at other biases, and with deletion by equation 4."""
+"""Hierarchical runs with other numbers of bits, other biases, and deletion by equation 4."""
 NOTEBOOK, OF_18, OF_9 = "public notebook", "18 devices", "9 devices"
 """Set-ups of the public notebooks."""
 FEDCD, FEDAVG = METHODS = "FedCD", "FedAvg"

@@ -73,7 +73,7 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
 
 def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch):
     without(runs, "m2_centralised", tmp_path / records.FOLDER)
-    note = "Left out is what needs runs without a record: Model 2, centralised, 0 of 2 recorded.\n"
+    note = "Left out, as it needs runs without a record: Model 2, centralised, 0 of 2 recorded.\n"
     monkeypatch.chdir(tmp_path)
     command = ["table", "selective", "table2", "--scale", "smoke", "--out", "table2"]
     assert main(command) == 1

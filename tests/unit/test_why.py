@@ -91,7 +91,7 @@ def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
 def test_what_is_recorded_is_traced_and_the_rest_is_named() -> None:
     for run in AT_036:
         records.path_of(run.id).unlink()
-    absent = r"Left out is what needs runs without a record: MNIST, .* recorded\.$"
+    absent = r"Left out, as it needs runs without a record: MNIST, .* recorded\.$"
     assert re.search(absent, why("emd", "table2", None, "smoke"))
     with pytest.raises(FedreproError, match=r"no cell 'MNIST/0\.36'.*" + absent):
         why("emd", "table2", "MNIST/0.36", "smoke")

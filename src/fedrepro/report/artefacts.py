@@ -109,7 +109,7 @@ def left_out(runs: RunSet, name: str) -> str:
         for title, count in missing.items()
         if count
     ]
-    return f"Left out is what needs runs without a record: {'; '.join(parts)}." if parts else ""
+    return f"Left out, as it needs runs without a record: {'; '.join(parts)}." if parts else ""
 
 
 def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

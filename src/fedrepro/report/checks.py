@@ -161,7 +161,7 @@ def outlook(item: Check) -> str:
     if item.needed is None:
         return ""
     about = f"{MOST_SEEDS} or more" if item.needed == MOST_SEEDS else f"about {item.needed}"
-    return f"To decide it takes {about} seeds, if means and spreads are as found"
+    return f"{about.capitalize()} seeds would decide it, if means and spreads are as found"
 
 
 def explained(item: Check) -> str:

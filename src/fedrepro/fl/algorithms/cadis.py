@@ -2,10 +2,11 @@
 
 A round: the participants train on cross entropy plus ``lambda * D``, where D compares the pairwise
 structure of a batch's representations with that of the received model (eq. 18-20; see
-:mod:`fedrepro.fl.requests`). The server compares the changes of their final layers by cosine
-(eq. 11), averages the cosines over all rounds two clients share (eq. 12), fills in pairs that never
-met through third clients (Theorem III.3), rescales, and joins clients above a threshold (eq. 13).
-Client i then weighs ``n_i / n`` divided by the size of its cluster (eq. 1-2).
+:mod:`fedrepro.fl.losses.pairwise_divergence`). The server compares the changes of their final
+layers by cosine (eq. 11), averages the cosines over all rounds two clients share (eq. 12), fills in
+pairs that never met through third clients (Theorem III.3), rescales, and joins clients from a
+threshold up (eq. 13). Client i then weighs ``n_i / n`` divided by the size of its cluster
+(eq. 1-2).
 
 The defaults are what the paper describes, made whole where it leaves something open. Options named
 ``as_run``, and those whose description says so, are what the authors' code does.

@@ -214,7 +214,7 @@ def group_nodes(
 
     Args:
         agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
-            right or both wrong.
+            right or both wrong; with ``similarity: dot``, on which not both are right.
         threshold: a node joins a group if its agreement exceeds this, 0..1.
         compare: with all members of the group, or with its first only.
         several_groups: join every such group instead of the first.

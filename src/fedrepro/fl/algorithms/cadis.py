@@ -22,7 +22,7 @@ from pydantic import Field
 
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import classifier, clustering, participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.participants import Weighting
 from fedrepro.fl.requests import Objective
@@ -249,14 +249,9 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return {"cluster_of": [int(row.argmax()) for row in relation], "cosines": kept}
 
 
-def _params(spec: RunSpec) -> Params:
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm
-
-
 def _teacher_too(spec: RunSpec) -> float:
     """Return what the forward passes of the teacher, a third of a training pass each, cost."""
-    return 1 + 1 / 3 if _params(spec).distillation else 1.0
+    return 1 + 1 / 3 if params_of(spec, Params).distillation else 1.0
 
 
 ALGORITHM = Algorithm(

@@ -47,9 +47,8 @@ from fedrepro.fl.engine.worker import (
     PredictTask,
     TrainTask,
     attempt,
-    packed,
+    send,
     set_memory_use,
-    unpacked,
     work,
 )
 from fedrepro.fl.requests import Predict, Train
@@ -271,7 +270,7 @@ class PoolBackend:
             if ask.dataset.name not in worker.known:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
-            worker.pipe.send(packed(self._task(ask, pieces)))
+            send(worker.pipe, self._task(ask, pieces))
         except OSError:
             self._bury(worker)
 
@@ -289,7 +288,7 @@ class PoolBackend:
             self._bury(worker)
             return
         pieces, worker.pieces = worker.pieces, []
-        self._finish(pieces, unpacked(results), seconds)
+        self._finish(pieces, results, seconds)
 
     def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
         sizes = [1 if p.job is None else p.job.epochs * len(p.job.lane.examples) for p in pieces]

@@ -22,7 +22,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,7 +42,6 @@ from fedrepro.fl.engine.jobs import (
     LaneJob,
     OpenRequests,
     OutOfTime,
-    check_precision,
     check_time,
     is_out_of_memory,
     too_large,
@@ -52,7 +51,7 @@ from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
 from fedrepro.fl.engine.resources import Resources, precision
-from fedrepro.fl.requests import Predict, Prediction, Train, Trained, Weights
+from fedrepro.fl.requests import Predict, Prediction, Trained, Weights
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
@@ -307,36 +306,29 @@ class GraphsBackend:
         """Whether anything is compiled."""
         return any(kind.compiled is not None for kind in self._kinds.values())
 
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that the device does not have.
-
-        Raises:
-            FedreproError: TF32 without a GPU.
-        """
-        check_precision(spec, self.device.type)
-
     def load(self, ask: Ask) -> float:
         """Return the larger share, of memory or of all slots, that the request's lanes take."""
         self._resources.add_dataset(ask.dataset)
-        request = ask.request
-        if not isinstance(request, Train) or not request.lanes:
+        if not ask.jobs:
             return 0.0
-        job = LaneJob(ask.spec, request, request.lanes[0])
-        return max(ask.lanes / MOST_SLOTS, ask.lanes * self._slot_bytes(job) / self._limit)
+        size = self._slot_bytes(ask.jobs[0])
+        return max(ask.lanes / MOST_SLOTS, ask.lanes * size / self._limit)
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request and divide it into lanes or models."""
         self._resources.add_dataset(ask.dataset)
         self._prepare(ask)
         request, spec = ask.request, ask.spec
-        pieces = []
-        for i in range(ask.lanes):
-            if isinstance(request, Train):
-                job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
-                pieces.append(_Piece(ticket, i, ("train", job.key), spec, job))
-            else:
-                key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
-                pieces.append(_Piece(ticket, i, key, spec, None, request, request.models[i]))
+        if isinstance(request, Predict):
+            key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
+            pieces = [
+                _Piece(ticket, i, key, spec, None, request, model)
+                for i, model in enumerate(request.models)
+            ]
+        else:
+            pieces = [
+                _Piece(ticket, i, ("train", job.key), spec, job) for i, job in enumerate(ask.jobs)
+            ]
         kinds = [self._kind(piece) for piece in pieces]  # which may fail, before anything is open
         self._open.add(ticket, ask)
         for kind, piece in zip(kinds, pieces, strict=True):
@@ -586,7 +578,7 @@ class GraphsBackend:
         if kind.compiled is None and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
-        distils = objectives.needs_start_model(job.request.objective)
+        distils = objectives.needs_teacher(job.request.objective)
         teacher = self._network(spec, channels_last=last) if distils else None
         net = self._network(spec, channels_last=last)
         return Training(net, teacher, data, job, fixed=True, compiled=kind.compiled)
@@ -606,10 +598,8 @@ class GraphsBackend:
             return False
         examples = 0.0
         for ask in self._open.asks():
-            request = ask.request
-            if isinstance(request, Train) and request.lanes:
-                alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
-                examples += alike * (ask.spec.rounds - request.round) * ask.passes / 3
+            if ask.jobs and ask.jobs[0].key == job.key:
+                examples += (ask.spec.rounds - ask.jobs[0].request.round) * ask.passes / 3
         return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager

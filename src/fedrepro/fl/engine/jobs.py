@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import traceback
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
@@ -34,7 +35,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class LaneJob:
-    """One lane to be trained, with the run and the request it belongs to."""
+    """One lane to be trained, with its run and what its request says of all lanes."""
 
     spec: RunSpec
     request: Train
@@ -196,13 +197,20 @@ class Ask:
     dataset: Dataset
     request: Request
 
+    @functools.cached_property
+    def jobs(self) -> list[LaneJob]:
+        """The lanes to be trained, without the others of their request; none if it predicts."""
+        if not isinstance(self.request, Train):
+            return []
+        alone = replace(self.request, lanes=())
+        return [LaneJob(self.spec, alone, lane) for lane in self.request.lanes]
+
     @property
     def passes(self) -> float:
         """Work in forward passes of one example; a training step counts as three."""
         request = self.request
         if isinstance(request, Train):
-            jobs = [LaneJob(self.spec, request, lane) for lane in request.lanes]
-            return sum(3.0 * job.epochs * len(job.lane.examples) for job in jobs)
+            return sum(3.0 * job.epochs * len(job.lane.examples) for job in self.jobs)
         split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
         size = len(split) if request.examples is None else len(request.examples)
         return float(len(request.models) * size)
@@ -296,13 +304,6 @@ class Backend(Protocol):
     def deterministic(self) -> bool:
         """See the class."""
 
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a spec that this backend cannot run.
-
-        Raises:
-            FedreproError: names the field and the reason.
-        """
-
     def load(self, ask: Ask) -> float:
         """Return which share of its capacity a request takes, 0 or more.
 
@@ -336,14 +337,14 @@ def check_time(deadline: float) -> None:
         raise OutOfTime
 
 
-def check_precision(spec: RunSpec, device: str) -> None:
+def check_precision(spec: RunSpec, device: torch.device) -> None:
     """Refuse a precision that the device does not have.
 
     Raises:
         FedreproError: TF32 without a GPU.
     """
-    if spec.precision == "tf32" and not device.startswith("cuda"):
+    if spec.precision == "tf32" and device.type != "cuda":
         raise FedreproError(
-            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device}; train this "
-            "run with --device cuda, or change the spec to precision: float32"
+            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
+            "this run with --device cuda, or change the spec to precision: float32"
         )

@@ -21,7 +21,6 @@ import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors 
 from numpy.typing import NDArray
 
 from fedrepro.fl.engine import dense, lane
-from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
@@ -135,8 +134,7 @@ def perform(
         except RuntimeError as error:  # lane by lane, with the same bits, takes less memory
             if not is_out_of_memory(error):
                 raise
-    distils = objectives.needs_start_model(task.jobs[0].request.objective)
-    teacher = resources.network(spec, copy=1) if distils else None
+    teacher = resources.teacher(spec, task.jobs[0].request.objective)
     results: list[Trained | LaneError] = []
     for job in task.jobs:
         try:

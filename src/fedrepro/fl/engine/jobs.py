@@ -184,7 +184,7 @@ def unexpected(error: Exception) -> LaneError:
     return ProgramFailed(f"the program failed over it:\n{trace}")
 
 
-def result_of(results: Sequence[Any]) -> Result:
+def _result(results: Sequence[Any]) -> Result:
     """Return a request's result, given those of its lanes or models: one failed lane fails it."""
     return next((one for one in results if isinstance(one, LaneError)), list(results))
 
@@ -237,48 +237,50 @@ class Answer:
     seconds: float
 
 
+@dataclass
+class _Open:
+    """A request and the results that have arrived, None where one is missing."""
+
+    ask: Ask
+    results: list[Any]
+    missing: int
+    seconds: float = 0.0
+
+
 class OpenRequests:
     """Requests that are answered lane by lane, or model by model, in any order."""
 
     def __init__(self) -> None:
-        self._asks: dict[int, Ask] = {}
-        self._results: dict[int, list[Any]] = {}
-        self._missing: dict[int, int] = {}
-        self._seconds: dict[int, float] = {}
+        self._open: dict[int, _Open] = {}
 
     def __len__(self) -> int:
-        return len(self._asks)
+        return len(self._open)
 
     def add(self, ticket: int, ask: Ask) -> None:
         """Take a request."""
-        self._asks[ticket] = ask
-        self._results[ticket] = [None] * ask.lanes
-        self._missing[ticket] = ask.lanes
-        self._seconds[ticket] = 0.0
+        self._open[ticket] = _Open(ask, [None] * ask.lanes, ask.lanes)
 
     def asks(self) -> list[Ask]:
         """Return the open requests."""
-        return list(self._asks.values())
+        return [one.ask for one in self._open.values()]
 
     def ask(self, ticket: int) -> Ask:
         """Return an open request."""
-        return self._asks[ticket]
+        return self._open[ticket].ask
 
     def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
         """Take the result of one of a request's lanes or models, and the seconds that it took."""
-        self._results[ticket][number] = result
-        self._missing[ticket] -= 1
-        self._seconds[ticket] += seconds
+        one = self._open[ticket]
+        one.results[number] = result
+        one.missing -= 1
+        one.seconds += seconds
 
     def answers(self) -> list[Answer]:
         """Remove and return the requests that are answered in full."""
-        done = [ticket for ticket, missing in self._missing.items() if missing == 0]
+        done = {ticket: one for ticket, one in self._open.items() if not one.missing}
         for ticket in done:
-            del self._asks[ticket], self._missing[ticket]
-        return [
-            Answer(ticket, result_of(self._results.pop(ticket)), self._seconds.pop(ticket))
-            for ticket in done
-        ]
+            del self._open[ticket]
+        return [Answer(ticket, _result(one.results), one.seconds) for ticket, one in done.items()]
 
 
 class Backend(Protocol):

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
-from fedrepro.fl.engine import Choice
+from fedrepro.fl.engine import CompileChoice
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
@@ -66,7 +66,7 @@ class TrainOptions:
     device: str = "cpu"
     backend: str = "auto"
     workers: int | None = 1
-    compile: Choice = "auto"
+    compile: CompileChoice = "auto"
     deterministic: bool = False
     in_flight: int | None = None
     data_root: Path | None = None

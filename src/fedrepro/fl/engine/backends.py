@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import Choice
+from fedrepro.fl.engine import CompileChoice
 from fedrepro.fl.engine.compiling import check_choice
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Backend
@@ -18,7 +18,7 @@ def backend(
     device: str = "cpu",
     workers: int | None = None,
     *,
-    compile: Choice = "auto",
+    compile: CompileChoice = "auto",
     deterministic: bool = False,
 ) -> Backend:
     """Make a backend.

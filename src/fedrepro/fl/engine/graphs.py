@@ -29,10 +29,9 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
-from fedrepro.fl.engine import Choice, lane, memory
+from fedrepro.fl.engine import CompileChoice, lane, memory
 from fedrepro.fl.engine import objective as objectives
-from fedrepro.fl.engine.compiled import compiled_losses
-from fedrepro.fl.engine.compiling import compiler_problem
+from fedrepro.fl.engine.compiling import compiled_losses, compiler_problem
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.device import has_failed, leave
 from fedrepro.fl.engine.jobs import (
@@ -281,7 +280,7 @@ class GraphsBackend:
         self,
         device: str = "cpu",
         *,
-        compile: Choice = "off",
+        compile: CompileChoice = "off",
         deterministic: bool = False,
         memory_limit: int | None = None,
     ) -> None:

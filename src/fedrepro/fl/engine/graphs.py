@@ -46,7 +46,7 @@ from fedrepro.fl.engine.jobs import (
     too_large,
     unexpected,
 )
-from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
+from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
 from fedrepro.fl.engine.resources import Resources, precision
@@ -54,7 +54,7 @@ from fedrepro.fl.requests import Predict, Prediction, Trained, Weights
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
-_MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
+_MOST_PREDICTING = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
 _OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
 _STALE = 10.0  # seconds after which slots that nothing is in make room for others
@@ -113,7 +113,9 @@ class _Kind:
 class _Slot:
     """Buffers, the graphs that read and write them, and the lane or model that is in them."""
 
-    def __init__(self, work: Training | Asking, place: Place, kind: _Kind, *, search: bool) -> None:
+    def __init__(
+        self, work: Training | Predicting, place: Place, kind: _Kind, *, search: bool
+    ) -> None:
         """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
         self.work, self._place, self._kind, self._search = work, place, kind, search
         self._compiled = kind.compiled
@@ -122,7 +124,7 @@ class _Slot:
         self._marks: deque[Callable[[], bool]] = deque()
         self._taken: Counter[int] = Counter()
         self._replays: dict[int, Step] = {}
-        self._ended: Ended | Asked | None = None
+        self._ended: Ended | Predicted | None = None
         self._scalars: torch.Tensor | None = None
 
     def begin(self, piece: _Piece) -> None:
@@ -233,9 +235,8 @@ class _Slot:
             self._place.hand_over(self._ended.weights, *tensors)
             self._scalars = self._place.fetch(self._ended.scalars)
         else:
-            fetch = self._place.fetch
-            asked = self._ended
-            self._ended = Asked(fetch(asked.classes), fetch(asked.correct), fetch(asked.loss))
+            fetch, found = self._place.fetch, self._ended
+            self._ended = Predicted(fetch(found.classes), fetch(found.correct), fetch(found.loss))
 
     @property
     def done(self) -> bool:
@@ -254,7 +255,7 @@ class _Slot:
             assert isinstance(ended, Ended)
             assert scalars is not None
             return self.work.result(ended, scalars.tolist())
-        assert isinstance(ended, Asked)
+        assert isinstance(ended, Predicted)
         return self.work.result(ended)
 
     def leave(self) -> None:
@@ -353,7 +354,7 @@ class GraphsBackend:
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
             if piece.job is None:
-                kind = _Kind(self._asking_bytes(piece.spec), _MOST_ASKED)
+                kind = _Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
             else:
                 kind = _Kind(self._slot_bytes(piece.job))
             self._kinds[piece.key] = kind
@@ -368,7 +369,7 @@ class GraphsBackend:
             )
         return self._sizes[job.key]
 
-    def _asking_bytes(self, spec: RunSpec) -> int:
+    def _prediction_bytes(self, spec: RunSpec) -> int:
         module, data = self._resources.blueprint(spec), self._resources.data(spec)
         return memory.prediction_bytes(module, data.shape, lane.PREDICT_BATCH)
 
@@ -567,13 +568,13 @@ class GraphsBackend:
             self._places.append(CudaPlace(self.device))
         return self._places[(self._made - 1) % STREAMS]
 
-    def _work(self, kind: _Kind, piece: _Piece) -> Training | Asking:
+    def _work(self, kind: _Kind, piece: _Piece) -> Training | Predicting:
         spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
         if job is None:
             assert piece.request is not None
             # Networks that train in bfloat16 predict in float32, which likes channels first.
             net = self._network(spec, channels_last=spec.precision == "tf32")
-            return Asking(net, data, piece.request.split, fixed=True)
+            return Predicting(net, data, piece.request.split, fixed=True)
         if kind.compiled is None and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"

@@ -1,6 +1,6 @@
 """Training and prediction of one lane: the step that every backend takes, and the plain loop.
 
-:class:`Training` and :class:`Asking` hold what a step reads and writes. They take their batches
+:class:`Training` and :class:`Predicting` hold what a step reads and writes. They take their batches
 from rows of examples by a step counter, so a step is the same call every time. With ``fixed`` all
 of that lies on the device, the counter and the step size included, and is loaded anew in place for
 each lane: then a step can be captured as a CUDA graph and replayed (:mod:`.graphs`).
@@ -460,15 +460,15 @@ def train_lane(
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model that was asked about all examples: ``classes`` and ``correct`` [steps, batch]."""
+class Predicted:
+    """A model's answers to all examples: ``classes`` and ``correct`` [steps, batch]."""
 
     classes: torch.Tensor
     correct: torch.Tensor
     loss: torch.Tensor
 
 
-class Asking:
+class Predicting:
     """A network in evaluation mode, and its answers.
 
     Args:
@@ -477,6 +477,8 @@ class Asking:
         split: official split that they are of.
         fixed: as of :class:`Training`.
     """
+
+    batch = PREDICT_BATCH
 
     def __init__(
         self, net: FlatModule, data: DeviceData, split: Split, *, fixed: bool = False
@@ -488,11 +490,9 @@ class Asking:
         self._loss = torch.zeros((), device=net.flat.device)
         self._count = 0
 
-    batch = PREDICT_BATCH
-
     @property
     def sizes(self) -> list[int]:
-        """Examples of each step of the loaded question."""
+        """Examples of each step of the loaded request."""
         return batch_sizes(self._count, PREDICT_BATCH, "keep")
 
     def load(self, request: Predict, weights: Weights) -> bool:
@@ -523,29 +523,31 @@ class Asking:
         self._batches.write(classes == labels, self._correct)
         self._batches.go_on()
 
-    def end(self) -> Asked:
+    def end(self) -> Predicted:
         """Return copies of the answers, without waiting for the device."""
         steps = len(self.sizes)
-        return Asked(self._classes[:steps].clone(), self._correct[:steps].clone(), self._loss + 0)
+        return Predicted(
+            self._classes[:steps].clone(), self._correct[:steps].clone(), self._loss + 0
+        )
 
-    def result(self, asked: Asked) -> Prediction:
+    def result(self, found: Predicted) -> Prediction:
         """Return the answers, once they are on the host."""
         count = self._count
         return Prediction(
-            classes=asked.classes.flatten()[:count].numpy(),
-            correct=asked.correct.flatten()[:count].numpy(),
-            loss=float(asked.loss) / count,
+            classes=found.classes.flatten()[:count].numpy(),
+            correct=found.correct.flatten()[:count].numpy(),
+            loss=float(found.loss) / count,
         )
 
 
 def predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weights) -> Prediction:
     """Predict with one model in evaluation mode, in batches of 1,000."""
-    asking = Asking(net, data, request.split)
-    asking.load(request, weights)
-    for size in asking.sizes:
-        asking.step(size)
-    asked = asking.end()
-    return asking.result(Asked(asked.classes.cpu(), asked.correct.cpu(), asked.loss))
+    predicting = Predicting(net, data, request.split)
+    predicting.load(request, weights)
+    for size in predicting.sizes:
+        predicting.step(size)
+    found = predicting.end()
+    return predicting.result(Predicted(found.classes.cpu(), found.correct.cpu(), found.loss))
 
 
 def all_finite(weights: Weights) -> bool:

@@ -17,7 +17,7 @@ from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import Dataset
-    from fedrepro.fl.layout import Layout
+    from fedrepro.fl.engine.network import FlatModule
     from fedrepro.fl.spec import RunSpec
 
 
@@ -102,13 +102,12 @@ def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
     return [batch] * full + [rest] * kept
 
 
-def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> None:
+def check_lane(job: LaneJob, net: FlatModule) -> None:
     """Refuse a lane that cannot be trained.
 
     Args:
         job: the lane.
-        layout: of its network.
-        normalises_vectors: whether the network normalises over the batch alone (BatchNorm1d).
+        net: a network of its architecture.
 
     Raises:
         LaneError: it has no examples, its weights have the wrong length, or a batch of one example
@@ -117,12 +116,12 @@ def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> Non
     lane = job.lane
     if len(lane.examples) == 0:
         raise LaneError(f"{job.name} has no examples to train on")
-    if lane.weights.numel() != layout.size:
+    if lane.weights.numel() != net.layout.size:
         raise LaneError(
             f"{job.name} starts from {lane.weights.numel()} weights, but the network has "
-            f"{layout.size} (spec field model)"
+            f"{net.layout.size} (spec field model)"
         )
-    if normalises_vectors and 1 in job.sizes:
+    if net.normalises_vectors and 1 in job.sizes:
         raise LaneError(
             f"{job.name} has a last batch of one example, which batch normalisation cannot train "
             "on; set last_batch: drop_single"

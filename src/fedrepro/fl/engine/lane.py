@@ -82,13 +82,13 @@ class Batches:
             Whether the rows lie in other memory than those before.
         """
         count, width = rows.shape
-        there, room = len(self._rows) >= count, self._rows.shape[1] == width
-        if not (self._fixed and there and room):
+        fits = self._fixed and len(self._rows) >= count and self._rows.shape[1] == width
+        if not fits:
             capacity = _rounded_up(count) if self._fixed else count
             self._rows = torch.zeros(capacity, width, dtype=torch.int64, device=self._device)
         upload(torch.from_numpy(rows), self._rows[:count])
         self.number = assign(self.number, 0)
-        return not (self._fixed and there and room)
+        return not fits
 
     def take(self, size: int) -> torch.Tensor:
         """Return the examples of this step, int64 [size]."""
@@ -265,7 +265,7 @@ class Training:
             LaneError: the lane cannot be trained.
         """
         net, lane = self.net, job.lane
-        check_lane(job, net.layout, normalises_vectors=net.normalises_vectors)
+        check_lane(job, net)
         self._job = job
         net.load(lane.weights)
         net.module.train()

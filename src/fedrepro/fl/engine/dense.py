@@ -37,7 +37,7 @@ from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine import optim
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.jobs import LaneError, LaneJob, check_finite, check_lane, check_time
-from fedrepro.fl.engine.lane import all_finite, epoch_order, stream_key
+from fedrepro.fl.engine.lane import epoch_order, stream_key
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.requests import OptimizerState, Trained
 from fedrepro.fl.spec import RunSpec
@@ -285,7 +285,7 @@ class Stack:
         seen = job.epochs * sum(job.sizes)
         loss = float(self.losses[i]) / max(seen, 1)
         try:
-            check_finite(job, loss, finite_weights=all_finite(weights))
+            check_finite(job, loss, weights, float(weights.sum()))
         except LaneError as error:
             return error
         if self.objective.quantise_bits is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained
+from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained, Weights
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import Dataset
@@ -128,13 +128,16 @@ def check_lane(job: LaneJob, net: FlatModule) -> None:
         )
 
 
-def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
+def check_finite(job: LaneJob, loss: float, weights: Weights, total: float) -> None:
     """Refuse the result of a lane that diverged.
+
+    Each weight is looked at only if ``total``, the sum of all as they were trained, is not finite.
 
     Raises:
         LaneError: loss or weights are not finite.
     """
-    if not (math.isfinite(loss) and finite_weights):
+    finite = math.isfinite(total) or bool(torch.isfinite(weights).all())
+    if not (math.isfinite(loss) and finite):
         raise LaneError(
             f"{job.name} has a loss of {loss} or weights that are not finite; lower the step size "
             "(optimizer.lr) or check the data"

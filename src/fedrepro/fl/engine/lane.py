@@ -425,8 +425,7 @@ class Training:
         """
         total, weight_sum = scalars
         loss = total / max(self._job.epochs * sum(self._job.sizes), 1)
-        finite = math.isfinite(weight_sum) or bool(torch.isfinite(ended.weights).all())
-        check_finite(self._job, loss, finite_weights=finite)
+        check_finite(self._job, loss, ended.weights, weight_sum)
         return Trained(ended.weights, loss, ended.state)
 
 
@@ -548,8 +547,3 @@ def predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weight
         predicting.step(size)
     found = predicting.end()
     return predicting.result(Predicted(found.classes.cpu(), found.correct.cpu(), found.loss))
-
-
-def all_finite(weights: Weights) -> bool:
-    """Return whether all weights are finite; looks at each only if their sum is not."""
-    return bool(torch.isfinite(weights.sum())) or bool(torch.isfinite(weights).all())

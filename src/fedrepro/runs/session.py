@@ -46,7 +46,7 @@ class TrainOptions:
     Attributes:
         device: a PyTorch device name.
         backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
-        workers: processes of the pool; None: as many cores as there are.
+        workers: processes of the pool; None: one for each core that this process may use.
         compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
         deterministic: use only kernels of a GPU that give the same bits each time.
         in_flight: how many runs are open at once; None: as many as keep the backend busy.

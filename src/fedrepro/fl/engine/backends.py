@@ -26,7 +26,7 @@ def backend(
     Args:
         name: one of :data:`BACKENDS`.
         device: a PyTorch device name.
-        workers: processes of the pool; None: as many cores as there are.
+        workers: processes of the pool; None: one for each core that this process may use.
         compile: whether ``graphs`` compiles networks; ``auto``: where it is possible and pays.
         deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
 

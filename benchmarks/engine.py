@@ -44,7 +44,7 @@ from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import use_one_thread
-from fedrepro.fl.engine.jobs import Ask, Backend, LaneError
+from fedrepro.fl.engine.jobs import Ask, Backend, LaneError, check_precision
 from fedrepro.fl.engine.resources import precision
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.models.parts import layers
@@ -399,7 +399,7 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
     )
     workers = getattr(made, "workers", 1)
     try:
-        made.check(specs[0])
+        check_precision(specs[0], made.device)
         engine = Engine(specs, dataset, made, evaluates=gpu and workload.evaluates)
         say(f"{name}: the engine's first round")
         with peak_memory(device) as peak:  # before the plain loop holds its own copy of the data

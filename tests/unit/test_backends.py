@@ -31,7 +31,7 @@ from fedrepro.fl import data
 from fedrepro.fl.engine import (
     BACKENDS,
     backends,
-    compiled,
+    compiling,
     dense,
     device,
     driver,
@@ -631,9 +631,9 @@ def test_losses_are_compiled_once_for_all_lanes(monkeypatch):
         made.append(graph)
         return graph.forward
 
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
     monkeypatch.setattr(
-        compiled, "_compile", lambda function: torch.compile(function, backend=note, dynamic=False)
+        compiling, "_compile", lambda function: torch.compile(function, backend=note, dynamic=False)
     )
     spec = make_spec(model={"name": "liu3", "width": 0.1}, last_batch="drop_single")
     request = Train(make_lanes(federation(spec), (17, 20, 24, 9)), 0)
@@ -641,7 +641,7 @@ def test_losses_are_compiled_once_for_all_lanes(monkeypatch):
     assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
     assert backend.compiles
     assert len(made) == 1  # full batches; the smaller last ones are not compiled
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
 
 
 @pytest.mark.slow
@@ -657,12 +657,12 @@ def test_compiled_losses_are_those_of_the_loop(monkeypatch):
 
     tiny = Network("tiny", build, mflop=1)
     monkeypatch.setitem(NETWORKS._found, tiny.name, (tiny, None, tiny.module))
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
     spec = make_spec(model={"name": tiny.name}, last_batch="drop_single", optimizer=sgd(lr=0.01))
     request = Train(make_lanes(federation(spec), (24, 17)), 0)
     found = answer(GraphsBackend(compile="on"), spec, request)
     assert_near(found, answer(LoopBackend(), spec, request), request.lanes, share=1e-3)
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
 
 
 def broken(*_):
@@ -680,15 +680,15 @@ def forward_only(graph, inputs):
 @pytest.mark.parametrize("compiler", [broken, forward_only])
 @pytest.mark.parametrize("required", [False, True])
 def test_what_cannot_be_compiled_is_said(monkeypatch, required, compiler):
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
     monkeypatch.setattr(
-        compiled,
+        compiling,
         "_compile",
         lambda function: torch.compile(function, backend=compiler, dynamic=False),
     )
     spec = make_spec(model={"name": "liu3", "width": 0.1}, last_batch="drop_single")
     request = Train(make_lanes(federation(spec), (20,)), 0)
-    losses = compiled.compiled_losses(spec, required=required)
+    losses = compiling.compiled_losses(spec, required=required)
     monkeypatch.setattr(graphs, "compiled_losses", lambda *_, **__: losses)
     backend = GraphsBackend(compile="on")
     if required:
@@ -698,7 +698,7 @@ def test_what_cannot_be_compiled_is_said(monkeypatch, required, compiler):
         with pytest.warns(UserWarning, match="spec field model = liu3 cannot be compiled"):
             found = answer(backend, spec, request)
         assert_equal(found, answer(LoopBackend(), spec, request))
-    compiled._compiled.cache_clear()
+    compiling._compiled.cache_clear()
 
 
 def test_compiling_and_determinism_exclude_each_other(monkeypatch):

@@ -1,5 +1,6 @@
 """The pool's worker processes: killed, replaced, given up, and heard when they fail."""
 
+import multiprocessing
 import os
 import re
 import signal
@@ -210,6 +211,16 @@ def test_an_error_of_the_program_in_a_worker_fails_its_lane_with_the_traceback(
     assert isinstance(refused, LaneError)
     assert re.search(r"(?s)Traceback.*perform_or_fail.*ZeroDivisionError: lane 1", str(refused))
     assert all(map(torch.equal, weights(fine), weights(expected)))
+
+
+def test_tensors_go_through_a_pipe_as_arrays_and_once_each():
+    here, there = multiprocessing.Pipe()
+    weights = torch.arange(3.0)
+    worker.send(here, [weights, {"moments": weights}])
+    sent, state = there.recv()
+    assert torch.equal(sent, weights)
+    assert state["moments"] is sent
+    assert not sent.is_shared()
 
 
 # Division of the work

@@ -10,8 +10,8 @@ from typing import TypeVar
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.strict import Strict
 from fedrepro.fl import models, streams
+from fedrepro.fl.algorithms.algorithm import AlgorithmParams, params_of
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import Shape
@@ -21,7 +21,7 @@ from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import RunSpec
 
 CPU = torch.device("cpu")
-P = TypeVar("P", bound=Strict)
+P = TypeVar("P", bound=AlgorithmParams)
 
 
 @functools.lru_cache(maxsize=64)
@@ -93,9 +93,7 @@ class Federation:
 
     def params(self, kind: type[P]) -> P:
         """Return the algorithm's parameters; ``kind`` is their class."""
-        params = self.spec.algorithm
-        assert isinstance(params, kind)
-        return params
+        return params_of(self.spec, kind)
 
     def initial_weights(self, node: int | None = None) -> Weights:
         """Draw initial weights, float32 [size] on the device: the common ones, or a node's own.

@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from fedrepro.base.files import named
-from fedrepro.fl.engine import BackendName, Choice
+from fedrepro.fl.engine import BackendName, CompileChoice
 from fedrepro.runs.plan_schema import Scale
 
 
@@ -97,7 +97,7 @@ class TrainArguments:
         int | None, Says("Worker processes of the pool; default: one a core.", "N", _positive)
     ] = None
     compile: Annotated[
-        Choice,
+        CompileChoice,
         Says(
             "Whether networks are compiled on a GPU, which takes a while and is faster then; "
             "default: auto, where that pays and there is a compiler."

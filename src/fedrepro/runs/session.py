@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
-from fedrepro.fl.engine import Choice
+from fedrepro.fl.engine import CompileChoice
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
@@ -46,7 +46,7 @@ class TrainOptions:
     Attributes:
         device: a PyTorch device name.
         backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
-        workers: processes of the pool; None: as many cores as there are.
+        workers: processes of the pool; None: one for each core that this process may use.
         compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
         deterministic: use only kernels of a GPU that give the same bits each time.
         in_flight: how many runs are open at once; None: as many as keep the backend busy.
@@ -66,7 +66,7 @@ class TrainOptions:
     device: str = "cpu"
     backend: str = "auto"
     workers: int | None = 1
-    compile: Choice = "auto"
+    compile: CompileChoice = "auto"
     deterministic: bool = False
     in_flight: int | None = None
     data_root: Path | None = None

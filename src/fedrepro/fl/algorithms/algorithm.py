@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms.evaluation import evaluate_global
@@ -22,6 +22,16 @@ class AlgorithmParams(Strict):
 
         @property
         def name(self) -> str: ...  # noqa: D102
+
+
+P = TypeVar("P", bound=AlgorithmParams)
+
+
+def params_of(spec: RunSpec, kind: type[P]) -> P:
+    """Return the parameters of a run's algorithm; ``kind`` is their class."""
+    params = spec.algorithm
+    assert isinstance(params, kind)
+    return params
 
 
 def _all_rounds(spec: RunSpec) -> int:

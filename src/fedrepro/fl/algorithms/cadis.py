@@ -2,10 +2,11 @@
 
 A round: the participants train on cross entropy plus ``lambda * D``, where D compares the pairwise
 structure of a batch's representations with that of the received model (eq. 18-20; see
-:mod:`fedrepro.fl.requests`). The server compares the changes of their final layers by cosine
-(eq. 11), averages the cosines over all rounds two clients share (eq. 12), fills in pairs that never
-met through third clients (Theorem III.3), rescales, and joins clients above a threshold (eq. 13).
-Client i then weighs ``n_i / n`` divided by the size of its cluster (eq. 1-2).
+:mod:`fedrepro.fl.losses.pairwise_divergence`). The server compares the changes of their final
+layers by cosine (eq. 11), averages the cosines over all rounds two clients share (eq. 12), fills in
+pairs that never met through third clients (Theorem III.3), rescales, and joins clients from a
+threshold up (eq. 13). Client i then weighs ``n_i / n`` divided by the size of its cluster
+(eq. 1-2).
 
 The defaults are what the paper describes, made whole where it leaves something open. Options named
 ``as_run``, and those whose description says so, are what the authors' code does.
@@ -21,7 +22,7 @@ from pydantic import Field
 
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import classifier, clustering, participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.participants import Weighting
 from fedrepro.fl.requests import Objective
@@ -248,14 +249,9 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return {"cluster_of": [int(row.argmax()) for row in relation], "cosines": kept}
 
 
-def _params(spec: RunSpec) -> Params:
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm
-
-
 def _teacher_too(spec: RunSpec) -> float:
     """Return what the forward passes of the teacher, a third of a training pass each, cost."""
-    return 1 + 1 / 3 if _params(spec).distillation else 1.0
+    return 1 + 1 / 3 if params_of(spec, Params).distillation else 1.0
 
 
 ALGORITHM = Algorithm(

@@ -12,12 +12,13 @@ After the m-th synchronisation (eq. 2)
 
 ``||w_f - w_c|| <= sum_k (n_k / n) a_k^T D + eta sum_k (n_k / n) EMD_k sum_{j=1}^{T-1} a_k^j G_j``
 
-where D is the distance after the synchronisation before, ``G_j = max_i ||g_i(w_c)||`` at central
-step ``mT - 1 - j``, and ``a_k = 1 + eta sum_i p_k(i) lambda_i`` with ``lambda_i`` the Lipschitz
-constant of ``g_i``. (Eq. 2 prints k in place of j inside G.) A network's constants are not known,
-but the proof compares gradients only where a client stands and where the centre stands at the same
-step. So the largest ratio ``||g_i(w_k) - g_i(w_c)|| / ||w_k - w_c||`` met in the run is constant
-enough: with it the bound must hold for this run.
+where D is the distance after the synchronisation before, ``EMD_k = sum_i |p_k(i) - p(i)|``,
+``G_j = max_i ||g_i(w_c)||`` at central step ``mT - 1 - j``, and ``a_k = 1 + eta sum_i p_k(i)
+lambda_i`` with ``lambda_i`` the Lipschitz constant of ``g_i``. (Eq. 2 prints k in place of j inside
+G.) A network's constants are not known, but the proof compares gradients only where a client stands
+and where the centre stands at the same step. So the largest ratio
+``||g_i(w_k) - g_i(w_c)|| / ||w_k - w_c||`` met in the run is constant enough: with it the bound
+must hold for this run.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
-from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.evaluation import evaluate_global, evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
 from fedrepro.fl.requests import Lane, Predict, Prediction, Train, Trained
 
@@ -114,7 +114,7 @@ def init(fed: Federation) -> State:
 
 def rounds(spec: RunSpec) -> int:
     """Return the epochs of pre-training plus the communication rounds."""
-    return _params(spec).pretrain_epochs + spec.rounds
+    return params_of(spec, Params).pretrain_epochs + spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -156,7 +156,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
             "fedavg": fed.layout.divergence(state.weights, sgd[0].weights),
             "sgd_other_shuffle": fed.layout.divergence(sgd[1].weights, sgd[0].weights),
         }
-    return log | {"train_loss": float(np.mean([result.loss for result in local]))}
+    return log | {"train_loss": participants.mean_loss(local)}
 
 
 def _pretrain(fed: Federation, state: State, t: int) -> Steps:
@@ -194,10 +194,10 @@ def _reference_lanes(fed: Federation, state: State) -> list[Lane]:
 
 def evaluate(fed: Federation, state: State) -> Steps:
     """Evaluate the global model, at each node with the node's own statistics if they are kept."""
+    if not state.statistics:
+        return (yield from evaluate_global(fed, state))
     nodes = range(len(fed.clients))
-    if state.statistics:
-        return (yield from evaluate_models(fed, [_held(state, k) for k in nodes], nodes))
-    return (yield from evaluate_models(fed, [state.weights], [0 for _ in nodes]))
+    return (yield from evaluate_models(fed, [_held(state, k) for k in nodes], nodes))
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:
@@ -210,11 +210,6 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return kept
 
 
-def _params(spec: RunSpec) -> Params:
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm
-
-
 ALGORITHM = Algorithm(
     Params,
     init,
@@ -224,7 +219,9 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedavg", "participants": 2},
     cost=Cost(
-        extra=lambda spec, epochs: 2 * epochs if _params(spec).sgd_reference else 0.0,
-        models=lambda spec: spec.partition.clients if _params(spec).bn_statistics == "local" else 1,
+        extra=lambda spec, epochs: 2 * epochs if params_of(spec, Params).sgd_reference else 0.0,
+        models=lambda spec: (
+            spec.partition.clients if params_of(spec, Params).bn_statistics == "local" else 1
+        ),
     ),
 )

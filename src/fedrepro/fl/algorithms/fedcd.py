@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import fedcd_scores as scoring
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
@@ -487,18 +487,13 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return {"tested": tested} | {name: entries for name, entries in state.log.items() if entries}
 
 
-def _params(spec: RunSpec) -> Params:
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm
-
-
 _LATE_MODELS = 2.1
 """Models that a device has after the first milestone, on average."""
 
 
 def _models_a_device(spec: RunSpec) -> float:
     """Return how many models a device trains, mean over the rounds."""
-    late = spec.rounds - min([*_params(spec).milestones, spec.rounds])
+    late = spec.rounds - min([*params_of(spec, Params).milestones, spec.rounds])
     return 1 + (_LATE_MODELS - 1) * late / spec.rounds
 
 

@@ -23,7 +23,7 @@ from pydantic import Field
 from fedrepro.fl.algorithms import participants
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
-from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.requests import Objective
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
 
 def evaluate(fed: Federation, state: State) -> Steps:
     """Evaluate the global model; as run, leave out the loss, which may not be finite."""
-    metrics = yield from evaluate_models(fed, [state.weights], [0] * len(fed.clients))
+    metrics = yield from evaluate_global(fed, state)
     if fed.params(Params).server == "as_run":
         del metrics["loss"]
     return metrics

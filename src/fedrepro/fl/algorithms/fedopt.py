@@ -25,16 +25,15 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
-from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.algorithms.scalars import floats
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
-    from fedrepro.fl.spec import RunSpec
 
 
 class SignAgreement(Strict):
@@ -262,7 +261,7 @@ def evaluate(fed: Federation, state: State) -> Steps:
         the clients' models put into different classes, and ``local_accuracy``, the mean accuracy
         (fraction) of these models on the same images.
     """
-    metrics = yield from evaluate_models(fed, [state.weights], [0 for _ in fed.clients])
+    metrics = yield from evaluate_global(fed, state)
     count = fed.params(Params).conflict_examples
     if count:
         answers: list[Prediction] = yield Predict(state.local, "test", np.arange(count))
@@ -277,11 +276,6 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return {"updates": state.updates} if state.updates else {}
 
 
-def _params(spec: RunSpec) -> Params:
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm
-
-
 ALGORITHM = Algorithm(
     Params,
     init,
@@ -290,7 +284,7 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedopt", "server_lr": 0.1},
     cost=Cost(
-        extra=lambda spec, epochs: len(_params(spec).update_rounds) * epochs,
-        predicted=lambda spec: spec.partition.clients * _params(spec).conflict_examples,
+        extra=lambda spec, epochs: len(params_of(spec, Params).update_rounds) * epochs,
+        predicted=lambda spec: spec.partition.clients * params_of(spec, Params).conflict_examples,
     ),
 )

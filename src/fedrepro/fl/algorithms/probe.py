@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedrepro.fl.algorithms import classifier, clustering
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, params_of
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def init(fed: Federation) -> State:
 
 def rounds(spec: RunSpec) -> int:
     """Return the rounds of the warm-up and the one of local training."""
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm.warm_up + 1
+    return params_of(spec, Params).warm_up + 1
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.algorithms.evaluation import evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
@@ -132,8 +132,7 @@ def init(fed: Federation) -> State:
 
 def rounds(spec: RunSpec) -> int:
     """Return the rounds of both phases."""
-    assert isinstance(spec.algorithm, Params)
-    return spec.algorithm.local_rounds + spec.rounds
+    return params_of(spec, Params).local_rounds + spec.rounds
 
 
 def round(fed: Federation, state: State, t: int) -> Steps:
@@ -181,7 +180,7 @@ def _local_round(fed: Federation, state: State, t: int) -> Steps:
     state.moments = [result.optimizer_state for result in trained]
     for node in nodes:
         _keep_statistics(fed, state, node, trained[node])
-    return float(np.mean([result.loss for result in trained]))
+    return participants.mean_loss(trained)
 
 
 def _form_groups(fed: Federation, state: State) -> Steps:
@@ -214,7 +213,7 @@ def group_nodes(
 
     Args:
         agreement: float64 [nodes, nodes], share of validation images on which two nodes are both
-            right or both wrong.
+            right or both wrong; with ``similarity: dot``, on which not both are right.
         threshold: a node joins a group if its agreement exceeds this, 0..1.
         compare: with all members of the group, or with its first only.
         several_groups: join every such group instead of the first.
@@ -255,7 +254,7 @@ def _average_round(fed: Federation, state: State, t: int) -> Steps:
         for node in group:
             state.storage[node] = number
             _keep_statistics(fed, state, node, trained[node])
-    return float(np.mean([result.loss for result in trained]))
+    return participants.mean_loss(trained)
 
 
 def _alias_round(fed: Federation, state: State, t: int) -> Steps:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Choice = Literal["auto", "on", "off"]
+CompileChoice = Literal["auto", "on", "off"]
 """Whether networks are compiled on a GPU."""
-CHOICES: tuple[Choice, ...] = get_args(Choice)
+COMPILE_CHOICES: tuple[CompileChoice, ...] = get_args(CompileChoice)
 
 BackendName = Literal["auto", "loop", "pool", "graphs"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)

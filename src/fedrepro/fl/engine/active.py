@@ -16,7 +16,7 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
-from fedrepro.fl.engine.effect import FirstEffect, idle_lanes
+from fedrepro.fl.engine.effect import training_shows
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
 from fedrepro.fl.federation import Federation
@@ -80,7 +80,8 @@ class ActiveRun:
     be resumed on another device than it began on.
 
     Attributes:
-        idle: the most lanes of one request, so far, that hold less than a batch and take no step.
+        idle: the most lanes of one request, so far, that hold less than a batch and take no step;
+            their unchanged weights count in a mean.
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
@@ -109,8 +110,8 @@ class ActiveRun:
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
         self._boundaries = [self._snapshot()]
-        first = FirstEffect(self._boundaries[0], self.fed.layout.size)
-        self._effect = None if self.resumed_at or self.rounds == 1 else first  # probes train none
+        may_stay = self.resumed_at or self.rounds == 1  # probes change no model
+        self._beginning = None if may_stay else self._boundaries[0]
         self._steps = self._run()
         try:
             self._advance(None)
@@ -177,8 +178,10 @@ class ActiveRun:
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
-        if self._effect is not None and self._effect.seen(self._boundaries[0]):
-            self._effect = None
+        if self._beginning is not None and training_shows(
+            self._beginning, self._boundaries[0], self.fed.layout.size
+        ):
+            self._beginning = None
         if self.progress.round >= self.rounds:
             return
         if time.monotonic() - self._last_save >= self._checkpoint_seconds:
@@ -266,8 +269,8 @@ class ActiveRun:
             self.request = self._steps.send(answer)
         except StopIteration:
             self.request = None
-        if isinstance(self.request, Train):
-            self.idle = max(self.idle, idle_lanes(self.spec, self.request))
+            return
+        self.idle = max(self.idle, sum(not job.sizes for job in self.ask.jobs))
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
         """Take the answer to the open request and go on to the next one, or to the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import Choice
+from fedrepro.fl.engine import CompileChoice
 from fedrepro.fl.engine.compiling import check_choice
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Backend
@@ -18,7 +18,7 @@ def backend(
     device: str = "cpu",
     workers: int | None = None,
     *,
-    compile: Choice = "auto",
+    compile: CompileChoice = "auto",
     deterministic: bool = False,
 ) -> Backend:
     """Make a backend.
@@ -26,7 +26,7 @@ def backend(
     Args:
         name: one of :data:`BACKENDS`.
         device: a PyTorch device name.
-        workers: processes of the pool; None: as many cores as there are.
+        workers: processes of the pool; None: one for each core that this process may use.
         compile: whether ``graphs`` compiles networks; ``auto``: where it is possible and pays.
         deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
 

@@ -37,13 +37,13 @@ def unusable(path: Path, problem: str) -> FedreproError:
     return FedreproError(f"{path}: this checkpoint {problem}; delete it to start the run anew")
 
 
-def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
+def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
     """Write a checkpoint atomically.
 
     Args:
         path: the file.
         run_id: identity of the run, checked on reading.
-        progress: tensors, numbers, strings and lists or dicts of these.
+        content: tensors, numbers, strings and lists or dicts of these.
 
     Raises:
         NotSaved: the file cannot be written (no space left, say).
@@ -53,7 +53,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _Hashed(io.FileIO(temporary, "wb")) as file:
             file.seek(len(_header("0" * 64)))
-            torch.save({"run_id": run_id, "progress": progress}, file)
+            torch.save({"run_id": run_id, "progress": content}, file)
             header = _header(file.sha256.hexdigest())
             file.seek(0)
             file.write(header)
@@ -67,7 +67,7 @@ def save(path: Path, run_id: str, progress: dict[str, Any]) -> None:
 
 
 def load(path: Path, run_id: str) -> dict[str, Any] | None:
-    """Return the saved progress, with tensors on the CPU, or None if there is no checkpoint.
+    """Return the saved content, with tensors on the CPU, or None if there is no checkpoint.
 
     Raises:
         FedreproError: the file is damaged or belongs to another run or format.

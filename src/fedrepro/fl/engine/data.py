@@ -7,7 +7,7 @@ by the lane and the step, so an example's crop does not depend on what is traine
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -140,7 +140,8 @@ class DeviceData:
         else:
             rows = _offsets(draws[:, 0], height - TUTORIAL_CROP + 1)
             columns = _offsets(draws[:, 1], width - TUTORIAL_CROP + 1)
-            cropped = _window(images, rows, columns, draws[:, 2] < 0.5, TUTORIAL_CROP).float()
+            shape = (TUTORIAL_CROP, TUTORIAL_CROP)
+            cropped = _window(images, rows, columns, draws[:, 2] < 0.5, shape).float()
             factor = (0.2 + 1.6 * draws[:, 3]).view(-1, 1, 1, 1)
             centre = cropped.mean(dim=(2, 3), keepdim=True)
             cropped = (cropped - centre) * factor + centre
@@ -157,8 +158,7 @@ def _crop_and_flip(images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Crop at random after padding with zeros, and flip every other image on average."""
     padded = torch.nn.functional.pad(images, [PADDING] * 4)
     rows, columns = (_offsets(draws[:, i], 2 * PADDING + 1) for i in (0, 1))
-    height, width = images.shape[2:]
-    return _window(padded, rows, columns, draws[:, 2] < 0.5, height, width)
+    return _window(padded, rows, columns, draws[:, 2] < 0.5, images.shape[2:])
 
 
 def _window(
@@ -166,8 +166,7 @@ def _window(
     rows: torch.Tensor,
     columns: torch.Tensor,
     flipped: torch.Tensor,
-    height: int,
-    width: int | None = None,
+    shape: Sequence[int],
 ) -> torch.Tensor:
     """Cut one window out of every image, [n, channels, height, width], some mirrored.
 
@@ -176,10 +175,9 @@ def _window(
         rows: first row of each window, int64 [n].
         columns: first column of each window, int64 [n].
         flipped: which windows to mirror left to right, bool [n].
-        height: of the window.
-        width: of the window; None: as the height.
+        shape: height and width of a window.
     """
-    width = width or height
+    height, width = shape
     count, channels, _, full = images.shape
     across = torch.arange(width, device=images.device).expand(count, width)
     across = torch.where(flipped[:, None], width - 1 - across, across) + columns[:, None]

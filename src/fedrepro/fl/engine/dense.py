@@ -37,7 +37,7 @@ from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine import optim
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.jobs import LaneError, LaneJob, check_finite, check_lane, check_time
-from fedrepro.fl.engine.lane import all_finite, epoch_order, stream_key
+from fedrepro.fl.engine.lane import epoch_order, stream_key
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.requests import OptimizerState, Trained
 from fedrepro.fl.spec import RunSpec
@@ -116,7 +116,7 @@ def train_stack(
     good = []
     for i, job in enumerate(jobs):
         try:
-            check_lane(job, net.layout, normalises_vectors=False)
+            check_lane(job, net)
             good.append(i)
         except LaneError as error:
             results[i] = error
@@ -228,7 +228,7 @@ class Stack:
             keys = device_streams.child(self.augment_keys[lanes], number)
             draws = self.data.draws(keys, size)
         images, labels = self.data.batch("train", examples, draws)
-        self._gradients(lanes, images.flatten(2), labels)
+        loss = self._gradients(lanes, images.flatten(2), labels)
         parameters = self.weights[lanes, : self.net.layout.parameters]
         gradient = self.gradient[lanes]
         start = None if self.start is None else self.start[lanes]
@@ -250,10 +250,10 @@ class Stack:
         projected = objectives.project(self.objective, parameters, start)
         if projected is not None:
             parameters.copy_(projected)
-        self.losses[lanes].add_(self._loss, alpha=size)
+        self.losses[lanes].add_(loss, alpha=size)
 
-    def _gradients(self, lanes: slice, inputs: torch.Tensor, labels: torch.Tensor) -> None:
-        """Write the gradients of the mean cross entropy; keep the losses, [lanes, 1]."""
+    def _gradients(self, lanes: slice, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Write the gradients of the mean cross entropies; return these, [lanes, 1]."""
         count, batch, _ = inputs.shape
         batched = [layer.batched(count, batch) for layer in self.layers]
         activations = [inputs]
@@ -268,7 +268,6 @@ class Stack:
             ).view(labels.shape)
             loss = each.mean(dim=1, keepdim=True)
             [delta] = torch.autograd.grad(loss.sum(), [logits])
-        self._loss = loss.detach()
         for depth in range(len(self.layers) - 1, -1, -1):
             layer, may = self.layers[depth], batched[depth]
             if layer.rectified:
@@ -278,6 +277,7 @@ class Stack:
             torch.sum(delta, dim=1, keepdim=True, out=layer.bias_gradient[lanes])
             if depth:
                 delta = _input_gradients(delta, layer.weight[lanes], may.input_gradient)
+        return loss.detach()
 
     def _result(self, i: int) -> Trained | LaneError:
         job, layout = self.jobs[i], self.net.layout
@@ -285,7 +285,7 @@ class Stack:
         seen = job.epochs * sum(job.sizes)
         loss = float(self.losses[i]) / max(seen, 1)
         try:
-            check_finite(job, loss, finite_weights=all_finite(weights))
+            check_finite(job, loss, weights, float(weights.sum()))
         except LaneError as error:
             return error
         if self.objective.quantise_bits is not None:

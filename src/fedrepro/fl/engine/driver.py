@@ -22,7 +22,14 @@ from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine import device as devices
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.admission import Admission
-from fedrepro.fl.engine.jobs import Answer, Backend, LaneError, OutOfTime, unexpected
+from fedrepro.fl.engine.jobs import (
+    Answer,
+    Backend,
+    LaneError,
+    OutOfTime,
+    check_precision,
+    unexpected,
+)
 from fedrepro.fl.requests import Train
 from fedrepro.fl.spec import RunSpec, run_id
 
@@ -176,7 +183,7 @@ class _Opener:
 
     def open(self, spec: RunSpec) -> ActiveRun:
         """Take up a run, from its checkpoint if there is one."""
-        self._backend.check(spec)
+        check_precision(spec, self._backend.device)
         return ActiveRun(spec, self._dataset(spec), self._storage, self._backend.device)
 
     def _dataset(self, spec: RunSpec) -> Dataset:

@@ -22,17 +22,16 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
-from fedrepro.fl.engine import Choice, lane, memory
+from fedrepro.fl.engine import CompileChoice, lane, memory
 from fedrepro.fl.engine import objective as objectives
-from fedrepro.fl.engine.compiled import compiled_losses
-from fedrepro.fl.engine.compiling import compiler_problem
+from fedrepro.fl.engine.compiling import compiled_losses, compiler_problem
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.device import has_failed, leave
 from fedrepro.fl.engine.jobs import (
@@ -42,21 +41,20 @@ from fedrepro.fl.engine.jobs import (
     LaneJob,
     OpenRequests,
     OutOfTime,
-    check_precision,
     check_time,
     is_out_of_memory,
     too_large,
     unexpected,
 )
-from fedrepro.fl.engine.lane import Asked, Asking, Ended, Training
+from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
 from fedrepro.fl.engine.resources import Resources, precision
-from fedrepro.fl.requests import Predict, Prediction, Train, Trained, Weights
+from fedrepro.fl.requests import Predict, Prediction, Trained, Weights
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
-_MOST_ASKED = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
+_MOST_PREDICTING = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
 _OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
 _STALE = 10.0  # seconds after which slots that nothing is in make room for others
@@ -115,7 +113,9 @@ class _Kind:
 class _Slot:
     """Buffers, the graphs that read and write them, and the lane or model that is in them."""
 
-    def __init__(self, work: Training | Asking, place: Place, kind: _Kind, *, search: bool) -> None:
+    def __init__(
+        self, work: Training | Predicting, place: Place, kind: _Kind, *, search: bool
+    ) -> None:
         """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
         self.work, self._place, self._kind, self._search = work, place, kind, search
         self._compiled = kind.compiled
@@ -124,7 +124,7 @@ class _Slot:
         self._marks: deque[Callable[[], bool]] = deque()
         self._taken: Counter[int] = Counter()
         self._replays: dict[int, Step] = {}
-        self._ended: Ended | Asked | None = None
+        self._ended: Ended | Predicted | None = None
         self._scalars: torch.Tensor | None = None
 
     def begin(self, piece: _Piece) -> None:
@@ -235,9 +235,8 @@ class _Slot:
             self._place.hand_over(self._ended.weights, *tensors)
             self._scalars = self._place.fetch(self._ended.scalars)
         else:
-            fetch = self._place.fetch
-            asked = self._ended
-            self._ended = Asked(fetch(asked.classes), fetch(asked.correct), fetch(asked.loss))
+            fetch, found = self._place.fetch, self._ended
+            self._ended = Predicted(fetch(found.classes), fetch(found.correct), fetch(found.loss))
 
     @property
     def done(self) -> bool:
@@ -256,7 +255,7 @@ class _Slot:
             assert isinstance(ended, Ended)
             assert scalars is not None
             return self.work.result(ended, scalars.tolist())
-        assert isinstance(ended, Asked)
+        assert isinstance(ended, Predicted)
         return self.work.result(ended)
 
     def leave(self) -> None:
@@ -282,7 +281,7 @@ class GraphsBackend:
         self,
         device: str = "cpu",
         *,
-        compile: Choice = "off",
+        compile: CompileChoice = "off",
         deterministic: bool = False,
         memory_limit: int | None = None,
     ) -> None:
@@ -307,36 +306,29 @@ class GraphsBackend:
         """Whether anything is compiled."""
         return any(kind.compiled is not None for kind in self._kinds.values())
 
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that the device does not have.
-
-        Raises:
-            FedreproError: TF32 without a GPU.
-        """
-        check_precision(spec, self.device.type)
-
     def load(self, ask: Ask) -> float:
         """Return the larger share, of memory or of all slots, that the request's lanes take."""
         self._resources.add_dataset(ask.dataset)
-        request = ask.request
-        if not isinstance(request, Train) or not request.lanes:
+        if not ask.jobs:
             return 0.0
-        job = LaneJob(ask.spec, request, request.lanes[0])
-        return max(ask.lanes / MOST_SLOTS, ask.lanes * self._slot_bytes(job) / self._limit)
+        size = self._slot_bytes(ask.jobs[0])
+        return max(ask.lanes / MOST_SLOTS, ask.lanes * size / self._limit)
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request and divide it into lanes or models."""
         self._resources.add_dataset(ask.dataset)
         self._prepare(ask)
         request, spec = ask.request, ask.spec
-        pieces = []
-        for i in range(ask.lanes):
-            if isinstance(request, Train):
-                job = LaneJob(spec, replace(request, lanes=()), request.lanes[i])
-                pieces.append(_Piece(ticket, i, ("train", job.key), spec, job))
-            else:
-                key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
-                pieces.append(_Piece(ticket, i, key, spec, None, request, request.models[i]))
+        if isinstance(request, Predict):
+            key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
+            pieces = [
+                _Piece(ticket, i, key, spec, None, request, model)
+                for i, model in enumerate(request.models)
+            ]
+        else:
+            pieces = [
+                _Piece(ticket, i, ("train", job.key), spec, job) for i, job in enumerate(ask.jobs)
+            ]
         kinds = [self._kind(piece) for piece in pieces]  # which may fail, before anything is open
         self._open.add(ticket, ask)
         for kind, piece in zip(kinds, pieces, strict=True):
@@ -362,7 +354,7 @@ class GraphsBackend:
     def _kind(self, piece: _Piece) -> _Kind:
         if piece.key not in self._kinds:
             if piece.job is None:
-                kind = _Kind(self._asking_bytes(piece.spec), _MOST_ASKED)
+                kind = _Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
             else:
                 kind = _Kind(self._slot_bytes(piece.job))
             self._kinds[piece.key] = kind
@@ -377,7 +369,7 @@ class GraphsBackend:
             )
         return self._sizes[job.key]
 
-    def _asking_bytes(self, spec: RunSpec) -> int:
+    def _prediction_bytes(self, spec: RunSpec) -> int:
         module, data = self._resources.blueprint(spec), self._resources.data(spec)
         return memory.prediction_bytes(module, data.shape, lane.PREDICT_BATCH)
 
@@ -576,17 +568,17 @@ class GraphsBackend:
             self._places.append(CudaPlace(self.device))
         return self._places[(self._made - 1) % STREAMS]
 
-    def _work(self, kind: _Kind, piece: _Piece) -> Training | Asking:
+    def _work(self, kind: _Kind, piece: _Piece) -> Training | Predicting:
         spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
         if job is None:
             assert piece.request is not None
             # Networks that train in bfloat16 predict in float32, which likes channels first.
             net = self._network(spec, channels_last=spec.precision == "tf32")
-            return Asking(net, data, piece.request.split, fixed=True)
+            return Predicting(net, data, piece.request.split, fixed=True)
         if kind.compiled is None and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
-        distils = objectives.needs_start_model(job.request.objective)
+        distils = objectives.needs_teacher(job.request.objective)
         teacher = self._network(spec, channels_last=last) if distils else None
         net = self._network(spec, channels_last=last)
         return Training(net, teacher, data, job, fixed=True, compiled=kind.compiled)
@@ -606,10 +598,8 @@ class GraphsBackend:
             return False
         examples = 0.0
         for ask in self._open.asks():
-            request = ask.request
-            if isinstance(request, Train) and request.lanes:
-                alike = LaneJob(ask.spec, request, request.lanes[0]).key == job.key
-                examples += alike * (ask.spec.rounds - request.round) * ask.passes / 3
+            if ask.jobs and ask.jobs[0].key == job.key:
+                examples += (ask.spec.rounds - ask.jobs[0].request.round) * ask.passes / 3
         return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import traceback
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained
+from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained, Weights
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import Dataset
-    from fedrepro.fl.layout import Layout
+    from fedrepro.fl.engine.network import FlatModule
     from fedrepro.fl.spec import RunSpec
 
 
@@ -34,7 +35,7 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class LaneJob:
-    """One lane to be trained, with the run and the request it belongs to."""
+    """One lane to be trained, with its run and what its request says of all lanes."""
 
     spec: RunSpec
     request: Train
@@ -101,13 +102,12 @@ def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
     return [batch] * full + [rest] * kept
 
 
-def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> None:
+def check_lane(job: LaneJob, net: FlatModule) -> None:
     """Refuse a lane that cannot be trained.
 
     Args:
         job: the lane.
-        layout: of its network.
-        normalises_vectors: whether the network normalises over the batch alone (BatchNorm1d).
+        net: a network of its architecture.
 
     Raises:
         LaneError: it has no examples, its weights have the wrong length, or a batch of one example
@@ -116,25 +116,28 @@ def check_lane(job: LaneJob, layout: Layout, *, normalises_vectors: bool) -> Non
     lane = job.lane
     if len(lane.examples) == 0:
         raise LaneError(f"{job.name} has no examples to train on")
-    if lane.weights.numel() != layout.size:
+    if lane.weights.numel() != net.layout.size:
         raise LaneError(
             f"{job.name} starts from {lane.weights.numel()} weights, but the network has "
-            f"{layout.size} (spec field model)"
+            f"{net.layout.size} (spec field model)"
         )
-    if normalises_vectors and 1 in job.sizes:
+    if net.normalises_vectors and 1 in job.sizes:
         raise LaneError(
             f"{job.name} has a last batch of one example, which batch normalisation cannot train "
             "on; set last_batch: drop_single"
         )
 
 
-def check_finite(job: LaneJob, loss: float, *, finite_weights: bool) -> None:
+def check_finite(job: LaneJob, loss: float, weights: Weights, total: float) -> None:
     """Refuse the result of a lane that diverged.
+
+    Each weight is looked at only if ``total``, the sum of all as they were trained, is not finite.
 
     Raises:
         LaneError: loss or weights are not finite.
     """
-    if not (math.isfinite(loss) and finite_weights):
+    finite = math.isfinite(total) or bool(torch.isfinite(weights).all())
+    if not (math.isfinite(loss) and finite):
         raise LaneError(
             f"{job.name} has a loss of {loss} or weights that are not finite; lower the step size "
             "(optimizer.lr) or check the data"
@@ -183,7 +186,7 @@ def unexpected(error: Exception) -> LaneError:
     return ProgramFailed(f"the program failed over it:\n{trace}")
 
 
-def result_of(results: Sequence[Any]) -> Result:
+def _result(results: Sequence[Any]) -> Result:
     """Return a request's result, given those of its lanes or models: one failed lane fails it."""
     return next((one for one in results if isinstance(one, LaneError)), list(results))
 
@@ -196,13 +199,20 @@ class Ask:
     dataset: Dataset
     request: Request
 
+    @functools.cached_property
+    def jobs(self) -> list[LaneJob]:
+        """The lanes to be trained, without the others of their request; none if it predicts."""
+        if not isinstance(self.request, Train):
+            return []
+        alone = replace(self.request, lanes=())
+        return [LaneJob(self.spec, alone, lane) for lane in self.request.lanes]
+
     @property
     def passes(self) -> float:
         """Work in forward passes of one example; a training step counts as three."""
         request = self.request
         if isinstance(request, Train):
-            jobs = [LaneJob(self.spec, request, lane) for lane in request.lanes]
-            return sum(3.0 * job.epochs * len(job.lane.examples) for job in jobs)
+            return sum(3.0 * job.epochs * len(job.lane.examples) for job in self.jobs)
         split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
         size = len(split) if request.examples is None else len(request.examples)
         return float(len(request.models) * size)
@@ -229,48 +239,50 @@ class Answer:
     seconds: float
 
 
+@dataclass
+class _Open:
+    """A request and the results that have arrived, None where one is missing."""
+
+    ask: Ask
+    results: list[Any]
+    missing: int
+    seconds: float = 0.0
+
+
 class OpenRequests:
     """Requests that are answered lane by lane, or model by model, in any order."""
 
     def __init__(self) -> None:
-        self._asks: dict[int, Ask] = {}
-        self._results: dict[int, list[Any]] = {}
-        self._missing: dict[int, int] = {}
-        self._seconds: dict[int, float] = {}
+        self._open: dict[int, _Open] = {}
 
     def __len__(self) -> int:
-        return len(self._asks)
+        return len(self._open)
 
     def add(self, ticket: int, ask: Ask) -> None:
         """Take a request."""
-        self._asks[ticket] = ask
-        self._results[ticket] = [None] * ask.lanes
-        self._missing[ticket] = ask.lanes
-        self._seconds[ticket] = 0.0
+        self._open[ticket] = _Open(ask, [None] * ask.lanes, ask.lanes)
 
     def asks(self) -> list[Ask]:
         """Return the open requests."""
-        return list(self._asks.values())
+        return [one.ask for one in self._open.values()]
 
     def ask(self, ticket: int) -> Ask:
         """Return an open request."""
-        return self._asks[ticket]
+        return self._open[ticket].ask
 
     def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
         """Take the result of one of a request's lanes or models, and the seconds that it took."""
-        self._results[ticket][number] = result
-        self._missing[ticket] -= 1
-        self._seconds[ticket] += seconds
+        one = self._open[ticket]
+        one.results[number] = result
+        one.missing -= 1
+        one.seconds += seconds
 
     def answers(self) -> list[Answer]:
         """Remove and return the requests that are answered in full."""
-        done = [ticket for ticket, missing in self._missing.items() if missing == 0]
+        done = {ticket: one for ticket, one in self._open.items() if not one.missing}
         for ticket in done:
-            del self._asks[ticket], self._missing[ticket]
-        return [
-            Answer(ticket, result_of(self._results.pop(ticket)), self._seconds.pop(ticket))
-            for ticket in done
-        ]
+            del self._open[ticket]
+        return [Answer(ticket, _result(one.results), one.seconds) for ticket, one in done.items()]
 
 
 class Backend(Protocol):
@@ -295,13 +307,6 @@ class Backend(Protocol):
     @property
     def deterministic(self) -> bool:
         """See the class."""
-
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a spec that this backend cannot run.
-
-        Raises:
-            FedreproError: names the field and the reason.
-        """
 
     def load(self, ask: Ask) -> float:
         """Return which share of its capacity a request takes, 0 or more.
@@ -336,14 +341,14 @@ def check_time(deadline: float) -> None:
         raise OutOfTime
 
 
-def check_precision(spec: RunSpec, device: str) -> None:
+def check_precision(spec: RunSpec, device: torch.device) -> None:
     """Refuse a precision that the device does not have.
 
     Raises:
         FedreproError: TF32 without a GPU.
     """
-    if spec.precision == "tf32" and not device.startswith("cuda"):
+    if spec.precision == "tf32" and device.type != "cuda":
         raise FedreproError(
-            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device}; train this "
-            "run with --device cuda, or change the spec to precision: float32"
+            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
+            "this run with --device cuda, or change the spec to precision: float32"
         )

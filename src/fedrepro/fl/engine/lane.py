@@ -1,6 +1,6 @@
 """Training and prediction of one lane: the step that every backend takes, and the plain loop.
 
-:class:`Training` and :class:`Asking` hold what a step reads and writes. They take their batches
+:class:`Training` and :class:`Predicting` hold what a step reads and writes. They take their batches
 from rows of examples by a step counter, so a step is the same call every time. With ``fixed`` all
 of that lies on the device, the counter and the step size included, and is loaded anew in place for
 each lane: then a step can be captured as a CUDA graph and replayed (:mod:`.graphs`).
@@ -82,13 +82,13 @@ class Batches:
             Whether the rows lie in other memory than those before.
         """
         count, width = rows.shape
-        there, room = len(self._rows) >= count, self._rows.shape[1] == width
-        if not (self._fixed and there and room):
+        fits = self._fixed and len(self._rows) >= count and self._rows.shape[1] == width
+        if not fits:
             capacity = _rounded_up(count) if self._fixed else count
             self._rows = torch.zeros(capacity, width, dtype=torch.int64, device=self._device)
         upload(torch.from_numpy(rows), self._rows[:count])
         self.number = assign(self.number, 0)
-        return not (self._fixed and there and room)
+        return not fits
 
     def take(self, size: int) -> torch.Tensor:
         """Return the examples of this step, int64 [size]."""
@@ -265,7 +265,7 @@ class Training:
             LaneError: the lane cannot be trained.
         """
         net, lane = self.net, job.lane
-        check_lane(job, net.layout, normalises_vectors=net.normalises_vectors)
+        check_lane(job, net)
         self._job = job
         net.load(lane.weights)
         net.module.train()
@@ -425,8 +425,7 @@ class Training:
         """
         total, weight_sum = scalars
         loss = total / max(self._job.epochs * sum(self._job.sizes), 1)
-        finite = math.isfinite(weight_sum) or bool(torch.isfinite(ended.weights).all())
-        check_finite(self._job, loss, finite_weights=finite)
+        check_finite(self._job, loss, ended.weights, weight_sum)
         return Trained(ended.weights, loss, ended.state)
 
 
@@ -460,15 +459,15 @@ def train_lane(
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A model that was asked about all examples: ``classes`` and ``correct`` [steps, batch]."""
+class Predicted:
+    """A model's answers to all examples: ``classes`` and ``correct`` [steps, batch]."""
 
     classes: torch.Tensor
     correct: torch.Tensor
     loss: torch.Tensor
 
 
-class Asking:
+class Predicting:
     """A network in evaluation mode, and its answers.
 
     Args:
@@ -477,6 +476,8 @@ class Asking:
         split: official split that they are of.
         fixed: as of :class:`Training`.
     """
+
+    batch = PREDICT_BATCH
 
     def __init__(
         self, net: FlatModule, data: DeviceData, split: Split, *, fixed: bool = False
@@ -488,11 +489,9 @@ class Asking:
         self._loss = torch.zeros((), device=net.flat.device)
         self._count = 0
 
-    batch = PREDICT_BATCH
-
     @property
     def sizes(self) -> list[int]:
-        """Examples of each step of the loaded question."""
+        """Examples of each step of the loaded request."""
         return batch_sizes(self._count, PREDICT_BATCH, "keep")
 
     def load(self, request: Predict, weights: Weights) -> bool:
@@ -523,31 +522,28 @@ class Asking:
         self._batches.write(classes == labels, self._correct)
         self._batches.go_on()
 
-    def end(self) -> Asked:
+    def end(self) -> Predicted:
         """Return copies of the answers, without waiting for the device."""
         steps = len(self.sizes)
-        return Asked(self._classes[:steps].clone(), self._correct[:steps].clone(), self._loss + 0)
+        return Predicted(
+            self._classes[:steps].clone(), self._correct[:steps].clone(), self._loss + 0
+        )
 
-    def result(self, asked: Asked) -> Prediction:
+    def result(self, found: Predicted) -> Prediction:
         """Return the answers, once they are on the host."""
         count = self._count
         return Prediction(
-            classes=asked.classes.flatten()[:count].numpy(),
-            correct=asked.correct.flatten()[:count].numpy(),
-            loss=float(asked.loss) / count,
+            classes=found.classes.flatten()[:count].numpy(),
+            correct=found.correct.flatten()[:count].numpy(),
+            loss=float(found.loss) / count,
         )
 
 
 def predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weights) -> Prediction:
     """Predict with one model in evaluation mode, in batches of 1,000."""
-    asking = Asking(net, data, request.split)
-    asking.load(request, weights)
-    for size in asking.sizes:
-        asking.step(size)
-    asked = asking.end()
-    return asking.result(Asked(asked.classes.cpu(), asked.correct.cpu(), asked.loss))
-
-
-def all_finite(weights: Weights) -> bool:
-    """Return whether all weights are finite; looks at each only if their sum is not."""
-    return bool(torch.isfinite(weights.sum())) or bool(torch.isfinite(weights).all())
+    predicting = Predicting(net, data, request.split)
+    predicting.load(request, weights)
+    for size in predicting.sizes:
+        predicting.step(size)
+    found = predicting.end()
+    return predicting.result(Predicted(found.classes.cpu(), found.correct.cpu(), found.loss))

@@ -12,20 +12,10 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import lane
-from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.device import has_failed
-from fedrepro.fl.engine.jobs import (
-    Answer,
-    Ask,
-    LaneError,
-    LaneJob,
-    OutOfTime,
-    check_precision,
-    unexpected,
-)
+from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, OutOfTime, unexpected
 from fedrepro.fl.engine.resources import Resources, precision
 from fedrepro.fl.requests import Prediction, Train, Trained
-from fedrepro.fl.spec import RunSpec
 
 
 class LoopBackend:
@@ -39,14 +29,6 @@ class LoopBackend:
         self.cores = int(self.device.type == "cpu")
         self._resources = Resources(self.device)
         self._open: list[tuple[int, Ask]] = []
-
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that the device does not have.
-
-        Raises:
-            FedreproError: TF32 without a GPU.
-        """
-        check_precision(spec, self.device.type)
 
     def load(self, ask: Ask) -> float:
         """Return 1: nothing is gained from more than one run at a time."""
@@ -91,9 +73,5 @@ class LoopBackend:
         net, data = resources.network(spec), resources.data(spec)
         if not isinstance(request, Train):
             return [lane.predict(net, data, request, weights) for weights in request.models]
-        distils = objectives.needs_start_model(request.objective)
-        teacher = resources.network(spec, copy=1) if distils else None
-        return [
-            lane.train_lane(net, teacher, data, LaneJob(spec, request, one), deadline)
-            for one in request.lanes
-        ]
+        teacher = resources.teacher(spec, request.objective)
+        return [lane.train_lane(net, teacher, data, job, deadline) for job in ask.jobs]

@@ -55,8 +55,8 @@ def lane_bytes(
     vectors += (
         bool(objective.proximal) + bool(objective.projection) + bool(objective.gradient_noise)
     )
-    vectors += objectives.needs_start_model(objective)
-    passes = 2 if objectives.needs_start_model(objective) else 1
+    vectors += objectives.needs_teacher(objective)
+    passes = 2 if objectives.needs_teacher(objective) else 1
     activations = sum(activation_bytes(module, shape)) * batch * _KEPT_ACTIVATIONS * passes
     return vectors * 4 * Layout.of(module).size + activations
 

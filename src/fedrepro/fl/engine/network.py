@@ -31,6 +31,7 @@ class FlatModule:
         flat: parameters, then buffers, float32 [size].
         gradient: of :meth:`differentiate`'s last loss, float32 [parameters].
         dropouts: its dropout layers, which need a key before each training step.
+        normalises_vectors: whether it normalises over the batch alone (BatchNorm1d).
     """
 
     def __init__(

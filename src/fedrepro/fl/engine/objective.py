@@ -24,8 +24,8 @@ def terms_of(objective: Objective) -> tuple[tuple[LossTerm, float], ...]:
     return tuple((LOSS_TERMS[name], weight) for name, weight in objective.terms)
 
 
-def needs_start_model(objective: Objective) -> bool:
-    """Return whether a step needs the start model's representation of the batch."""
+def needs_teacher(objective: Objective) -> bool:
+    """Return whether a step needs the representation of the batch by the start model."""
     return any(term.needs_start for term, _ in terms_of(objective))
 
 

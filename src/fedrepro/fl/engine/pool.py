@@ -1,9 +1,9 @@
 """Lanes over persistent worker processes, one compute thread each.
 
 This is how a CPU is kept busy: a large network fills a core by itself, so lanes are trained side by
-side rather than stacked, with convolution kernels stored channels last; small dense networks are
-stacked within each worker (:mod:`.dense`). Either way a lane's bits depend neither
-on the number of workers nor on what else is in flight.
+side rather than stacked, with convolution kernels stored channels last; with ``stack``, small dense
+networks are stacked within each worker (:mod:`.dense`). Either way a lane's bits depend neither on
+the number of workers nor on what else is in flight.
 
 The workers are started once, by a fork server that has imported PyTorch, and share the data sets. A
 worker that dies (killed for want of memory, usually) is replaced, and its lanes are tried again,
@@ -38,7 +38,6 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
     OpenRequests,
-    check_precision,
     check_time,
 )
 from fedrepro.fl.engine.resources import Resources
@@ -47,13 +46,11 @@ from fedrepro.fl.engine.worker import (
     PredictTask,
     TrainTask,
     attempt,
-    packed,
+    send,
     set_memory_use,
-    unpacked,
     work,
 )
-from fedrepro.fl.requests import Predict, Train
-from fedrepro.fl.spec import RunSpec
+from fedrepro.fl.requests import Predict
 
 _LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
@@ -117,7 +114,7 @@ class PoolBackend:
         self.device = torch.device("cpu")
         self.workers = self.cores = workers or len(os.sched_getaffinity(0))
         self._stack = stack
-        self._resources = Resources(self.device)
+        self._resources = Resources(self.device, channels_last=True)
         self._shared: dict[str, DataMessage] = {}
         self._stackable: dict[Hashable, bool] = {}
         self._open = OpenRequests()
@@ -125,18 +122,8 @@ class PoolBackend:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fedrepro.fl.engine.worker"])
         self._pool: list[_Worker] = []
-        self._alone: Resources | None = None
         if self.workers == 1:
             set_memory_use()
-            self._alone = Resources(torch.device("cpu"), channels_last=True)
-
-    def check(self, spec: RunSpec) -> None:
-        """Refuse a precision that CPUs do not have.
-
-        Raises:
-            FedreproError: TF32.
-        """
-        check_precision(spec, "cpu")
 
     def load(self, ask: Ask) -> float:
         """Return a request's share of the lanes that keep all workers busy.
@@ -144,10 +131,7 @@ class PoolBackend:
         A worker is kept busy by a full stack of lanes of one key, or by one lane and the next.
         """
         self._share(ask.dataset)
-        request = ask.request
-        stacks = isinstance(request, Train) and any(
-            self._can_stack(LaneJob(ask.spec, request, lane)) for lane in request.lanes[:1]
-        )
+        stacks = any(self._can_stack(job) for job in ask.jobs[:1])
         return ask.lanes / (self.workers * (dense.MOST_STACKED if stacks else _LANES_A_WORKER))
 
     def _share(self, dataset: Dataset) -> None:
@@ -155,27 +139,23 @@ class PoolBackend:
         name = dataset.name
         if name not in self._shared:
             tensors = tensors_of(dataset)
-            if self._alone is None:
+            if self.workers > 1:
                 _move_to_shared_memory(name, tensors)
             self._resources.add(name, tensors, dataset.classes)
-            if self._alone is not None:
-                self._alone.add(name, tensors, dataset.classes)
             self._shared[name] = DataMessage(name, tensors, dataset.classes)
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request and divide it into lanes or models."""
         self._share(ask.dataset)
-        request = ask.request
         self._open.add(ticket, ask)
-        for i in range(ask.lanes):
-            if isinstance(request, Train):
-                job = LaneJob(ask.spec, replace(request, lanes=()), request.lanes[i])
-                stacks = self._can_stack(job)
-                group: Hashable = job.key if stacks else (ticket, i)
-                piece = _Piece(ticket, i, job, group, dense.MOST_STACKED if stacks else 1)
-            else:
-                piece = _Piece(ticket, i, None, ticket, _MOST_PREDICTED)
-            self._waiting.append(piece)
+        for i, job in enumerate(ask.jobs):
+            stacks = self._can_stack(job)
+            group: Hashable = job.key if stacks else (ticket, i)
+            most = dense.MOST_STACKED if stacks else 1
+            self._waiting.append(_Piece(ticket, i, job, group, most))
+        if isinstance(ask.request, Predict):
+            for i in range(ask.lanes):
+                self._waiting.append(_Piece(ticket, i, None, ticket, _MOST_PREDICTED))
 
     def _can_stack(self, job: LaneJob) -> bool:
         if not self._stack:
@@ -199,17 +179,17 @@ class PoolBackend:
             if answers:
                 return answers
             check_time(deadline)  # else workers that are never waited for would hide it
-            if self._alone is not None:
-                self._perform_here(self._alone, deadline)
+            if self.workers == 1:
+                self._perform_here(deadline)
             else:
                 self._let_workers_perform(deadline)
         return []
 
-    def _perform_here(self, resources: Resources, deadline: float) -> None:
+    def _perform_here(self, deadline: float) -> None:
         pieces = self._next_pieces(idle=1)
         started = time.perf_counter()
         task = self._task(self._open.ask(pieces[0].ticket), pieces)
-        results = attempt(task, resources, deadline)
+        results = attempt(task, self._resources, deadline)
         self._finish(pieces, results, time.perf_counter() - started)
 
     def _let_workers_perform(self, deadline: float) -> None:
@@ -271,7 +251,7 @@ class PoolBackend:
             if ask.dataset.name not in worker.known:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
-            worker.pipe.send(packed(self._task(ask, pieces)))
+            send(worker.pipe, self._task(ask, pieces))
         except OSError:
             self._bury(worker)
 
@@ -289,7 +269,7 @@ class PoolBackend:
             self._bury(worker)
             return
         pieces, worker.pieces = worker.pieces, []
-        self._finish(pieces, unpacked(results), seconds)
+        self._finish(pieces, results, seconds)
 
     def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
         sizes = [1 if p.job is None else p.job.epochs * len(p.job.lane.examples) for p in pieces]

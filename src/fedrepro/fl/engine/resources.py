@@ -11,8 +11,10 @@ from torch import nn
 from fedrepro.fl import models
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import network
+from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.requests import Objective
 from fedrepro.fl.spec import DatasetSpec, RunSpec
 
 
@@ -44,12 +46,16 @@ class Resources:
             self._data[spec.dataset] = DeviceData(spec.dataset, tensors, self.device)
         return self._data[spec.dataset]
 
-    def network(self, spec: RunSpec, copy: int = 0) -> FlatModule:
-        """Return a network of a run's architecture; ``copy`` numbers further ones."""
-        key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], copy)
+    def network(self, spec: RunSpec, *, second: bool = False) -> FlatModule:
+        """Return the network of a run's architecture, or the second one of it."""
+        key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], second)
         if key not in self._networks:
             self._networks[key] = self.build(spec, channels_last=self._channels_last)
         return self._networks[key]
+
+    def teacher(self, spec: RunSpec, objective: Objective) -> FlatModule | None:
+        """Return a second network, for the start model, where a loss term looks at that."""
+        return self.network(spec, second=True) if objectives.needs_teacher(objective) else None
 
     def blueprint(self, spec: RunSpec) -> nn.Module:
         """Return a run's network on the meta device, without weights, to estimate its memory."""

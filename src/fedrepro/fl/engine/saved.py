@@ -13,8 +13,6 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
 
-Seconds = Annotated[float, Field(ge=0)]
-
 
 class _Typed(Strict):
     """Values have their types; none is converted."""
@@ -34,7 +32,7 @@ class SavedProgress(_Typed):
     """As :class:`fedrepro.fl.engine.active.Progress`."""
 
     round: Annotated[int, Field(ge=0)]
-    seconds: Seconds
+    seconds: Annotated[float, Field(ge=0)]
     metrics: dict[str, list[Any]]
     final: dict[str, Any]
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import ctypes
+import io
 import math
 import os
+import pickle
 import signal
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
+from numpy.typing import NDArray
 
 from fedrepro.fl.engine import dense, lane
-from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
@@ -27,7 +30,7 @@ from fedrepro.fl.engine.jobs import (
     unexpected,
 )
 from fedrepro.fl.engine.resources import Resources
-from fedrepro.fl.requests import OptimizerState, Predict, Prediction, Trained
+from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
 
 _KEPT_BLOCK = 1 << 30
@@ -90,8 +93,8 @@ def work(pipe: Connection) -> None:
                 resources.add(message.name, message.tensors, message.classes)
                 continue
             started = time.perf_counter()
-            results = attempt(unpacked(message), resources)
-            pipe.send((packed(results), time.perf_counter() - started))
+            results = attempt(message, resources)
+            send(pipe, (results, time.perf_counter() - started))
 
 
 def attempt(
@@ -131,8 +134,7 @@ def perform(
         except RuntimeError as error:  # lane by lane, with the same bits, takes less memory
             if not is_out_of_memory(error):
                 raise
-    distils = objectives.needs_start_model(task.jobs[0].request.objective)
-    teacher = resources.network(spec, copy=1) if distils else None
+    teacher = resources.teacher(spec, task.jobs[0].request.objective)
     results: list[Trained | LaneError] = []
     for job in task.jobs:
         try:
@@ -146,44 +148,22 @@ def perform(
     return results
 
 
-# Tensors go through the pipe as plain arrays: next to the training of a lane the copy costs
-# nothing, and a tensor in shared memory would cost a file each.
+def send(pipe: Connection, value: object) -> None:
+    """Send a task or result, with its tensors as plain arrays.
+
+    Next to the training of a lane the copy costs nothing; in shared memory, as pipes hand tensors
+    over otherwise, each would cost a file.
+    """
+    content = io.BytesIO()
+    pickler = pickle.Pickler(content)
+    pickler.dispatch_table = copyreg.dispatch_table | {torch.Tensor: _as_array}
+    pickler.dump(value)
+    pipe.send_bytes(content.getbuffer())
 
 
-def packed(value: Any) -> Any:
-    """Return a task or result with NumPy arrays in place of tensors."""
-    return _mapped(value, lambda x: x.numpy() if isinstance(x, torch.Tensor) else x)
+def _as_array(tensor: torch.Tensor) -> tuple[Callable[[NDArray[Any]], torch.Tensor], tuple[Any]]:
+    return _as_tensor, (tensor.numpy(),)
 
 
-def unpacked(value: Any) -> Any:
-    """Undo :func:`packed`."""
-    return _mapped(value, lambda x: torch.from_numpy(x) if hasattr(x, "__array__") else x)
-
-
-def _mapped(value: Any, change: Any) -> Any:
-    def state(moments: OptimizerState | None) -> Any:
-        return moments and {name: change(moment) for name, moment in moments.items()}
-
-    if isinstance(value, list):
-        return [_mapped(item, change) for item in value]
-    if isinstance(value, Trained):
-        moments = state(value.optimizer_state)
-        return replace(value, weights=change(value.weights), optimizer_state=moments)
-    if isinstance(value, PredictTask):
-        models = [change(model) for model in value.request.models]
-        return replace(value, request=replace(value.request, models=models))
-    if isinstance(value, TrainTask):
-        jobs = [
-            replace(
-                job,
-                lane=replace(
-                    job.lane,
-                    weights=change(job.lane.weights),
-                    optimizer_state=state(job.lane.optimizer_state),
-                    linear=None if job.lane.linear is None else change(job.lane.linear),
-                ),
-            )
-            for job in value.jobs
-        ]
-        return replace(value, jobs=jobs)
-    return value
+def _as_tensor(array: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(array)

@@ -19,9 +19,9 @@ def pairwise_divergence(student: torch.Tensor, teacher: torch.Tensor) -> torch.T
 
     With ``d_ab`` the Euclidean distances of the representations of different examples, and m and v
     their mean and unbiased variance, ``k_ab = exp(-(d_ab - m)^2 / (2 (v + 0.001)))`` is normalised
-    over b; D is the sum over a of the Kullback-Leibler divergence of the student's row from the
-    teacher's (eq. 18-20, with the kernel of the authors' code, as the text leaves the bandwidth
-    open). Batches of fewer than three examples have D = 0.
+    over b: to p_ab for the student, q_ab for the teacher. D is the sum of ``q_ab log(q_ab / p_ab)``
+    over all pairs, KL(teacher || student) of every row (eq. 18-19, with the kernel of the authors'
+    code, as the text leaves the bandwidth open). Batches of fewer than three examples have D = 0.
 
     Args:
         student: representations, float32 [n, features].

@@ -120,7 +120,7 @@ def draw(cells: pd.DataFrame) -> MplFigure:
     if cells.empty:
         axis = canvas.axis
         axis.text(0.5, 0.5, "no runs at this scale", ha="center", transform=axis.transAxes)
-        return _figure(canvas)
+        return canvas.figure
     for axis, (headline, points) in zip(canvas, series, strict=True):
         for _, point in points.iterrows():
             place = names.index(point["x"])
@@ -144,10 +144,4 @@ def draw(cells: pd.DataFrame) -> MplFigure:
         axis.grid(visible=False, axis="y")
     canvas.axis.invert_yaxis()
     canvas.key("less the committed reading, paired by seed", _MOVED)
-    canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")
-    return _figure(canvas)
-
-
-def _figure(canvas: Canvas) -> MplFigure:
-    figure: MplFigure = canvas.figure
-    return figure
+    return canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")

@@ -86,9 +86,7 @@ def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
     ):
         canvas.curve(canvas.axis, points, ink, str(name).replace("$", r"\$"))  # no mathematics
     canvas.accuracy_over_rounds()
-    canvas.legend(2)
-    figure: matplotlib.figure.Figure = canvas.figure
-    return figure
+    return canvas.legend(2)
 
 
 def series_inks() -> Iterator[Ink]:

@@ -156,12 +156,6 @@ def _same_rounds(axes: Iterable[Axes], cells: pd.DataFrame) -> None:
         axis.set_xlim(0, 1.03 * float(cells["x"].max()))
 
 
-def _with_legend(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
-    canvas.legend(columns, title)
-    figure: MplFigure = canvas.figure
-    return figure
-
-
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds; also ``reported`` (Table I's)."""
     found = results(runs, runs.plan.figures["fig2"].runs)
@@ -182,7 +176,7 @@ def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     canvas.accuracy_over_rounds()
     canvas.axis.set_ylim(0, 100)
     _same_rounds(canvas, cells)
-    return _with_legend(canvas, 2, _about_published("MNIST"))
+    return canvas.legend(2, _about_published("MNIST"))
 
 
 SHOWN_CLASS = 8
@@ -252,7 +246,7 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
     canvas.axis.set_ylabel("change of the row's weights\nin local training")
     canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 PUBLISHED = "PILL (published)"
@@ -304,7 +298,7 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     bar.ax.minorticks_off()
     bar.set_label("examples of a class that a client has (white: none), logarithmic")
     canvas.axes[-1, 0].set_xlabel("client")
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 _EIGHT = {
@@ -344,7 +338,7 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
             axis.tick_params(labelsize=7)
         canvas.over_rounds(dataset, line)
         _same_rounds(line, cells[cells["dataset"] == dataset])
-    return _with_legend(canvas, 6, _about_published(*datasets))
+    return canvas.legend(6, _about_published(*datasets))
 
 
 _ERROR, _KNOWN = "error", "known"
@@ -400,7 +394,7 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     for axis in canvas:
         axis.set_ylim(bottom=0)
     _same_rounds(canvas, cells[cells["series"] != _SEEN])
-    return _with_legend(canvas, 4)
+    return canvas.legend(4)
 
 
 _TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
@@ -431,7 +425,7 @@ def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
     canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
     canvas.axis.set_xticks(sorted(cells["x"].unique()))
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
@@ -457,7 +451,7 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="norm of the global model (FedDyn)")
     right.set_ylim(bottom=0)
     _same_rounds(canvas, cells)
-    return _with_legend(canvas, 4, _about_published("MNIST"))
+    return canvas.legend(4, _about_published("MNIST"))
 
 
 _LOOKS = 8
@@ -496,7 +490,7 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_xlabel(f"{ROUND} ({SINGLESET}: of central training)")
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    return _with_legend(canvas, 4)
+    return canvas.legend(4)
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -539,7 +533,7 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     right.set_title("client: local training,\nCADIS over FedAvg", fontsize=9)
     canvas.key("median", BLACK)
     where = f"ours, on {about['machine']}, {about['date']}; {about['note']}"
-    return _with_legend(canvas, title=f"nothing published is drawn: {where}")
+    return canvas.legend(title=f"nothing published is drawn: {where}")
 
 
 FIGURES: dict[str, Figure] = {

@@ -123,7 +123,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     packed = " x " in cells["dataset"].iloc[0]
     features = ", of 50 x 10 features" if packed else ""
     known = f"published: Table 3{features}, drawn where ours end"
-    return _finished(canvas, 3, known if cells["reported"].notna().any() else "")
+    return canvas.legend(3, known if cells["reported"].notna().any() else "")
 
 
 # Figures 2 and 4: weight divergence
@@ -164,7 +164,7 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
         axis.set(yscale="log", title=dataset)
         _name(axis, range(len(layers)), layers)
     canvas.axis.set_ylabel(Y_DIVERGENCE)
-    return _finished(canvas, 2, "bar: mean, dots: every seed")
+    return canvas.legend(2, "bar: mean, dots: every seed")
 
 
 def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
@@ -181,7 +181,7 @@ def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set(title=cells["dataset"].iloc[0], ylabel=Y_DIVERGENCE)
     canvas.axis.set_ylim(bottom=0)
     _emd_axis(canvas.axis, cells)
-    return _finished(canvas, 5, INTERVALS)
+    return canvas.legend(5, INTERVALS)
 
 
 # Figure 5: accuracy against EMD
@@ -218,7 +218,7 @@ def draw_accuracy_by_emd(cells: pd.DataFrame) -> MplFigure:
     what = f"ours ({cells['scale'].iloc[0]} scale) and published: {INTERVALS}"
     if cells["series"].str.contains(" x ").any():
         what += "\npublished KWS: 50 x 10 features"
-    return _finished(canvas, 4, what)
+    return canvas.legend(4, what)
 
 
 def variation(runs: RunSet) -> pd.DataFrame:
@@ -262,7 +262,7 @@ def draw_variation(cells: pd.DataFrame) -> MplFigure:
         _boxes(axis, points, list(points["layer"]))
         axis.set_title(f"divergence,\n{dataset}", fontsize=8)
     what = "dots: the distributions; box: their quartiles, line: their median"
-    return _finished(canvas, title=f"EMD {cells['emd'].iloc[0]:g}; {what}")
+    return canvas.legend(title=f"EMD {cells['emd'].iloc[0]:g}; {what}")
 
 
 def _boxes(axis: Axes, points: pd.DataFrame, names: list[str]) -> None:
@@ -362,7 +362,7 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
     canvas.key("FedAvg, after each synchronisation", inks["FedAvg"])
     canvas.key("a client", client)
     what = f"{cells['dataset'].iloc[0]}, full batches, {cells['x'].max()} synchronisations"
-    return _finished(canvas, title=what)
+    return canvas.legend(title=what)
 
 
 def sharing_partition(runs: RunSet) -> pd.DataFrame:
@@ -413,7 +413,7 @@ def draw_sharing_partition(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set_title(f"{cells['what'].iloc[0]}: EMD {cells['emd'].iloc[0]:.4g} instead of 1.8")
     canvas.axis.grid(visible=False, axis="x")
     canvas.axis.set_axisbelow(True)
-    return _finished(canvas, 6)
+    return canvas.legend(6)
 
 
 # Figure 7: data sharing
@@ -444,7 +444,7 @@ def draw_accuracy_by_beta(cells: pd.DataFrame) -> MplFigure:
     right.spines["right"].set_visible(True)
     right.grid(visible=False)
     canvas.key("EMD", emd)
-    return _finished(canvas)
+    return canvas.legend()
 
 
 def accuracy_by_alpha(runs: RunSet) -> pd.DataFrame:
@@ -461,7 +461,7 @@ def draw_accuracy_by_alpha(cells: pd.DataFrame) -> MplFigure:
     for ink, (_, points) in zip(_SERIES, cells.groupby("series", sort=False), strict=False):
         canvas.published(canvas.axis, points, ink, marker="*", markersize=9)
     canvas.axis.set(xlabel=r"share of G that a client receives, $\alpha$ (%)", ylabel=ACCURACY)
-    return _finished(canvas)
+    return canvas.legend()
 
 
 # Proposition 3.1
@@ -508,17 +508,10 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
     middle = float(cells["x"].median())
     axis.text(middle, 0.7 * rounding.min(), what, ha="center", va="top", fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _finished(canvas)
+    return canvas.legend()
 
 
 # Shared by several figures
-
-
-def _finished(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
-    """Draw the legend; return the figure."""
-    canvas.legend(columns, title)
-    figure: MplFigure = canvas.figure
-    return figure
 
 
 def _intervals(canvas: Canvas, cells: pd.DataFrame, *, factor: float = 100) -> None:

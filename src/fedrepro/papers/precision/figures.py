@@ -43,8 +43,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
         for precision, ink in _INKS.items():
             canvas.curve(axis, panel[panel["precision"] == precision], ink, precision)
     canvas.accuracy_over_rounds()
-    canvas.legend(4)
-    return canvas.figure
+    return canvas.legend(4)
 
 
 FIGURES = {"curves": Figure(accuracy_curves, draw_accuracy_curves)}

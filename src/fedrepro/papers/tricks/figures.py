@@ -95,8 +95,7 @@ def draw_toy(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set_ylabel("$x_1$")
     for value, label in ((2, "predicts +"), (0, "predicts −"), (1, "votes cancel")):
         canvas.patch(label, color=colours(value), alpha=0.6)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 # Figure 2: local updates against SGD's
@@ -184,8 +183,7 @@ def draw_updates(cells: pd.DataFrame) -> MplFigure:
         "Unit: the length of SGD's update. Percentage: how much of the agents' updates, by length,"
         "\nlies in the two directions drawn; the lesser of the two agents"
     )
-    canvas.legend(4, what)
-    return canvas.figure
+    return canvas.legend(4, what)
 
 
 # Our own: curves
@@ -221,8 +219,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
                 ink = _INKS[str(group)]
                 canvas.published(axis, points, ink, column="reported", clip_on=False)
     canvas.accuracy_over_rounds()
-    canvas.legend(title="published: after 100 rounds, drawn where ours end")
-    return canvas.figure
+    return canvas.legend(title="published: after 100 rounds, drawn where ours end")
 
 
 def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
@@ -248,8 +245,8 @@ def draw_agreement(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the two baselines."""
     canvas = _by_table(cells, IID, BASELINE)
     canvas.over_rounds("of the same sign (%)")
-    canvas.legend(title="share of the coordinates at which the agents' updates have the same sign")
-    return canvas.figure
+    what = "share of the coordinates at which the agents' updates have the same sign"
+    return canvas.legend(title=what)
 
 
 def draw_conflicts(cells: pd.DataFrame) -> MplFigure:
@@ -265,8 +262,7 @@ def draw_conflicts(cells: pd.DataFrame) -> MplFigure:
             canvas.curve(canvas.axis, points, BLACK, text, seeds=False)
     canvas.over_rounds("in conflict (% of test images)")
     canvas.axis.set_ylim(bottom=0)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 def coinciding(cells: pd.DataFrame) -> list[list[str]]:
@@ -334,8 +330,8 @@ def draw_selection(cells: pd.DataFrame) -> MplFigure:
         canvas.key(label, Ink("black", "", shape), markerfacecolor="none")
     canvas.key("filled: sign agreement", Ink("black", "", "o"))
     canvas.key("equal on both", equal)
-    canvas.legend(4, "; ".join(f"{number}: {mark}" for number, mark in enumerate(marks, start=1)))
-    return canvas.figure
+    numbered = (f"{number}: {mark}" for number, mark in enumerate(marks, start=1))
+    return canvas.legend(4, "; ".join(numbered))
 
 
 FIGURES: dict[str, Figure] = {

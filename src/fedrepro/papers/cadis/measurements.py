@@ -502,8 +502,7 @@ def ablation(runs: RunSet) -> pd.DataFrame:
     gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
     both = pd.concat([found, gains])
     both["row"] = both["dataset"] + ", " + both["method"]
-    cells = summarise(both, "best", ["row", "column", "unit"])
-    return cells[[*cells.columns.drop("unit"), "unit"]]
+    return summarise(both, "best", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

@@ -26,7 +26,6 @@ from fedrepro.papers.emd.measurements import (
     SCRATCH,
     WARM,
     by_choice,
-    described,
     divergences,
     groups_of,
     reported,
@@ -84,7 +83,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     curves["x"] = curves["round"] - curves["run"].map(before)
     curves["dataset"] = curves["dataset"].map(titles(runs))
     curves = curves[curves["x"] >= 0].rename(columns={"title": "series"})
-    cells = described(curves, "value", _KEYS, "dataset")
+    cells = summarise(curves, "value", _KEYS, "dataset")
     table3 = published(runs.paper, "table3")
     keys = zip(cells["series"], cells["dataset"].map(_printed_as(runs)), strict=True)
     printed = pd.Series([table3.get(cell_key(*key), np.nan) for key in keys], cells.index)
@@ -143,7 +142,7 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
         table = pd.concat([table, floor])
     table["x"] = table["dataset"] + " " + table["layer"]
     table["series"] = table["title"].str.removesuffix(FIRST_ROUND)
-    return described(table, "value", _KEYS, "dataset", "layer")
+    return summarise(table, "value", _KEYS, "dataset", "layer")
 
 
 def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
@@ -171,7 +170,7 @@ def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
     """Return figure 4: divergence of each layer against EMD, over the distributions."""
     table = divergences(runs, groups_of(runs, figure))
     table = table.rename(columns={"layer": "series", "emd": "x"})
-    return described(table, "value", _KEYS, "dataset")
+    return summarise(table, "value", _KEYS, "dataset")
 
 
 def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
@@ -239,7 +238,7 @@ def variation(runs: RunSet) -> pd.DataFrame:
     table = table[table["emd"] == level].reset_index()
     table["x"] = (table["dataset"] + " " + table["layer"]).str.rstrip()
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
-    return described(table, "value", _KEYS, "dataset", "layer", "emd")
+    return summarise(table, "value", _KEYS, "dataset", "layer", "emd")
 
 
 def draw_variation(cells: pd.DataFrame) -> MplFigure:
@@ -479,7 +478,7 @@ def bound_by_synchronisation(runs: RunSet) -> pd.DataFrame:
         ["emd", "x", "rounding", "seed", "run"], ["distance", "bound"], var_name="side"
     ).sort_values("emd", kind="stable")
     table["series"] = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
-    cells = described(table, "value", _KEYS, "emd", "side")
+    cells = summarise(table, "value", _KEYS, "emd", "side")
     return cells.assign(rounding=summarise(table, "rounding", _KEYS)["mean"])
 
 

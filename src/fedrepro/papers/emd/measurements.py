@@ -149,12 +149,6 @@ def synchronisations(runs: RunSet) -> pd.DataFrame:
     return table.astype(dict.fromkeys(found, float))
 
 
-def described(table: pd.DataFrame, value: str, keys: Sequence[str], *others: str) -> pd.DataFrame:
-    """Summarise by keys and by other columns, which go with the keys and stand last."""
-    cells = summarise(table, value, [*keys, *others])
-    return cells[[*cells.columns.drop([*others]), *others]]
-
-
 def shared_label(beta: float) -> str:
     """Return the name of a set G by its size: ``G = 10 % of D``."""
     return f"G = {100 * beta:g} % of D"
@@ -213,7 +207,7 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
         value=varying["accuracy"] / varying["mean"], column=RELATIVE_ACCURACY, unit="fraction"
     )
     both = pd.concat([reduction, variation], ignore_index=True)
-    return described(both, "value", ["row", "column"], "unit")
+    return summarise(both, "value", ["row", "column"], "unit")
 
 
 def _whole_sweeps(runs: RunSet) -> pd.DataFrame:
@@ -245,7 +239,7 @@ def warm_up(runs: RunSet) -> pd.DataFrame:
     table = table.drop_duplicates(["beta", "seed"]).assign(row=table["beta"].map(shared_label))
     cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
     cells["unit"] = cells["column"].map(units)
-    return described(cells, "value", ["row", "column"], "unit")
+    return summarise(cells, "value", ["row", "column"], "unit")
 
 
 def bound(runs: RunSet) -> pd.DataFrame:

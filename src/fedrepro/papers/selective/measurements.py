@@ -387,8 +387,7 @@ def communication(runs: RunSet) -> pd.DataFrame:
             for (column, unit), value in zip(TRAFFIC.items(), sent, strict=True)
         ]
     every = some(runs, "communication", pd.DataFrame(rows))
-    cells = summarise(every, "value", ["row", "column", "unit"])
-    return _table(cells, unit=cells["unit"])
+    return summarise(every, "value", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

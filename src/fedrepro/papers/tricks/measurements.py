@@ -267,8 +267,7 @@ def diagnostics(runs: RunSet) -> pd.DataFrame:
         ]
     )
     table = table.rename(columns={"title": "row", "quantity": "column"})
-    cells = summarise(table, "value", ["row", "column", "unit"])
-    return cells.assign(unit=cells.pop("unit"))  # the last column, as in other tables
+    return summarise(table, "value", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 
 from fedrepro.report.plots import Canvas, Ink
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -92,12 +92,10 @@ def moved(table: pd.DataFrame) -> pd.DataFrame:
     """
     committed = table[table["row"] == COMMITTED]
     others = table[table["row"] != COMMITTED]
-    both = others.merge(committed, on=["column", "seed"], suffixes=("", "_committed"))
+    both = differences(others, committed, "accuracy", on=["column", "seed"])
     if both.empty and not others.empty:
         raise MissingRunsError("no seed is recorded of both a choice and the committed reading")
-    both["moved"] = both["accuracy"] - both["accuracy_committed"]
-    both["run"] = list(zip(both["run"], both["run_committed"], strict=True))
-    return summarise(both, "moved", ["row", "column"]).assign(unit="points")
+    return summarise(both, "accuracy", ["row", "column"]).assign(unit="points")
 
 
 def shifts(table: pd.DataFrame) -> pd.DataFrame:

@@ -219,6 +219,24 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) 
     return pd.DataFrame(rows, columns=columns)
 
 
+def differences(
+    ones: pd.DataFrame, others: pd.DataFrame, *values: str, on: Sequence[str]
+) -> pd.DataFrame:
+    """Return the rows of one frame less those of another: ``run`` has the ids of both.
+
+    Args:
+        ones: one row a run, with the columns ``on``, ``values`` and ``run``.
+        others: the same.
+        values: the columns to subtract.
+        on: the columns in which the two rows of a pair agree, such as ``seed``.
+    """
+    pairs = ones.merge(others[[*on, *values, "run"]], on=on, suffixes=("", "_other"))
+    for value in values:
+        pairs[value] -= pairs.pop(f"{value}_other")
+    pairs["run"] = list(zip(pairs["run"], pairs.pop("run_other"), strict=True))
+    return pairs
+
+
 def _ids(runs: Iterable[str | tuple[str, ...]]) -> Iterator[str]:
     for run in runs:
         yield from (run,) if isinstance(run, str) else run

@@ -21,7 +21,7 @@ from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import load_expected
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -495,12 +495,9 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 def ablation(runs: RunSet) -> pd.DataFrame:
     """Build our table of what each part of CADIS adds to FedAvg on MC, paired by seed."""
     found = _shown(runs, "ablation").assign(column="best accuracy", unit="fraction")
-    base = found.loc[found["method"] == BASELINES[0], ["dataset", "seed", "run", "best"]]
-    gains = found.merge(base, on=["dataset", "seed"], suffixes=("", "_fedavg"))
-    gains = gains[gains["run"] != gains["run_fedavg"]].assign(column="over FedAvg", unit="points")
-    gains["best"] -= gains["best_fedavg"]
-    gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
-    both = pd.concat([found, gains])
+    fedavg = found["method"] == BASELINES[0]
+    gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "seed"])
+    both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
     both["row"] = both["dataset"] + ", " + both["method"]
     return summarise(both, "best", ["row", "column"], "unit")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from fedrepro.report.choices import COMMITTED, moved
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 FIRST_ROUND = ", first round"
@@ -308,15 +308,11 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
     table["row"] = table["transform"].map(PIXELS) + ", " + table["init"].map(INITIAL_WEIGHTS)
     levels = sorted({run.coordinates["emd"] for run in runs.planned(groups)})
     low, high = table[table["emd"] == levels[0]], table[table["emd"] == levels[-1]]
-    pairs = high.merge(low, on=["row", "layer", "seed"], suffixes=("", "_low"))
-    if pairs.empty:
+    rise = differences(high, low, "value", on=["row", "layer", "seed"])
+    if rise.empty:
         raise MissingRunsError("no seed is recorded at both the lowest and the highest EMD")
-    rise = pairs.assign(
-        value=pairs["value"] - pairs["value_low"],
-        run=_pairs(pairs["run"], pairs["run_low"]),
-        column=pairs["layer"],
-    )
-    return summarise(rise, "value", ["row", "column"]).assign(unit="number")
+    cells = rise.rename(columns={"layer": "column"})
+    return summarise(cells, "value", ["row", "column"]).assign(unit="number")
 
 
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:

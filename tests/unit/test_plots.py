@@ -24,6 +24,7 @@ from fedrepro.report.plots import (
     ROUND,
     Canvas,
     Ink,
+    at_the_end,
     moving_average,
 )
 from fedrepro.report.stats import summarise
@@ -212,6 +213,13 @@ def test_a_legend_may_have_a_title_alone_and_is_left_out_where_there_is_nothing_
     titled = Canvas().legend(title="what the numbers mean")
     assert titled.legends[0].get_title().get_text() == "what the numbers mean"
     assert Canvas().legend().legends == []
+
+
+def test_what_the_paper_prints_of_a_curve_stands_in_its_last_row() -> None:
+    cells = pd.DataFrame({"series": list("aabb"), "x": [1, 2, 5, 3]})
+    found = at_the_end(cells, cells["series"].map({"a": 0.9}))
+    assert found["reported"].fillna(0).tolist() == [0, 0.9, 0, 0]
+    assert at_the_end(cells, pd.Series([1, 2, 3, 4]))["reported"].fillna(0).tolist() == [0, 2, 3, 0]
 
 
 def test_only_outer_axes_are_labelled() -> None:

@@ -63,6 +63,17 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
     return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
 
 
+def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:
+    """Return points with ``reported``: what the paper prints of a curve, in its last row.
+
+    Args:
+        cells: with ``series`` and ``x``.
+        printed: of each row's series; NaN where the paper prints nothing.
+    """
+    last = cells.groupby("series")["x"].transform("max") == cells["x"]
+    return cells.assign(reported=printed.where(last))
+
+
 class Canvas:
     """A figure of one or more panels, and its legend.
 

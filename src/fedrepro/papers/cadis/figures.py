@@ -32,7 +32,7 @@ from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, at_the_end, moving_average
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
@@ -71,15 +71,11 @@ def _curves(found: pd.DataFrame, metric: str, window: int = 1) -> pd.DataFrame:
     """
     rows = []
     for run in found.to_dict("records"):
-        metrics = run.pop("record").metrics
-        if metric in metrics:
-            values = moving_average(metrics[metric], window)
-            rounds = metrics["evaluated_rounds"]
-            if len(values) != len(rounds):
-                rounds = range(1, len(values) + 1)
-            rows += [
-                run | {"x": int(t), "value": value} for t, value in zip(rounds, values, strict=True)
-            ]
+        record = run.pop("record")
+        if metric in record.metrics:
+            curve = record.curve(metric)
+            values = moving_average(list(curve.values()), window)
+            rows += [run | {"x": t, "value": value} for t, value in zip(curve, values, strict=True)]
     return pd.DataFrame(rows)
 
 
@@ -121,9 +117,7 @@ def _beside_table1(
         )
         for run in found.to_dict("records")
     }
-    last = cells["x"] == cells.groupby("series")["x"].transform("max")
-    values = pd.to_numeric(cells["series"].map(reported))
-    return cells.assign(reported=values.where(last))
+    return at_the_end(cells, pd.to_numeric(cells["series"].map(reported)))
 
 
 ROUNDS = {"MNIST": 500, "CIFAR-10": 1000}

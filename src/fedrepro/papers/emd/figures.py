@@ -36,7 +36,7 @@ from fedrepro.papers.emd.measurements import (
 from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink, at_the_end
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
@@ -87,8 +87,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     table3 = published(runs.paper, "table3")
     keys = zip(cells["series"], cells["dataset"].map(_printed_as(runs)), strict=True)
     printed = pd.Series([table3.get(cell_key(*key), np.nan) for key in keys], cells.index)
-    last = cells.groupby("series")["x"].transform("max") == cells["x"]
-    return cells.assign(reported=printed.where(last))
+    return at_the_end(cells, printed)
 
 
 def _printed_as(runs: RunSet) -> dict[str, str]:

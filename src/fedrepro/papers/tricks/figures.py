@@ -40,7 +40,7 @@ from fedrepro.papers.tricks.measurements import (
 )
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import BLACK, Canvas, Ink
+from fedrepro.report.plots import BLACK, Canvas, Ink, at_the_end
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
@@ -205,9 +205,8 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     """
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
     cells = summarise(curves, "value", ["series", "x", "group"])
-    last = cells.groupby("group")["x"].transform("max") == cells["x"]
-    printed = cells["group"].map({k: cell["mean"] for k, cell in reported(runs.paper).items()})
-    return cells.assign(reported=printed.where(last))
+    printed = {group: cell["mean"] for group, cell in reported(runs.paper).items()}
+    return at_the_end(cells, cells["group"].map(printed))
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:

@@ -7,15 +7,15 @@ means it; "as run" is what the authors' code does (docs/papers/cadis.md).
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.configfile import read_json
 from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
@@ -447,17 +447,13 @@ def measured() -> dict[str, Any]:
     """Return what ``benchmarks/cadis.py`` measured last; its file says on what and when.
 
     Raises:
-        FedreproError: the file is missing or is not JSON.
+        FedreproError: the file is missing or damaged.
     """
-    file = root() / "benchmarks/cadis.json"
-    try:
-        content: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise FedreproError(
-            f"{file}: cannot be read ({error}); restore it with git, or measure again with "
-            "`python benchmarks/cadis.py --out benchmarks/cadis.json`"
-        ) from None
-    return content
+    cure = (
+        "restore it with git, or measure again with `python benchmarks/cadis.py --out "
+        "benchmarks/cadis.json`"
+    )
+    return read_json(root() / "benchmarks/cadis.json", TypeAdapter(dict[str, Any]), cure)
 
 
 SERVER_MS, LOCAL_RATIO = "server, ms a round", "local training, times FedAvg's"

@@ -45,7 +45,7 @@ def by_labels(
     Raises:
         MissingRunsError: a record is missing, or all of the other choices are, where partial.
     """
-    plan, groups = runs.plan, runs.plan.artefact(artefact).runs
+    plan, groups = runs.plan, runs.groups_of(artefact)
     others = [group for group in groups if "choice" in plan.runs[group].labels]
     if not runs.planned(others):
         return pd.DataFrame(columns=_COLUMNS)

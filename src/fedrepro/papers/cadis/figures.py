@@ -152,7 +152,7 @@ def _same_rounds(axes: Iterable[Axes], cells: pd.DataFrame) -> None:
 
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds; also ``reported`` (Table I's)."""
-    found = results(runs, runs.plan.figures["fig2"].runs)
+    found = results(runs, runs.groups_of("fig2"))
     found = found.assign(series=found["method"])
     return _beside_table1(runs, _summary(_curves(found, "accuracy")), found)
 
@@ -202,7 +202,7 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
     ``series`` is a panel, ``x`` a class, ``mean`` the row's mean change; further columns: ``low``
     and ``high``, the row's lowest and highest change, and ``held``, whether the client holds it.
     """
-    groups = runs.plan.figures["fig5"].runs
+    groups = runs.groups_of("fig5")
     found = results(runs, groups).drop_duplicates("group", ignore_index=True)
     records = dict(zip(found["group"], found["record"], strict=True))
     shown = {
@@ -252,7 +252,7 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
     ``series`` is ``<partition>, class <c>``, ``x`` a client, ``mean`` the number of examples;
     further columns: ``panel`` and ``label``.
     """
-    groups = [group for group in runs.plan.figures["fig7"].runs if runs.members([group])]
+    groups = [group for group in runs.groups_of("fig7") if runs.members([group])]
     firsts = [results(runs, [group]).iloc[0] for group in groups]
     shown = [
         (f"{run['dataset']} {run['kind']}", run["record"].partition.counts, run["run"])
@@ -309,7 +309,7 @@ def robustness(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``dataset``, ``method``, ``panel`` and ``reported`` (Table I's).
     """
-    found = results(runs, runs.plan.figures["fig8"].runs)
+    found = results(runs, runs.groups_of("fig8"))
     named = found.assign(series=found["dataset"] + ", " + found["method"])
     metrics = {panel: (metric, window) for panel, (metric, window, *_) in _EIGHT.items()}
     cells = _summary(_panels(named, metrics), "dataset", "method", "panel")
@@ -351,7 +351,7 @@ def transitive(runs: RunSet) -> pd.DataFrame:
     A further column ``panel``. The series ``expected to have met`` is computed (Theorem III.4's
     setting), and ``all clients seen`` marks the round by which that is expected: of no run (n = 0).
     """
-    found = results(runs, runs.plan.figures["fig9"].runs)
+    found = results(runs, runs.groups_of("fig9"))
     eps = found.reindex(columns=["eps"])["eps"].fillna(0.02).map("transitive, eps = {:g}".format)
     named = found.assign(series=eps.mask(found["method"] == STANDARD, "standard"))
     curves = _panels(named, {_ERROR: ("similarity_error", 1), _KNOWN: ("pairs_known", 1)})
@@ -399,7 +399,7 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
     A further column ``dataset``: the scales differ in it.
     """
-    found = results(runs, runs.plan.figures["fig10"].runs)
+    found = results(runs, runs.groups_of("fig10"))
     shown = found.assign(
         series=found["distillation"].map("lambda = {:g}".format),
         x=found["threshold"],
@@ -427,7 +427,7 @@ def as_run(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``method``, ``panel`` and ``reported`` (Table I's).
     """
-    found = results(runs, runs.plan.figures["as_run"].runs)
+    found = results(runs, runs.groups_of("as_run"))
     named = found.assign(series=found["method"])
     metrics = {"accuracy": ("accuracy", 1), "norm": ("norm", 1)}
     cells = _summary(_panels(named, metrics), "method", "panel")
@@ -454,7 +454,7 @@ _LOOKS = 8
 
 def stand_in(runs: RunSet) -> pd.DataFrame:
     """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
-    groups = runs.plan.figures["synthetic_pills"].runs
+    groups = runs.groups_of("synthetic_pills")
     if not runs.planned(groups):
         return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
     found = results(runs, groups)

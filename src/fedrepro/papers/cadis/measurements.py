@@ -111,7 +111,7 @@ def mean_step(accuracy: np.ndarray) -> float:
 
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:
     """Return the results of a table's runs, with their best accuracy."""
-    found = results(runs, runs.plan.tables[table].runs)
+    found = results(runs, runs.groups_of(table))
     return found.assign(best=found["record"].map(best))
 
 
@@ -163,7 +163,7 @@ def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
 
 def _drawn(runs: RunSet, table: str) -> pd.DataFrame:
     """Return how many clients a round the plan has of each data set, as text."""
-    planned = runs.planned(runs.plan.tables[table].runs)
+    planned = runs.planned(runs.groups_of(table))
     rows = [
         (title_of(runs, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
         for run in planned
@@ -286,7 +286,7 @@ def recovery(runs: RunSet) -> pd.DataFrame:
     Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a rule
     makes at a threshold.
     """
-    found = results(runs, runs.plan.tables["recovery"].runs)
+    found = results(runs, runs.groups_of("recovery"))
     lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")
     rows = lines["vector"].map(VECTORS) + ", " + lines["warm_up"].map(STARTS)
     values = [
@@ -316,7 +316,7 @@ LEARNT = {
 
 def clusters(runs: RunSet) -> pd.DataFrame:
     """Show what CADIS knows of the clusters after its last round."""
-    found = results(runs, runs.plan.tables["clusters"].runs)
+    found = results(runs, runs.groups_of("clusters"))
     last = [
         {column: record.metrics[metric][-1] for metric, column in LEARNT.items()}
         for record in found["record"]
@@ -379,14 +379,14 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
 
 def partitions(runs: RunSet) -> pd.DataFrame:
     """Show the partitions in numbers."""
-    found = results(runs, runs.plan.tables["partitions"].runs)
+    found = results(runs, runs.groups_of("partitions"))
     facts = [partition_facts(record.partition.counts) for record in found["record"]]
     return _each(found, found["dataset"] + " " + found["kind"], facts, "count")
 
 
 def cluster_weight(runs: RunSet) -> pd.DataFrame:
     """Show the share of the largest cluster in the average, as FedAvg and as CADIS weigh it."""
-    found = results(runs, runs.plan.tables["cluster_weight"].runs)
+    found = results(runs, runs.groups_of("cluster_weight"))
     shares = [
         cluster_weights(record.partition.counts, record.final["cluster_of"])
         for record in found["record"]
@@ -430,7 +430,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
             if item.artefact == "pill"
         ]
     )
-    if not runs.members(runs.plan.tables["pill"].runs):
+    if not runs.members(runs.groups_of("pill")):
         return printed
     found = _shown(runs, "pill")
     ours = _cells(found.assign(row=found["method"], column=found["dataset"].map(PILLS)), "best")

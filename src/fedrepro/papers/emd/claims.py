@@ -26,7 +26,6 @@ from fedrepro.papers.emd.measurements import (
     SCRATCH,
     WARM,
     divergences,
-    groups_of,
     reported,
     synchronisations,
 )
@@ -531,7 +530,7 @@ def _printed(runs: RunSet) -> pd.DataFrame:
     """Return what Tables 1 and 3 print, by labels: ``lost`` and ``accuracy``."""
     lost, kept = (published(runs.paper, table) for table in ("table1", "table3"))
     rows = []
-    for group in groups_of(runs, "table3"):
+    for group in runs.groups_of("table3"):
         labels = runs.plan.runs[group].labels
         cell = runs.plan.runs[group].title, DATASETS[labels["dataset"]]
         rows.append(labels | {"lost": lost.get(cell), "accuracy": kept[cell]})

@@ -27,7 +27,6 @@ from fedrepro.papers.emd.measurements import (
     WARM,
     by_choice,
     divergences,
-    groups_of,
     reported,
     shared_label,
     synchronisations,
@@ -75,7 +74,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     A pre-trained run begins at round 0 with what pre-training reached. Further columns:
     ``dataset``, and ``reported``, what Table 3 prints, in a series' last row.
     """
-    groups = groups_of(runs, figure)
+    groups = runs.groups_of(figure)
     curves = runs.curves(groups, "accuracy")
     before = {
         run.id: getattr(run.spec.algorithm, "pretrain_epochs", 0) for run in runs.members(groups)
@@ -133,7 +132,7 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
     A fourth series, our own, is the noise floor, taken from the IID runs. Further columns:
     ``dataset`` and ``layer``, which together are ``x``.
     """
-    groups = groups_of(runs, "fig2")
+    groups = runs.groups_of("fig2")
     table = divergences(runs, groups)
     iid = runs.labelled(groups, training="iid")
     if runs.members(iid):
@@ -167,7 +166,7 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
 
 def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
     """Return figure 4: divergence of each layer against EMD, over the distributions."""
-    table = divergences(runs, groups_of(runs, figure))
+    table = divergences(runs, runs.groups_of(figure))
     table = table.rename(columns={"layer": "series", "emd": "x"})
     return summarise(table, "value", _KEYS, "dataset")
 
@@ -191,7 +190,7 @@ def accuracy_by_emd(runs: RunSet) -> pd.DataFrame:
     Further columns: ``table2`` and ``table2_sd``, the published values that the curves show, KWS's
     also where our features are packed.
     """
-    table = reported(runs, groups_of(runs, "fig5a"))
+    table = reported(runs, runs.groups_of("fig5a"))
     cells = summarise(table.rename(columns={"dataset": "series", "emd": "x"}), "accuracy", _KEYS)
     names = cells["series"].map(_printed_as(runs))
     keys = [cell_key(*key) for key in zip(names, cells["x"], strict=True)]
@@ -227,7 +226,7 @@ def variation(runs: RunSet) -> pd.DataFrame:
     ``dataset`` and ``layer``, which together are ``x`` (no layer: accuracy), and ``emd``.
     At a scale without that EMD, the nearest is taken.
     """
-    groups = groups_of(runs, "fig5b")
+    groups = runs.groups_of("fig5b")
     accuracy = reported(runs, runs.labelled(groups, batches="large"))
     accuracy = accuracy.rename(columns={"accuracy": "value"})
     divergence = divergences(runs, runs.labelled(groups, reference="sgd"))

@@ -75,11 +75,6 @@ OF_THE_SAME_RUN = {"final": "after the last round", "best": "best round"}
 LARGEST_REDUCTION, RELATIVE_ACCURACY = "largest reduction", "accuracy / mean, largest sd"
 
 
-def groups_of(runs: RunSet, artefact: str) -> list[str]:
-    """Return the groups of runs that a table or figure is made from, in the plan's order."""
-    return runs.plan.artefact(artefact).runs
-
-
 def titles(runs: RunSet) -> dict[str, str]:
     """Return :data:`DATASETS` with the packed keyword features, where used, under their own name.
 
@@ -156,7 +151,7 @@ def shared_label(beta: float) -> str:
 
 def table1(runs: RunSet) -> pd.DataFrame:
     """Build Table 1: the accuracy lost against SGD of the same batches, seed by seed."""
-    groups = groups_of(runs, "table1")
+    groups = runs.groups_of("table1")
     table = reported(runs, groups)
     table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
     central = table["training"] == "sgd"
@@ -171,7 +166,7 @@ def table1(runs: RunSet) -> pd.DataFrame:
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table 2: mean and standard deviation over the distributions, by EMD."""
-    table = reported(runs, groups_of(runs, "table2"))
+    table = reported(runs, runs.groups_of("table2"))
     table["emd"] = table["emd"].map("{:g}".format)
     return _cells(table, row="dataset", column="emd")
 
@@ -216,7 +211,7 @@ def _whole_sweeps(runs: RunSet) -> pd.DataFrame:
     Raises:
         MissingRunsError: there is none.
     """
-    groups = groups_of(runs, "sweep_text")
+    groups = runs.groups_of("sweep_text")
     planned = {
         group: len({run.coordinates["emd"] for run in runs.planned([group])}) for group in groups
     }
@@ -276,7 +271,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
         A table of choices (:mod:`fedrepro.report.choices`). Where the initial weights are others,
         each of them is a row.
     """
-    table = reported(runs, groups_of(runs, "choices"))
+    table = reported(runs, runs.groups_of("choices"))
     table = table[table["training"].isin(CHOICE_TRAININGS)].assign(
         column=table["training"].map(CHOICE_TRAININGS),
         row=table["choice"].map(CHOICES).fillna(COMMITTED),
@@ -303,7 +298,7 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
 
     The rise is from the lowest to the highest EMD, seed by seed; one column a layer.
     """
-    groups = groups_of(runs, "choice_divergence")
+    groups = runs.groups_of("choice_divergence")
     table = divergences(runs, groups)
     table["row"] = table["transform"].map(PIXELS) + ", " + table["init"].map(INITIAL_WEIGHTS)
     levels = sorted({run.coordinates["emd"] for run in runs.planned(groups)})
@@ -325,7 +320,7 @@ def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
 
 def _by_title(runs: RunSet, artefact: str) -> pd.DataFrame:
     """Summarise the accuracies of a table's groups: a row a title, a column a data set."""
-    return _cells(reported(runs, groups_of(runs, artefact)), row="title", column="dataset")
+    return _cells(reported(runs, runs.groups_of(artefact)), row="title", column="dataset")
 
 
 def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:

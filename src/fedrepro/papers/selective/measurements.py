@@ -79,7 +79,7 @@ def shown(runs: RunSet, artefact: str) -> list[str]:
     Raises:
         MissingRunsError: none is recorded.
     """
-    groups = runs.plan.artefact(artefact).runs
+    groups = runs.groups_of(artefact)
     found = [group for group in groups if runs.members([group])]
     if not found:
         runs.require(groups, artefact)
@@ -93,7 +93,7 @@ def some(runs: RunSet, artefact: str, cells: pd.DataFrame) -> pd.DataFrame:
         MissingRunsError: there are none, for want of the runs that they are made of.
     """
     if cells.empty:
-        runs.require(runs.plan.artefact(artefact).runs, artefact)
+        runs.require(runs.groups_of(artefact), artefact)
     return cells
 
 

@@ -257,7 +257,7 @@ def late(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
 
 def diagnostics(runs: RunSet) -> pd.DataFrame:
     """Build our own table: disagreement and norms in the second half of the rounds."""
-    groups = runs.plan.artefact("diagnostics").runs
+    groups = runs.groups_of("diagnostics")
     norms = {"norm of the model": "weight_norm", "norm of an update": "update_norm"}
     curves = [runs.curves(groups, metric).assign(quantity=name) for name, metric in norms.items()]
     table = pd.concat(

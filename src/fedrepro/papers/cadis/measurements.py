@@ -20,7 +20,7 @@ from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
-from fedrepro.report.expected import load_expected
+from fedrepro.report.expected import called, load_expected
 from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
@@ -56,11 +56,6 @@ def kind_of(runs: RunSet, run: PlannedRun) -> str:
     return KIND_OF.get(str(run.coordinates.get("lists")), label)
 
 
-def title_of(runs: RunSet, label: str) -> str:
-    """Return how a label of the plan is printed: ``MNIST``, ``FedFA, as run``."""
-    return load_expected(runs.paper).names.get(label, label)
-
-
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     """Return the runs of the groups, one row a run, in plan order.
 
@@ -83,7 +78,7 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
         labels = group.labels | {"kind": kind_of(runs, run)}
         rows.append(
             {"group": run.group, "title": group.title, **run.coordinates}
-            | {name: title_of(runs, label) for name, label in labels.items()}
+            | {name: called(runs.paper, label) for name, label in labels.items()}
             | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
             | {"seed": run.seed, "run": run.id, "record": record}
         )
@@ -165,7 +160,7 @@ def _drawn(runs: RunSet, table: str) -> pd.DataFrame:
     """Return how many clients a round the plan has of each data set, as text."""
     planned = runs.planned(runs.groups_of(table))
     rows = [
-        (title_of(runs, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
+        (called(runs.paper, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
         for run in planned
         if (drawn := participants(run))
     ]

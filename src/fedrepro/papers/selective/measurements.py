@@ -157,10 +157,10 @@ def noniid_cost(runs: RunSet, *, artefact: str, network: str) -> pd.DataFrame:
         cells = measured(runs, artefact, test)
         cells = cells[(cells["percent"] == 0) | (cells["curve"] == CENTRALISED)]
         cells = some(runs, artefact, cells)
-        printed = published("selective", figure).items()
+        printed = published(runs.paper, figure).items()
         known = {name: value for (name, percent), value in printed if percent == "0"}
         if test == "iid":
-            known[CENTRALISED] = published("selective", "table2")[NETWORKS[model], "test accuracy"]
+            known[CENTRALISED] = published(runs.paper, "table2")[NETWORKS[model], "test accuracy"]
             written = cells[cells["curve"] == FEDERATED["as_written"]]
             for place in _QUOTED[network]:
                 row = written["curve"] + f" (quoted in {place})"

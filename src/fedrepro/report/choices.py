@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 
+from fedrepro.report.figure import Figure
 from fedrepro.report.plots import Canvas, Ink
 from fedrepro.report.stats import differences, summarise
 from fedrepro.report.style import PALETTE
@@ -102,6 +103,11 @@ def shifts(table: pd.DataFrame) -> pd.DataFrame:
     """Return what :func:`moved` does for a figure: a series a headline, x the choice."""
     named = moved(table).rename(columns={"column": "series", "row": "x"})
     return named[["series", "x", *named.columns.drop(["series", "x"])]]
+
+
+def figure(table: Callable[[RunSet], pd.DataFrame]) -> Figure:
+    """Return the figure of what makes a table of choices."""
+    return Figure(lambda runs: shifts(table(runs)), draw, "points")
 
 
 def draw(cells: pd.DataFrame) -> MplFigure:

@@ -540,5 +540,5 @@ FIGURES: dict[str, Figure] = {
     "fig11": Figure(overhead, draw_overhead, {SERVER_MS: "ms", "": "ratio"}),
     "synthetic_pills": Figure(stand_in, draw_stand_in),
     "as_run": Figure(as_run, draw_as_run, {", norm": "weights", "": "fraction"}),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

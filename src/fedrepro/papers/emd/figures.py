@@ -558,5 +558,5 @@ FIGURES: dict[str, Figure] = {
     "fig7b": Figure(accuracy_by_alpha, draw_accuracy_by_alpha),
     **_panels("8", accuracy_curves, draw_accuracy_curves),
     "bound_rounds": Figure(bound_by_synchronisation, draw_bound, "weights"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

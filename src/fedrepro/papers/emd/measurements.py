@@ -288,11 +288,6 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     return pd.concat([committed, *same, table[table["row"] != COMMITTED]])[columns]
 
 
-def choices(runs: RunSet) -> pd.DataFrame:
-    """Build our table of the open choices: how far each moves the accuracy, paired by seed."""
-    return moved(by_choice(runs))
-
-
 def choice_divergence(runs: RunSet) -> pd.DataFrame:
     """Build our table of the rise of each layer's divergence with EMD, by pixels and weights.
 
@@ -337,6 +332,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "bound": bound,
     "own_initial": own_initial,
     "unit_pixels": unit_pixels,
-    "choices": choices,
+    "choices": lambda runs: moved(by_choice(runs)),
     "choice_divergence": choice_divergence,
 }

@@ -485,6 +485,6 @@ FIGURES: dict[str, Figure] = {
     "holders": Figure(holders, draw_holders, "count"),
     "active": Figure(active, draw_active, "index"),
     "traffic": Figure(traffic, draw_traffic, "MB"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
     **log_figures.FIGURES,
 }

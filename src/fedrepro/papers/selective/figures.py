@@ -456,5 +456,5 @@ FIGURES: dict[str, Figure] = {
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n, "count"),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
     "theorem": Figure(theorem, draw_theorem, "ratio"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

@@ -340,5 +340,5 @@ FIGURES: dict[str, Figure] = {
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS), draw_conflicts),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN), draw_agreement),
     "grid_search": Figure(selection, draw_selection),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

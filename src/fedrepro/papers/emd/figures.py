@@ -338,7 +338,7 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
             model: pd.concat([start, points])[["mean", "up"]].to_numpy()
             for model, points in here.groupby("model", sort=False)
         }
-        for model in path.keys() - {"start", *inks}:
+        for model in (name for name in path if name not in {"start", *inks}):
             for begin, end in zip(path["FedAvg"], path[model][1:], strict=False):
                 axis.plot(*np.transpose([begin, end]), linewidth=0.8, zorder=1, **client.options)
         for model, ink in inks.items():

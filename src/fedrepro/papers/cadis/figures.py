@@ -96,7 +96,7 @@ def _panels(found: pd.DataFrame, metrics: Mapping[str, tuple[str, int]]) -> pd.D
 
 
 def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
-    return summarise(curves, "value", ["series", "x", *more])
+    return summarise(curves, "value", ["series", "x"], *more)
 
 
 def _beside_table1(
@@ -494,7 +494,8 @@ def overhead(runs: RunSet) -> pd.DataFrame:
     """
     found = timings().rename(columns={"method": "x", "what": "panel"})
     found.insert(0, "series", found["network"] + ", " + found["panel"])
-    return found[["series", "x", *found.columns.drop(["series", "x"])]]
+    keys, further = ["series", "x"], ["network", "panel"]
+    return found[[*keys, *found.columns.drop([*keys, *further]), *further]]
 
 
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:

@@ -28,7 +28,7 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     curves = curves.rename(columns={"title": "network", "round": "x"})
     curves["precision"] = curves["precision"].map(PRECISIONS)
     curves["series"] = curves["network"] + ", " + curves["precision"]
-    return summarise(curves, "value", ["series", "x", "network", "precision"])
+    return summarise(curves, "value", ["series", "x"], "network", "precision")
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:

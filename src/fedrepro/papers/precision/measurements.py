@@ -56,7 +56,7 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
         both.assign(row=title + ", seed " + both["seed"].astype(str)),
         pd.DataFrame([apart | {"run": tuple(reference["run"])}]),
     ]
-    return summarise(pd.concat(cells), "value", ["row", "column", "unit"])
+    return summarise(pd.concat(cells), "value", ["row", "column"], "unit")
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {"networks": networks}

@@ -204,7 +204,7 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     Further columns: ``group``, and ``reported``, what the paper prints, in a series' last row.
     """
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
-    cells = summarise(curves, "value", ["series", "x", "group"])
+    cells = summarise(curves, "value", ["series", "x"], "group")
     printed = {group: cell["mean"] for group, cell in reported(runs.paper).items()}
     return at_the_end(cells, cells["group"].map(printed))
 
@@ -237,7 +237,7 @@ def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     table = diagnosis(runs, [group for group in _INKS if group != CENTRALISED])
     table = table[table["quantity"] == quantity]
     table = table.rename(columns={"title": "series", "round": "x"})
-    return summarise(table, "value", ["series", "x", "group"])
+    return summarise(table, "value", ["series", "x"], "group")
 
 
 def draw_agreement(cells: pd.DataFrame) -> MplFigure:

@@ -248,7 +248,7 @@ def bound(runs: RunSet) -> pd.DataFrame:
     row = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
     column = "m = " + table["m"].astype(str)
     cells = summarise(table.assign(row=row, column=column), "value", ["row", "column"])
-    return cells.assign(unit="number")
+    return cells.assign(unit="weights")
 
 
 def own_initial(runs: RunSet) -> pd.DataFrame:
@@ -302,7 +302,7 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
     if rise.empty:
         raise MissingRunsError("no seed is recorded at both the lowest and the highest EMD")
     cells = rise.rename(columns={"layer": "column"})
-    return summarise(cells, "value", ["row", "column"]).assign(unit="number")
+    return summarise(cells, "value", ["row", "column"]).assign(unit="ratio")
 
 
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:

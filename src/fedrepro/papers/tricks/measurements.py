@@ -263,7 +263,7 @@ def diagnostics(runs: RunSet) -> pd.DataFrame:
     table = pd.concat(
         [
             late(diagnosis(runs, groups)).assign(unit="fraction"),
-            late(pd.concat(curves, ignore_index=True)).assign(unit=""),
+            late(pd.concat(curves, ignore_index=True)).assign(unit="weights"),
         ]
     )
     table = table.rename(columns={"title": "row", "quantity": "column"})

@@ -23,6 +23,7 @@ from matplotlib.textpath import TextPath
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.report import artefacts, code, style
+from fedrepro.report.expected import load_expected
 from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.report.trace import why
 from fedrepro.report.verdicts import check
@@ -68,6 +69,11 @@ def test_the_plan_names_what_there_is(paper: str) -> None:
     plan = load_plan(paper)
     assert set(plan.tables) == set(code.tables(paper))
     assert set(plan.figures) == set(code.figures(paper))
+
+
+@EVERY_PAPER
+def test_every_claim_has_a_rule_and_every_rule_a_claim(paper: str) -> None:
+    assert {claim.rule for claim in load_expected(paper).claims} == set(code.claims(paper))
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
-from fedrepro.report.expected import cell_key, published
+from fedrepro.report.expected import called, cell_key, published
 from fedrepro.report.figure import Figure
 from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, at_the_end, moving_average
 from fedrepro.report.stats import summarise
@@ -391,9 +391,6 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     return canvas.legend(4)
 
 
-_TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
-
-
 def sensitivity(runs: RunSet) -> pd.DataFrame:
     """Return figure 10: best accuracy (fraction) by threshold, one series a weight.
 
@@ -406,7 +403,7 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
         value=found["record"].map(best),
     )
     name = found["record"][0].spec["dataset"]["name"]
-    return _summary(shown).assign(dataset=_TITLES.get(name, name))
+    return _summary(shown).assign(dataset=called(runs.paper, name))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:

@@ -300,7 +300,7 @@ def test_without_records_nothing_is_judged(tmp_path):
 
 @pytest.mark.parametrize("name", ["OP1", "OP2"])
 def test_a_published_value_that_is_gone_is_named(monkeypatch, tmp_path, name):
-    monkeypatch.setattr("fedrepro.papers.tricks.claims.reported", lambda _: {})
+    monkeypatch.setattr("fedrepro.papers.tricks.claims.printed", lambda _: {})
     with pytest.raises(
         FedreproError, match=r"tricks\.yaml: numbers: no published mean .* of '\w+'"
     ):

@@ -35,7 +35,7 @@ from fedrepro.papers.tricks.measurements import (
     by_choice,
     diagnosis,
     marked,
-    reported,
+    printed,
     searched,
 )
 from fedrepro.report import choices
@@ -205,8 +205,8 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     """
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
     cells = summarise(curves, "value", ["series", "x"], "group")
-    printed = {group: cell["mean"] for group, cell in reported(runs.paper).items()}
-    return at_the_end(cells, cells["group"].map(printed))
+    means = {group: cell["mean"] for group, cell in printed(runs.paper).items()}
+    return at_the_end(cells, cells["group"].map(means))
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:

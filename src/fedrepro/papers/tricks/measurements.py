@@ -60,7 +60,7 @@ def of_paper(runs: RunSet, *, name: str) -> pd.DataFrame:
 # Are the gains more than chance?
 
 
-def reported(paper: str) -> dict[str, dict[str, Any]]:
+def printed(paper: str) -> dict[str, dict[str, Any]]:
     """Return what the paper prints of each group: ``mean``, ``sd``, ``n``; ``runs`` is empty."""
     cells = {}
     for table, labels in ROWS.items():
@@ -104,7 +104,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
     pairs.append(("noise, beside projection without", PROJECTED_NOISE, PROJECTED))
     rows = []
     for row, group, base in pairs:
-        for whose, cells in (("published", reported(runs.paper)), ("ours", ours)):
+        for whose, cells in (("published", printed(runs.paper)), ("ours", ours)):
             if not {group, base} <= cells.keys():
                 continue
             one, other = cells[group], cells[base]

@@ -323,9 +323,7 @@ class Result:
         factor = 100 if percent else 1
         canvas.curve(canvas.axis, cells, Ink("blue"), name, factor=factor)
         canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
-        canvas.legend()
-        figure: matplotlib.figure.Figure = canvas.figure
-        return figure
+        return canvas.legend()
 
     def _repr_html_(self) -> str:
         """Show the last row of each run in a notebook."""

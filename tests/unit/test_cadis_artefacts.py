@@ -467,7 +467,7 @@ def test_overhead_is_what_was_measured(lite, tmp_path, monkeypatch):
     frame = FIGURES["fig11"].data(lite)
     assert frame["panel"].tolist() == [SERVER_MS, SERVER_MS, LOCAL_RATIO]
     (tmp_path / "benchmarks/cadis.json").write_text("{")
-    with pytest.raises(FedreproError, match=r"cadis\.json: cannot be read.*--out"):
+    with pytest.raises(FedreproError, match=r"cadis\.json: not as it was written.*--out"):
         TABLES["overhead"](lite)
 
 

@@ -493,6 +493,16 @@ def test_figure_3_says_what_it_shows(paper):
     assert all("at most" in axis.get_title() for axis in figure.axes)
 
 
+def test_figure_3_draws_its_clients_in_order(paper):
+    """In the order of a set the file would be another one in every process."""
+    frame = artefacts.frame(paper, "fig3")
+    panels = frame.groupby("emd", sort=False)
+    for axis, (_, here) in zip(drawn(paper, "fig3").axes, panels, strict=True):
+        ends = [line.get_xydata()[-1].tolist() for line in axis.lines]
+        clients = here[here["model"].str.startswith("client")].sort_values("model", kind="stable")
+        assert ends[: len(clients)] == clients[["mean", "up"]].to_numpy().tolist()
+
+
 def test_figure_6_names_every_class(paper):
     texts = legend(drawn(paper, "fig6"))
     assert texts == ["own examples", "share of G", *(f"class {label}" for label in range(10))]

@@ -253,6 +253,10 @@ def test_merge() -> None:
             ["toy.yaml: tables.table1.part_of: no table 'table'", "did you mean 'table1'?"],
         ),
         (
+            lambda p: p.update(figures={"table1": p["tables"]["table1"]}),
+            ["toy.yaml: figures.table1: a table is called so too; rename one of them"],
+        ),
+        (
             lambda p: p["runs"]["plain"].update(grid={"seed": [1, 2]}),
             ["toy.yaml: runs.plain.grid: seed: 'seed' is a column of all runs"],
         ),

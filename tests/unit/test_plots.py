@@ -24,6 +24,7 @@ from fedrepro.report.plots import (
     ROUND,
     Canvas,
     Ink,
+    at_the_end,
     moving_average,
 )
 from fedrepro.report.stats import summarise
@@ -135,7 +136,7 @@ def test_what_has_no_points_is_not_in_the_legend() -> None:
     none = points({}).astype({"mean": float, "n": int})
     canvas.curve(canvas.axis, none, BLACK, "a curve")
     canvas.intervals(canvas.axis, none, BLACK, "intervals")
-    canvas.dots(canvas.axis, none, BLACK, label="dots")
+    canvas.dots(canvas.axis, none, BLACK)
     canvas.published(canvas.axis, none, BLACK)
     canvas.legend()
     assert canvas.figure.legends == []
@@ -144,10 +145,9 @@ def test_what_has_no_points_is_not_in_the_legend() -> None:
 
 def test_every_seed_is_a_dot() -> None:
     canvas = Canvas()
-    canvas.dots(canvas.axis, points(), Ink("red"), factor=1, label="seeds")
+    canvas.dots(canvas.axis, points(), Ink("red"), factor=1)
     assert [heights(line) for line in canvas.axis.lines] == [[0.1, 0.2], [0.3, 0.4]]
     assert [list(np.asarray(line.get_xdata())) for line in canvas.axis.lines] == [[1, 1], [2, 2]]
-    assert keys(canvas) == ["seeds"]
 
 
 def test_intervals_reach_from_low_to_high_and_are_left_out_for_one_seed() -> None:
@@ -209,17 +209,17 @@ def test_a_label_is_in_the_legend_once_and_what_all_share_comes_last() -> None:
     assert keys(canvas) == ["a", "b", "area", EVERY_SEED, PUBLISHED]
 
 
-def test_a_legend_has_a_title_alone_or_stands_in_a_panel() -> None:
-    canvas = Canvas()
-    canvas.legend(title="what the numbers mean")
-    assert canvas.figure.legends[0].get_title().get_text() == "what the numbers mean"
-    inside = Canvas()
-    inside.legend(axis=inside.axis)
-    assert inside.axis.get_legend() is None, "nothing to say"
-    inside.key("a", BLACK)
-    inside.legend(axis=inside.axis)
-    assert inside.axis.get_legend() is not None
-    assert inside.figure.legends == []
+def test_a_legend_may_have_a_title_alone_and_is_left_out_where_there_is_nothing_to_say() -> None:
+    titled = Canvas().legend(title="what the numbers mean")
+    assert titled.legends[0].get_title().get_text() == "what the numbers mean"
+    assert Canvas().legend().legends == []
+
+
+def test_what_the_paper_prints_of_a_curve_stands_in_its_last_row() -> None:
+    cells = pd.DataFrame({"series": list("aabb"), "x": [1, 2, 5, 3]})
+    found = at_the_end(cells, cells["series"].map({"a": 0.9}))
+    assert found["reported"].fillna(0).tolist() == [0, 0.9, 0, 0]
+    assert at_the_end(cells, pd.Series([1, 2, 3, 4]))["reported"].fillna(0).tolist() == [0, 2, 3, 0]
 
 
 def test_only_outer_axes_are_labelled() -> None:

@@ -124,7 +124,7 @@ def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
 
 def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path, monkeypatch):
     frame = artefacts.frame(runs, "curves")
-    assert list(frame.columns[:4]) == ["series", "x", "network", "precision"]
+    assert list(frame.columns[:3]) == ["series", "x", "mean"]
     assert cell(frame, f"{RESNET}, bfloat16", 2)["values"] == (0.38, 0.4, 0.45)
     figure = FIGURES["curves"].draw(frame)
     titles = [group.title for group in load_plan("precision").runs.values()]
@@ -135,7 +135,7 @@ def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path,
     assert texts == ["float32", "TF32", "bfloat16", "every seed"]
     monkeypatch.setattr(style, "save", lambda figure, stem: figure.savefig(f"{stem}.png"))
     artefacts.write_figure(runs, "curves", tmp_path / "curves")
-    assert (tmp_path / "curves.csv").read_text().startswith("series,x,network,precision,mean,")
+    assert (tmp_path / "curves.csv").read_text().startswith("series,x,mean,")
 
 
 def test_a_study_is_planned_but_no_paper():

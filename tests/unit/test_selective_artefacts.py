@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell
+from frames import cell, check_any_subset
 from made_up import content
 from readable import check_readable
 from selective_records import ONE_GROUP, THREE_GROUPS, write_all
@@ -20,6 +20,7 @@ from fedrepro.papers.selective.figures import FIGURES as FIGURES_OF_PAPER
 from fedrepro.papers.selective.figures import STEPS, _ours, published_curve
 from fedrepro.papers.selective.measurements import (
     CURVES,
+    TABLES,
     TRAFFIC,
     merge_points,
     merges,
@@ -46,6 +47,13 @@ def test_table2(runs):
     assert list(frame["mean"])[:4] == pytest.approx([0.2005, 0.6005, 0.2205, 0.6205])
     assert list(frame["published"]) == [0.9640, 0.9603, 0.9912, 0.9889, 0.9954, 0.9936]
     assert list(frame["n"]) == [2, 2, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("name", sorted({*TABLES, *FIGURES_OF_PAPER} - {"theorem"}))  # of no run
+@pytest.mark.parametrize("share", [0, 0.1, 0.5])
+def test_any_subset_of_the_runs_gives_a_frame(runs, tmp_path, share, name):
+    at_some_n = ["m3_noniid_cost", "merge", "choices", "open_choices"]
+    check_any_subset(runs, name, share, tmp_path, FIGURES_OF_PAPER, of_pairs=at_some_n)
 
 
 def without(runs: RunSet, group: str, folder) -> RunSet:

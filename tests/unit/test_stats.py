@@ -12,6 +12,7 @@ import pytest
 from fedrepro.report.stats import (
     bootstrap,
     bounds,
+    differences,
     holm,
     jackknife,
     one_sided_p,
@@ -132,3 +133,24 @@ def test_cells_keep_their_order_and_list_their_seeds_in_order() -> None:
     assert early["runs"] == ("d",)
     assert early["mean"] == 0.1234567
     assert all(math.isnan(early[name]) for name in ("sd", "low", "high"))
+
+
+def test_further_columns_of_a_cell_stand_behind_its_numbers() -> None:
+    runs = pd.DataFrame(
+        {"row": "a", "unit": ["count", "MB"], "seed": 0, "run": "r", "value": [1, 2]}
+    )
+    cells = summarise(runs, "value", ["row"], "unit")
+    assert list(cells["unit"]) == ["count", "MB"]
+    assert (cells.columns[0], cells.columns[-1]) == ("row", "unit")
+
+
+def test_differences_are_of_rows_that_agree_and_have_the_ids_of_both() -> None:
+    ones = pd.DataFrame({"row": list("abb"), "seed": [0, 0, 2], "run": list("pqr"), "x": [3, 5, 7]})
+    others = pd.DataFrame({"row": "c", "seed": [1, 0], "run": ["s", "t"], "x": [1, 1]})
+    found = differences(ones, others, "x", on=["seed"])
+    assert found.to_dict("list") == {
+        "row": ["a", "b"],
+        "seed": [0, 0],
+        "run": [("p", "t"), ("q", "t")],
+        "x": [2, 4],
+    }

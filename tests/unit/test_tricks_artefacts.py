@@ -265,7 +265,7 @@ def test_diagnostics_are_of_the_second_half(smoke, paper):
         assert cell(frame, "FL - NIID(5)", "may move")["mean"] == 1
         assert cell(frame, "FL - IID", "norm of the model")["mean"] == pytest.approx(8.5)
         assert cell(frame, "FL - IID", "norm of an update")["mean"] == pytest.approx(2)
-        assert cell(frame, "FL - IID", "norm of an update")["unit"] == ""
+        assert cell(frame, "FL - IID", "norm of an update")["unit"] == "weights"
         assert len(frame) == 11 * 6
 
 

@@ -100,7 +100,7 @@ def _several(cell: Any) -> Any:
 def left_out(runs: RunSet, name: str) -> str:
     """Say of which groups of runs a table or figure lacks records; empty if of none."""
     missing, planned = Counter[str](), Counter[str]()
-    for group in runs.plan.artefact(name).runs:
+    for group in runs.groups_of(name):
         title = runs.plan.runs[group].title  # which groups of several data sets may share
         missing[title] += len(runs.missing([group]))
         planned[title] += len(runs.planned([group]))
@@ -194,7 +194,7 @@ def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
         name: of the table or figure.
         note: what the scale changes, said where it does.
     """
-    groups = runs.plan.artefact(name).runs
+    groups = runs.groups_of(name)
     if not groups:
         return "the same at every scale"
     scale = f"scale: {runs.scale}"
@@ -247,7 +247,7 @@ def _published(value: float, factor: int) -> str:
 def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
     """Return a figure's scale, and over how many runs its points are means."""
     scale = _scale(runs, name)
-    if "n" not in cells or not runs.plan.artefact(name).runs:
+    if "n" not in cells or not runs.groups_of(name):
         return scale
     counts = {int(n) for n in cells["n"].dropna()} - {0}
     if not counts:

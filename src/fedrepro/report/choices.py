@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 
+from fedrepro.report.figure import Figure
 from fedrepro.report.plots import Canvas, Ink
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -45,7 +46,7 @@ def by_labels(
     Raises:
         MissingRunsError: a record is missing, or all of the other choices are, where partial.
     """
-    plan, groups = runs.plan, runs.plan.artefact(artefact).runs
+    plan, groups = runs.plan, runs.groups_of(artefact)
     others = [group for group in groups if "choice" in plan.runs[group].labels]
     if not runs.planned(others):
         return pd.DataFrame(columns=_COLUMNS)
@@ -92,18 +93,21 @@ def moved(table: pd.DataFrame) -> pd.DataFrame:
     """
     committed = table[table["row"] == COMMITTED]
     others = table[table["row"] != COMMITTED]
-    both = others.merge(committed, on=["column", "seed"], suffixes=("", "_committed"))
+    both = differences(others, committed, "accuracy", on=["column", "seed"])
     if both.empty and not others.empty:
         raise MissingRunsError("no seed is recorded of both a choice and the committed reading")
-    both["moved"] = both["accuracy"] - both["accuracy_committed"]
-    both["run"] = list(zip(both["run"], both["run_committed"], strict=True))
-    return summarise(both, "moved", ["row", "column"]).assign(unit="points")
+    return summarise(both, "accuracy", ["row", "column"]).assign(unit="points")
 
 
 def shifts(table: pd.DataFrame) -> pd.DataFrame:
     """Return what :func:`moved` does for a figure: a series a headline, x the choice."""
     named = moved(table).rename(columns={"column": "series", "row": "x"})
     return named[["series", "x", *named.columns.drop(["series", "x"])]]
+
+
+def figure(table: Callable[[RunSet], pd.DataFrame]) -> Figure:
+    """Return the figure of what makes a table of choices."""
+    return Figure(lambda runs: shifts(table(runs)), draw, "points")
 
 
 def draw(cells: pd.DataFrame) -> MplFigure:
@@ -120,7 +124,7 @@ def draw(cells: pd.DataFrame) -> MplFigure:
     if cells.empty:
         axis = canvas.axis
         axis.text(0.5, 0.5, "no runs at this scale", ha="center", transform=axis.transAxes)
-        return _figure(canvas)
+        return canvas.figure
     for axis, (headline, points) in zip(canvas, series, strict=True):
         for _, point in points.iterrows():
             place = names.index(point["x"])
@@ -144,10 +148,4 @@ def draw(cells: pd.DataFrame) -> MplFigure:
         axis.grid(visible=False, axis="y")
     canvas.axis.invert_yaxis()
     canvas.key("less the committed reading, paired by seed", _MOVED)
-    canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")
-    return _figure(canvas)
-
-
-def _figure(canvas: Canvas) -> MplFigure:
-    figure: MplFigure = canvas.figure
-    return figure
+    return canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")

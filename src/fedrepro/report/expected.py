@@ -397,6 +397,11 @@ def _cases(expected: Expected, file: Path) -> Iterator[Claim]:
             raise FedreproError(f"{file}: claims: {claim.id}: {error}") from error
 
 
+def called(paper: str, label: object) -> str:
+    """Return what readers are told for a label of the plan: ``MNIST`` for ``mnist``."""
+    return load_expected(paper).names.get(str(label), str(label))
+
+
 def cell_key(row: object, column: object) -> tuple[str, str]:
     """Return the key of a cell as text; equal numbers give equal text: ``1.764``."""
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.stats import (
@@ -187,16 +186,11 @@ def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:
     )
 
 
-def in_percent(value: float, digits: int = 2) -> str:
+def in_percent(value: float) -> str:
     """Return a fraction in per cent: ``97.56 %``."""
-    return f"{100 * value:.{digits}f} %"
+    return f"{100 * value:.2f} %"
 
 
-def in_points(value: float, digits: int = 2) -> str:
+def in_points(value: float) -> str:
     """Return a difference of fractions in percentage points: ``1.32 points``."""
-    return f"{100 * value:.{digits}f} points"
-
-
-def run_ids(cells: pd.DataFrame) -> list[str]:
-    """Return the ids of the runs behind the cells of :func:`fedrepro.report.stats.summarise`."""
-    return [run for runs in cells["runs"] for run in runs]
+    return f"{100 * value:.2f} points"

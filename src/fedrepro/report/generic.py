@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
@@ -59,12 +59,8 @@ def comparison(runs: RunSet) -> pd.DataFrame:
     wide = _frame(runs)
     first = wide[wide["row"] == wide["row"].iloc[0]]
     others = wide[wide["row"] != wide["row"].iloc[0]]
-    both = others.merge(first, on="seed", suffixes=("", "_first"))
-    long = pd.concat(
-        both.assign(column=column, value=both[column] - both[f"{column}_first"])
-        for column in (LAST, BEST)
-    )
-    long["run"] = list(zip(long["run"], long["run_first"], strict=True))
+    wide = differences(others, first, LAST, BEST, on=["seed"])
+    long = wide.melt(["row", "seed", "run"], [LAST, BEST], "column")
     return summarise(long, "value", ["row", "column"]).assign(unit="points")
 
 
@@ -86,9 +82,7 @@ def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
     ):
         canvas.curve(canvas.axis, points, ink, str(name).replace("$", r"\$"))  # no mathematics
     canvas.accuracy_over_rounds()
-    canvas.legend(2)
-    figure: matplotlib.figure.Figure = canvas.figure
-    return figure
+    return canvas.legend(2)
 
 
 def series_inks() -> Iterator[Ink]:

@@ -63,6 +63,17 @@ def moving_average(values: Sequence[float], window: int) -> list[float]:
     return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
 
 
+def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:
+    """Return points with ``reported``: what the paper prints of a curve, in its last row.
+
+    Args:
+        cells: with ``series`` and ``x``.
+        printed: of each row's series; NaN where the paper prints nothing.
+    """
+    last = cells.groupby("series")["x"].transform("max") == cells["x"]
+    return cells.assign(reported=printed.where(last))
+
+
 class Canvas:
     """A figure of one or more panels, and its legend.
 
@@ -142,15 +153,7 @@ class Canvas:
         if label:
             self.key(label, ink, **options)
 
-    def dots(
-        self,
-        axis: Axes,
-        points: pd.DataFrame,
-        ink: Ink,
-        *,
-        factor: float = 100,
-        label: str = "",
-    ) -> None:
+    def dots(self, axis: Axes, points: pd.DataFrame, ink: Ink, *, factor: float = 100) -> None:
         """Draw every seed as a dot."""
         colour = ink.options["color"]
         dot: dict[str, Any] = {
@@ -163,8 +166,6 @@ class Canvas:
         for x, values in zip(points["x"], points["values"], strict=True):
             heights = [factor * value for value in values]
             axis.plot([x] * len(heights), heights, color=colour, **dot)
-        if label and not points.empty:
-            self.key(label, ink, **dot)
 
     def intervals(
         self,
@@ -226,22 +227,20 @@ class Canvas:
         """Put an area into the legend, once."""
         self._keys.setdefault(label, Patch(label=label, **options))
 
-    def legend(self, columns: int = 3, title: str = "", axis: Axes | None = None) -> None:
-        """Draw the legend below the panels, or inside one of them."""
+    def legend(self, columns: int = 3, title: str = "") -> Figure:
+        """Draw the legend below the panels, if there is anything to say; return the figure."""
         if not (self._keys or title):
-            return
+            return self.figure
         last = [label for label in _LAST if label in self._keys]
         named = [label for label in self._keys if label not in last] + last
-        options: dict[str, Any] = {
-            "handles": [self._keys[label] for label in named],
-            "ncols": columns,
-            "title": title or None,
-            "title_fontsize": 8,
-        }
-        if axis is not None:
-            axis.legend(**options)
-        else:
-            self.figure.legend(loc="outside lower center", **options)
+        self.figure.legend(
+            loc="outside lower center",
+            handles=[self._keys[label] for label in named],
+            ncols=columns,
+            title=title or None,
+            title_fontsize=8,
+        )
+        return self.figure
 
     def accuracy_over_rounds(self, axes: Iterable[Axes] | None = None) -> None:
         """Label panels of accuracy in per cent over whole rounds: outer axes only."""

@@ -224,5 +224,4 @@ def _drawn(found: Sequence[Recorded], metric: str) -> Any:
         points = pd.DataFrame({"x": list(curve), "mean": list(curve.values())}).assign(n=1)
         canvas.curve(canvas.axis, points, ink, label, factor=1)
     canvas.axis.set(xlabel=ROUND, ylabel=metric)
-    canvas.legend(1)
-    return canvas.figure
+    return canvas.legend(1)

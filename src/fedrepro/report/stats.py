@@ -183,7 +183,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFrame:
+def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) -> pd.DataFrame:
     """Summarise one value over the seeds of each cell.
 
     Args:
@@ -191,19 +191,20 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
             a tuple of the ids of several runs that the value is made of.
         value: the column to summarise.
         by: the columns that name a cell; cells keep the order in which they first appear.
+        others: further columns of a cell, such as its unit.
 
     Returns:
         One row a cell: ``by``, ``mean``, ``sd`` (ddof 1; NaN for one seed), ``n``, ``low`` and
         ``high`` (95 % Student t), ``values`` (all seeds' values, a tuple of six significant digits
-        each, in seed order) and ``runs`` (their run ids, a tuple).
+        each, in seed order), ``runs`` (their run ids, a tuple) and ``others``.
     """
-    rows = []
-    for key, group in frame.groupby(list(by), sort=False, dropna=False):
+    rows, names = [], [*by, *others]
+    for key, group in frame.groupby(names, sort=False, dropna=False):
         ordered = group.sort_values("seed", kind="stable")
         values = [float(v) for v in ordered[value]]
         low, high = t_interval(values)
         rows.append(
-            dict(zip(by, key, strict=True))
+            dict(zip(names, key, strict=True))
             | {
                 "mean": float(np.mean(values)),
                 "sd": float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
@@ -214,8 +215,26 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str]) -> pd.DataFram
                 "runs": tuple(_ids(ordered["run"])),
             }
         )
-    columns = [*by, "mean", "sd", "n", "low", "high", "values", "runs"]
+    columns = [*by, "mean", "sd", "n", "low", "high", "values", "runs", *others]
     return pd.DataFrame(rows, columns=columns)
+
+
+def differences(
+    ones: pd.DataFrame, others: pd.DataFrame, *values: str, on: Sequence[str]
+) -> pd.DataFrame:
+    """Return the rows of one frame less those of another: ``run`` has the ids of both.
+
+    Args:
+        ones: one row a run, with the columns ``on``, ``values`` and ``run``.
+        others: the same.
+        values: the columns to subtract.
+        on: the columns in which the two rows of a pair agree, such as ``seed``.
+    """
+    pairs = ones.merge(others[[*on, *values, "run"]], on=on, suffixes=("", "_other"))
+    for value in values:
+        pairs[value] -= pairs.pop(f"{value}_other")
+    pairs["run"] = list(zip(pairs["run"], pairs.pop("run_other"), strict=True))
+    return pairs
 
 
 def _ids(runs: Iterable[str | tuple[str, ...]]) -> Iterator[str]:

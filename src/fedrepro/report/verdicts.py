@@ -98,7 +98,7 @@ def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:
     numbers = [
         number
         for number in expected.judged_numbers()
-        if groups.intersection(runs.plan.artefact(number.artefact).runs)
+        if groups.intersection(runs.groups_of(number.artefact))
     ]
     return _judge_numbers(runs, expected, numbers)
 
@@ -133,7 +133,7 @@ class _Frame:
 
 
 def _frame(runs: RunSet, name: str) -> _Frame:
-    whole = not runs.missing(runs.plan.artefact(name).runs)
+    whole = not runs.missing(runs.groups_of(name))
     try:
         return _Frame(frame(runs, name, partial=True), whole)
     except MissingRunsError:

@@ -127,11 +127,16 @@ def load_plan(paper: str) -> PaperPlan:
 
 
 def _require_consistent(file: Path, plan: PaperPlan) -> None:
-    """Check that what a plan names is in it, and that columns have names of their own.
+    """Check that what a plan names is in it, and that artefacts and columns have their own names.
 
     Raises:
         FedreproError: it is not so; names file and key.
     """
+    for name in plan.figures:
+        if name in plan.tables:
+            raise FedreproError(
+                f"{file}: figures.{name}: a table is called so too; rename one of them"
+            )
     for kind, artefacts in (("tables", plan.tables), ("figures", plan.figures)):
         for name, artefact in artefacts.items():
             for group in artefact.runs:

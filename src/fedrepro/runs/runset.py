@@ -86,6 +86,10 @@ class RunSet:
         named = self.plan.runs if groups is None else groups
         return [name for name in named if labels.items() <= self.plan.runs[name].labels.items()]
 
+    def groups_of(self, artefact: str) -> list[str]:
+        """Return the groups that a table or figure is made from, in the order it names them."""
+        return self.plan.artefact(artefact).runs
+
     def chance(self, groups: Iterable[str]) -> float:
         """Return the accuracy of guessing: one over the number of classes, as a fraction.
 

@@ -31,10 +31,9 @@ from fedrepro.papers.cadis.measurements import (
     results,
     rounds_to,
     tail,
-    title_of,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
-from fedrepro.report.expected import published
+from fedrepro.report.expected import called, published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
 from fedrepro.report.rules import (
     Rule,
@@ -115,7 +114,7 @@ def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
     for run, record in found:
         by_seed.setdefault(run.seed, []).append(measure(record))
     values = tuple(float(np.mean(several)) for several in by_seed.values())
-    return Sample(title_of(runs, what), values, tuple(_ids(found)), tuple(by_seed))
+    return Sample(called(runs.paper, what), values, tuple(_ids(found)), tuple(by_seed))
 
 
 def _accuracy(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
@@ -154,7 +153,7 @@ def leads_at_each(
     each = {k: leads(accuracy)(runs, what=what, over=over, clients=k, **where) for k in clients}
     gaps = {k: finding.ours or 0.0 for k, finding in each.items()}
     ahead = ", ".join(f"{k}: {in_points(gap)}" for k, gap in gaps.items())
-    evidence = f"{title_of(runs, what)} ahead by {ahead}"
+    evidence = f"{called(runs.paper, what)} ahead by {ahead}"
     return together([*each.values()], min(gaps.values()), evidence)
 
 
@@ -249,7 +248,7 @@ def every_client(holds: Callable[[np.ndarray, np.ndarray], bool]) -> Rule:
                 for _, record in found
                 for rows, counts in zip(record.final["rows"], record.partition.counts, strict=True)
             ]
-            parts.append(f"{sum(held)} of {len(held)} clients ({title_of(runs, kind)})")
+            parts.append(f"{sum(held)} of {len(held)} clients ({called(runs.paper, kind)})")
             right += held
             used += _ids(found)
         return Finding(all(right), f"true of {', '.join(parts)}", used, float(np.mean(right)))
@@ -499,7 +498,7 @@ def main_cluster(
         shares[kind] = facts["largest cluster"] / facts["clients"]
         used.append(run.id)
     evidence = ", ".join(
-        f"{title_of(runs, kind)}: {in_percent(share)}" for kind, share in shares.items()
+        f"{called(runs.paper, kind)}: {in_percent(share)}" for kind, share in shares.items()
     )
     holds = all(abs(share - percent / 100) < SLACK for share in shares.values())
     return Finding(holds, evidence, used)
@@ -549,7 +548,7 @@ def _table1(paper: str) -> dict[tuple[str, str], float]:
 @RULES.add
 def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
     """Hold where Impr. (a) and (b) are the relative gains from Table I, to the digit printed."""
-    cells, ours = _table1(runs.paper), title_of(runs, what)
+    cells, ours = _table1(runs.paper), called(runs.paper, what)
     rows = {row for row, column in cells if column == OVER_FEDAVG}
     worst = max(
         abs(cells[row, ours] / max(cells[row, name] for name in over) - 1 - cells[row, column])
@@ -563,7 +562,7 @@ def gains_follow(runs: RunSet, *, what: str, points: float) -> Finding:
 @RULES.add
 def speed_ups_follow(runs: RunSet, *, than: str, within: float) -> Finding:
     """Hold where the speed-ups of Table II are ratios of its rounds, to the digit printed."""
-    cells, base = _table2(runs.paper), title_of(runs, than)
+    cells, base = _table2(runs.paper), called(runs.paper, than)
     off = [
         abs(cells[row, base] / cells[row, column.removesuffix(SPEED_UP)] - value)
         for (row, column), value in cells.items()
@@ -596,7 +595,7 @@ def largest_gain(runs: RunSet, *, percent: float, points: float) -> Finding:
 @RULES.add
 def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
     """Hold where so few federated methods are above ``what`` in each column of Table III."""
-    cells, ours = published(runs.paper, "table3"), title_of(runs, what)
+    cells, ours = published(runs.paper, "table3"), called(runs.paper, what)
     found = {
         column: 1 + sum(cells[name, column] > cells[ours, column] for name in BASELINES)
         for column in sorted({column for _, column in cells})
@@ -609,7 +608,7 @@ def among_best(runs: RunSet, *, what: str, places: int) -> Finding:
 def no_better(runs: RunSet, *, dataset: str, kind: str, kinds: Sequence[str]) -> Finding:
     """Hold where central training reaches no more on one partition than on the best other."""
     cells = published(runs.paper, "table3")
-    names = [title_of(runs, name) for name in (kind, *kinds)]
-    one, *others = (cells[SINGLESET, f"{title_of(runs, dataset)} {name}"] for name in names)
+    names = [called(runs.paper, name) for name in (kind, *kinds)]
+    one, *others = (cells[SINGLESET, f"{called(runs.paper, dataset)} {name}"] for name in names)
     evidence = ", ".join(f"{n} {in_percent(v)}" for n, v in zip(names, [one, *others], strict=True))
     return Finding(one <= max(others), evidence, [], one)

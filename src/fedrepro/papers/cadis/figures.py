@@ -30,9 +30,9 @@ from fedrepro.papers.cadis.measurements import (
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
-from fedrepro.report.expected import cell_key, published
+from fedrepro.report.expected import called, cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, at_the_end, moving_average
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
@@ -71,15 +71,11 @@ def _curves(found: pd.DataFrame, metric: str, window: int = 1) -> pd.DataFrame:
     """
     rows = []
     for run in found.to_dict("records"):
-        metrics = run.pop("record").metrics
-        if metric in metrics:
-            values = moving_average(metrics[metric], window)
-            rounds = metrics["evaluated_rounds"]
-            if len(values) != len(rounds):
-                rounds = range(1, len(values) + 1)
-            rows += [
-                run | {"x": int(t), "value": value} for t, value in zip(rounds, values, strict=True)
-            ]
+        record = run.pop("record")
+        if metric in record.metrics:
+            curve = record.curve(metric)
+            values = moving_average(list(curve.values()), window)
+            rows += [run | {"x": t, "value": value} for t, value in zip(curve, values, strict=True)]
     return pd.DataFrame(rows)
 
 
@@ -100,7 +96,7 @@ def _panels(found: pd.DataFrame, metrics: Mapping[str, tuple[str, int]]) -> pd.D
 
 
 def _summary(curves: pd.DataFrame, *more: str) -> pd.DataFrame:
-    return summarise(curves, "value", ["series", "x", *more])
+    return summarise(curves, "value", ["series", "x"], *more)
 
 
 def _beside_table1(
@@ -121,9 +117,7 @@ def _beside_table1(
         )
         for run in found.to_dict("records")
     }
-    last = cells["x"] == cells.groupby("series")["x"].transform("max")
-    values = pd.to_numeric(cells["series"].map(reported))
-    return cells.assign(reported=values.where(last))
+    return at_the_end(cells, pd.to_numeric(cells["series"].map(reported)))
 
 
 ROUNDS = {"MNIST": 500, "CIFAR-10": 1000}
@@ -156,15 +150,9 @@ def _same_rounds(axes: Iterable[Axes], cells: pd.DataFrame) -> None:
         axis.set_xlim(0, 1.03 * float(cells["x"].max()))
 
 
-def _with_legend(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
-    canvas.legend(columns, title)
-    figure: MplFigure = canvas.figure
-    return figure
-
-
 def case_study(runs: RunSet) -> pd.DataFrame:
     """Return figure 2: test accuracy (fraction) over the rounds; also ``reported`` (Table I's)."""
-    found = results(runs, runs.plan.figures["fig2"].runs)
+    found = results(runs, runs.groups_of("fig2"))
     found = found.assign(series=found["method"])
     return _beside_table1(runs, _summary(_curves(found, "accuracy")), found)
 
@@ -182,7 +170,7 @@ def draw_case_study(cells: pd.DataFrame) -> MplFigure:
     canvas.accuracy_over_rounds()
     canvas.axis.set_ylim(0, 100)
     _same_rounds(canvas, cells)
-    return _with_legend(canvas, 2, _about_published("MNIST"))
+    return canvas.legend(2, _about_published("MNIST"))
 
 
 SHOWN_CLASS = 8
@@ -214,7 +202,7 @@ def row_changes(runs: RunSet) -> pd.DataFrame:
     ``series`` is a panel, ``x`` a class, ``mean`` the row's mean change; further columns: ``low``
     and ``high``, the row's lowest and highest change, and ``held``, whether the client holds it.
     """
-    groups = runs.plan.figures["fig5"].runs
+    groups = runs.groups_of("fig5")
     found = results(runs, groups).drop_duplicates("group", ignore_index=True)
     records = dict(zip(found["group"], found["record"], strict=True))
     shown = {
@@ -252,7 +240,7 @@ def draw_row_changes(cells: pd.DataFrame) -> MplFigure:
     canvas.axes[0, canvas.axes.shape[1] // 2].set_xlabel("row of the final layer (class)")
     canvas.axis.set_ylabel("change of the row's weights\nin local training")
     canvas.key("mean of the row", Ink("grey", "", "o"), markerfacecolor="white")
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 PUBLISHED = "PILL (published)"
@@ -264,7 +252,7 @@ def class_distribution(runs: RunSet) -> pd.DataFrame:
     ``series`` is ``<partition>, class <c>``, ``x`` a client, ``mean`` the number of examples;
     further columns: ``panel`` and ``label``.
     """
-    groups = [group for group in runs.plan.figures["fig7"].runs if runs.members([group])]
+    groups = [group for group in runs.groups_of("fig7") if runs.members([group])]
     firsts = [results(runs, [group]).iloc[0] for group in groups]
     shown = [
         (f"{run['dataset']} {run['kind']}", run["record"].partition.counts, run["run"])
@@ -304,7 +292,7 @@ def draw_class_distribution(cells: pd.DataFrame) -> MplFigure:
     bar.ax.minorticks_off()
     bar.set_label("examples of a class that a client has (white: none), logarithmic")
     canvas.axes[-1, 0].set_xlabel("client")
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 _EIGHT = {
@@ -321,7 +309,7 @@ def robustness(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``dataset``, ``method``, ``panel`` and ``reported`` (Table I's).
     """
-    found = results(runs, runs.plan.figures["fig8"].runs)
+    found = results(runs, runs.groups_of("fig8"))
     named = found.assign(series=found["dataset"] + ", " + found["method"])
     metrics = {panel: (metric, window) for panel, (metric, window, *_) in _EIGHT.items()}
     cells = _summary(_panels(named, metrics), "dataset", "method", "panel")
@@ -344,7 +332,7 @@ def draw_robustness(cells: pd.DataFrame) -> MplFigure:
             axis.tick_params(labelsize=7)
         canvas.over_rounds(dataset, line)
         _same_rounds(line, cells[cells["dataset"] == dataset])
-    return _with_legend(canvas, 6, _about_published(*datasets))
+    return canvas.legend(6, _about_published(*datasets))
 
 
 _ERROR, _KNOWN = "error", "known"
@@ -363,7 +351,7 @@ def transitive(runs: RunSet) -> pd.DataFrame:
     A further column ``panel``. The series ``expected to have met`` is computed (Theorem III.4's
     setting), and ``all clients seen`` marks the round by which that is expected: of no run (n = 0).
     """
-    found = results(runs, runs.plan.figures["fig9"].runs)
+    found = results(runs, runs.groups_of("fig9"))
     eps = found.reindex(columns=["eps"])["eps"].fillna(0.02).map("transitive, eps = {:g}".format)
     named = found.assign(series=eps.mask(found["method"] == STANDARD, "standard"))
     curves = _panels(named, {_ERROR: ("similarity_error", 1), _KNOWN: ("pairs_known", 1)})
@@ -400,10 +388,7 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
     for axis in canvas:
         axis.set_ylim(bottom=0)
     _same_rounds(canvas, cells[cells["series"] != _SEEN])
-    return _with_legend(canvas, 4)
-
-
-_TITLES = {"mnist": "MNIST", "cifar100": "CIFAR-100"}
+    return canvas.legend(4)
 
 
 def sensitivity(runs: RunSet) -> pd.DataFrame:
@@ -411,14 +396,14 @@ def sensitivity(runs: RunSet) -> pd.DataFrame:
 
     A further column ``dataset``: the scales differ in it.
     """
-    found = results(runs, runs.plan.figures["fig10"].runs)
+    found = results(runs, runs.groups_of("fig10"))
     shown = found.assign(
         series=found["distillation"].map("lambda = {:g}".format),
         x=found["threshold"],
         value=found["record"].map(best),
     )
     name = found["record"][0].spec["dataset"]["name"]
-    return _summary(shown).assign(dataset=_TITLES.get(name, name))
+    return _summary(shown).assign(dataset=called(runs.paper, name))
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
@@ -431,7 +416,7 @@ def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
     canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
     canvas.axis.set_xticks(sorted(cells["x"].unique()))
-    return _with_legend(canvas)
+    return canvas.legend()
 
 
 def as_run(runs: RunSet) -> pd.DataFrame:
@@ -439,7 +424,7 @@ def as_run(runs: RunSet) -> pd.DataFrame:
 
     Further columns: ``method``, ``panel`` and ``reported`` (Table I's).
     """
-    found = results(runs, runs.plan.figures["as_run"].runs)
+    found = results(runs, runs.groups_of("as_run"))
     named = found.assign(series=found["method"])
     metrics = {"accuracy": ("accuracy", 1), "norm": ("norm", 1)}
     cells = _summary(_panels(named, metrics), "method", "panel")
@@ -457,7 +442,7 @@ def draw_as_run(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="norm of the global model (FedDyn)")
     right.set_ylim(bottom=0)
     _same_rounds(canvas, cells)
-    return _with_legend(canvas, 4, _about_published("MNIST"))
+    return canvas.legend(4, _about_published("MNIST"))
 
 
 _LOOKS = 8
@@ -466,7 +451,7 @@ _LOOKS = 8
 
 def stand_in(runs: RunSet) -> pd.DataFrame:
     """Return our own figure on synthetic pills: test accuracy (fraction) over the rounds."""
-    groups = runs.plan.figures["synthetic_pills"].runs
+    groups = runs.groups_of("synthetic_pills")
     if not runs.planned(groups):
         return pd.DataFrame(columns=["series", "x", "mean", "values", "runs"])
     found = results(runs, groups)
@@ -496,7 +481,7 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
     right.set_xlabel(f"{ROUND} ({SINGLESET}: of central training)")
     right.set_title("not PILL, not comparable with it", fontsize=8)
-    return _with_legend(canvas, 4)
+    return canvas.legend(4)
 
 
 def overhead(runs: RunSet) -> pd.DataFrame:
@@ -506,7 +491,8 @@ def overhead(runs: RunSet) -> pd.DataFrame:
     """
     found = timings().rename(columns={"method": "x", "what": "panel"})
     found.insert(0, "series", found["network"] + ", " + found["panel"])
-    return found[["series", "x", *found.columns.drop(["series", "x"])]]
+    keys, further = ["series", "x"], ["network", "panel"]
+    return found[[*keys, *found.columns.drop([*keys, *further]), *further]]
 
 
 def draw_overhead(cells: pd.DataFrame) -> MplFigure:
@@ -539,7 +525,7 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     right.set_title("client: local training,\nCADIS over FedAvg", fontsize=9)
     canvas.key("median", BLACK)
     where = f"ours, on {about['machine']}, {about['date']}; {about['note']}"
-    return _with_legend(canvas, title=f"nothing published is drawn: {where}")
+    return canvas.legend(title=f"nothing published is drawn: {where}")
 
 
 FIGURES: dict[str, Figure] = {
@@ -552,5 +538,5 @@ FIGURES: dict[str, Figure] = {
     "fig11": Figure(overhead, draw_overhead, {SERVER_MS: "ms", "": "ratio"}),
     "synthetic_pills": Figure(stand_in, draw_stand_in),
     "as_run": Figure(as_run, draw_as_run, {", norm": "weights", "": "fraction"}),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

@@ -7,21 +7,21 @@ means it; "as run" is what the authors' code does (docs/papers/cadis.md).
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.configfile import read_json
 from fedrepro.base.paths import root
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
-from fedrepro.report.expected import load_expected
-from fedrepro.report.stats import summarise
+from fedrepro.report.expected import called, load_expected
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -56,11 +56,6 @@ def kind_of(runs: RunSet, run: PlannedRun) -> str:
     return KIND_OF.get(str(run.coordinates.get("lists")), label)
 
 
-def title_of(runs: RunSet, label: str) -> str:
-    """Return how a label of the plan is printed: ``MNIST``, ``FedFA, as run``."""
-    return load_expected(runs.paper).names.get(label, label)
-
-
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     """Return the runs of the groups, one row a run, in plan order.
 
@@ -83,7 +78,7 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
         labels = group.labels | {"kind": kind_of(runs, run)}
         rows.append(
             {"group": run.group, "title": group.title, **run.coordinates}
-            | {name: title_of(runs, label) for name, label in labels.items()}
+            | {name: called(runs.paper, label) for name, label in labels.items()}
             | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
             | {"seed": run.seed, "run": run.id, "record": record}
         )
@@ -111,7 +106,7 @@ def mean_step(accuracy: np.ndarray) -> float:
 
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:
     """Return the results of a table's runs, with their best accuracy."""
-    found = results(runs, runs.plan.tables[table].runs)
+    found = results(runs, runs.groups_of(table))
     return found.assign(best=found["record"].map(best))
 
 
@@ -163,9 +158,9 @@ def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
 
 def _drawn(runs: RunSet, table: str) -> pd.DataFrame:
     """Return how many clients a round the plan has of each data set, as text."""
-    planned = runs.planned(runs.plan.tables[table].runs)
+    planned = runs.planned(runs.groups_of(table))
     rows = [
-        (title_of(runs, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
+        (called(runs.paper, runs.plan.runs[run.group].labels["dataset"]), str(drawn))
         for run in planned
         if (drawn := participants(run))
     ]
@@ -286,7 +281,7 @@ def recovery(runs: RunSet) -> pd.DataFrame:
     Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a rule
     makes at a threshold.
     """
-    found = results(runs, runs.plan.tables["recovery"].runs)
+    found = results(runs, runs.groups_of("recovery"))
     lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")
     rows = lines["vector"].map(VECTORS) + ", " + lines["warm_up"].map(STARTS)
     values = [
@@ -316,7 +311,7 @@ LEARNT = {
 
 def clusters(runs: RunSet) -> pd.DataFrame:
     """Show what CADIS knows of the clusters after its last round."""
-    found = results(runs, runs.plan.tables["clusters"].runs)
+    found = results(runs, runs.groups_of("clusters"))
     last = [
         {column: record.metrics[metric][-1] for metric, column in LEARNT.items()}
         for record in found["record"]
@@ -379,14 +374,14 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
 
 def partitions(runs: RunSet) -> pd.DataFrame:
     """Show the partitions in numbers."""
-    found = results(runs, runs.plan.tables["partitions"].runs)
+    found = results(runs, runs.groups_of("partitions"))
     facts = [partition_facts(record.partition.counts) for record in found["record"]]
     return _each(found, found["dataset"] + " " + found["kind"], facts, "count")
 
 
 def cluster_weight(runs: RunSet) -> pd.DataFrame:
     """Show the share of the largest cluster in the average, as FedAvg and as CADIS weigh it."""
-    found = results(runs, runs.plan.tables["cluster_weight"].runs)
+    found = results(runs, runs.groups_of("cluster_weight"))
     shares = [
         cluster_weights(record.partition.counts, record.final["cluster_of"])
         for record in found["record"]
@@ -430,7 +425,7 @@ def pill(runs: RunSet) -> pd.DataFrame:
             if item.artefact == "pill"
         ]
     )
-    if not runs.members(runs.plan.tables["pill"].runs):
+    if not runs.members(runs.groups_of("pill")):
         return printed
     found = _shown(runs, "pill")
     ours = _cells(found.assign(row=found["method"], column=found["dataset"].map(PILLS)), "best")
@@ -447,17 +442,13 @@ def measured() -> dict[str, Any]:
     """Return what ``benchmarks/cadis.py`` measured last; its file says on what and when.
 
     Raises:
-        FedreproError: the file is missing or is not JSON.
+        FedreproError: the file is missing or damaged.
     """
-    file = root() / "benchmarks/cadis.json"
-    try:
-        content: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise FedreproError(
-            f"{file}: cannot be read ({error}); restore it with git, or measure again with "
-            "`python benchmarks/cadis.py --out benchmarks/cadis.json`"
-        ) from None
-    return content
+    cure = (
+        "restore it with git, or measure again with `python benchmarks/cadis.py --out "
+        "benchmarks/cadis.json`"
+    )
+    return read_json(root() / "benchmarks/cadis.json", TypeAdapter(dict[str, Any]), cure)
 
 
 SERVER_MS, LOCAL_RATIO = "server, ms a round", "local training, times FedAvg's"
@@ -495,15 +486,11 @@ def overhead(runs: RunSet) -> pd.DataFrame:
 def ablation(runs: RunSet) -> pd.DataFrame:
     """Build our table of what each part of CADIS adds to FedAvg on MC, paired by seed."""
     found = _shown(runs, "ablation").assign(column="best accuracy", unit="fraction")
-    base = found.loc[found["method"] == BASELINES[0], ["dataset", "seed", "run", "best"]]
-    gains = found.merge(base, on=["dataset", "seed"], suffixes=("", "_fedavg"))
-    gains = gains[gains["run"] != gains["run_fedavg"]].assign(column="over FedAvg", unit="points")
-    gains["best"] -= gains["best_fedavg"]
-    gains["run"] = list(zip(gains["run"], gains["run_fedavg"], strict=True))
-    both = pd.concat([found, gains])
+    fedavg = found["method"] == BASELINES[0]
+    gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "seed"])
+    both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
     both["row"] = both["dataset"] + ", " + both["method"]
-    cells = summarise(both, "best", ["row", "column", "unit"])
-    return cells[[*cells.columns.drop("unit"), "unit"]]
+    return summarise(both, "best", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

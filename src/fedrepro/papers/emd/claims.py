@@ -26,11 +26,10 @@ from fedrepro.papers.emd.measurements import (
     SCRATCH,
     WARM,
     divergences,
-    groups_of,
     reported,
     synchronisations,
 )
-from fedrepro.report.expected import load_expected, published
+from fedrepro.report.expected import called, published
 from fedrepro.report.finding import (
     SLACK,
     Finding,
@@ -67,7 +66,7 @@ def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "l
     """
     if isinstance(what, str):
         groups = runs.labelled(dataset=dataset, training=what, batches=batches)
-        return _reported(_name(runs, what), reported(runs, groups), runs.chance(groups))
+        return _reported(called(runs.paper, what), reported(runs, groups), runs.chance(groups))
     (group,) = runs.labelled(dataset=dataset, training="sweep", batches=batches)
     return _at(runs, group, emd=what)
 
@@ -101,11 +100,6 @@ def _at(runs: RunSet, group: str, **point: float) -> Sample:
 
 def _reported(name: str, table: pd.DataFrame, chance: float) -> Sample:
     return Sample.of(name, table.sort_values("seed"), "accuracy", chance)
-
-
-def _name(runs: RunSet, what: object) -> str:
-    """Return what a reader calls a label."""
-    return load_expected(runs.paper).names.get(str(what), str(what))
 
 
 def _shown(
@@ -226,7 +220,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
     table = _divergence(runs, "training", dataset, what)
     means = _means(table).loc[[*what]]
     smallest = float(np.nanmin(means / means.shift()))
-    names = [_name(runs, name) for name in what]
+    names = [called(runs.paper, name) for name in what]
     evidence = "; ".join(
         f"{layer}: {_shown(zip(names, means[layer], strict=True))}" for layer in means
     )
@@ -290,7 +284,7 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
     seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
     values = jackknife(lambda some: times(some) - 1, seeds)
     margin = Margin.of(values, strict=True)
-    evidence = _shown((_name(runs, name), value) for name, value in largest.items())
+    evidence = _shown((called(runs.paper, name), value) for name, value in largest.items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
     return Finding(margin.met, evidence, ids, margin.value + 1, [margin])
 
@@ -531,7 +525,7 @@ def _printed(runs: RunSet) -> pd.DataFrame:
     """Return what Tables 1 and 3 print, by labels: ``lost`` and ``accuracy``."""
     lost, kept = (published(runs.paper, table) for table in ("table1", "table3"))
     rows = []
-    for group in groups_of(runs, "table3"):
+    for group in runs.groups_of("table3"):
         labels = runs.plan.runs[group].labels
         cell = runs.plan.runs[group].title, DATASETS[labels["dataset"]]
         rows.append(labels | {"lost": lost.get(cell), "accuracy": kept[cell]})
@@ -546,7 +540,7 @@ def table1_is_table3(runs: RunSet, *, points: float) -> Finding:
     central = kept.where(table.index.get_level_values("training") == "sgd")
     sgd = central.groupby(["dataset", "batches"]).transform("first")
     gaps = (sgd - kept - table["lost"]).abs().groupby("dataset", sort=False).max()
-    named = ((_name(runs, dataset), gap) for dataset, gap in gaps.items())
+    named = ((called(runs.paper, dataset), gap) for dataset, gap in gaps.items())
     evidence = f"off by at most: {_shown(named, '{:.2g}'.format)}"
     worst = float(gaps.max())
     return Finding(worst <= points / 100 + SLACK, evidence, [], worst)
@@ -560,7 +554,7 @@ def introduction_is_table1(
     largest = _printed(runs)["lost"].groupby("dataset").max()[[*datasets]]
     holds = bool((abs(largest - np.array(percent) / 100) <= points / 100 + SLACK).all())
     evidence = "; ".join(
-        f"{_name(runs, dataset)}: text {quoted:g} %, Table 1 {in_points(largest[dataset])}"
+        f"{called(runs.paper, dataset)}: text {quoted:g} %, Table 1 {in_points(largest[dataset])}"
         for dataset, quoted in zip(datasets, percent, strict=True)
     )
     return Finding(holds, evidence, [])
@@ -603,8 +597,8 @@ def emd_alone_decides(
     sd = max(spread[spread.index < emd].iloc[-1], spread[spread.index > emd].iloc[0])
     here = float(_printed(runs)["accuracy"][dataset, batches, what])
     evidence = (
-        f"{_name(runs, what)} {in_percent(here)}; Table 2 at {emd:g} {in_percent(expected)}, "
-        f"sd {in_points(sd)}; {in_points(expected - here)} apart"
+        f"{called(runs.paper, what)} {in_percent(here)}; Table 2 at {emd:g} "
+        f"{in_percent(expected)}, sd {in_points(sd)}; {in_points(expected - here)} apart"
     )
     return Finding(abs(expected - here) <= sds * sd, evidence, [], here - expected)
 
@@ -613,7 +607,7 @@ def as_printed(runs: RunSet, what: str | float, *, dataset: str, batches: str = 
     """Return the published accuracy of a training (Table 3), or at an EMD (Table 2)."""
     if isinstance(what, str):
         value = _printed(runs)["accuracy"][dataset, batches, what]
-        return Sample(f"Table 3, {_name(runs, what)}", (float(value),), ())
+        return Sample(f"Table 3, {called(runs.paper, what)}", (float(value),), ())
     return Sample(f"Table 2, EMD {what:g}", (_table2(runs.paper, dataset)[what],), ())
 
 

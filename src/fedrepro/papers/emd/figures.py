@@ -26,9 +26,7 @@ from fedrepro.papers.emd.measurements import (
     SCRATCH,
     WARM,
     by_choice,
-    described,
     divergences,
-    groups_of,
     reported,
     shared_label,
     synchronisations,
@@ -37,7 +35,7 @@ from fedrepro.papers.emd.measurements import (
 from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink, at_the_end
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
@@ -76,7 +74,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     A pre-trained run begins at round 0 with what pre-training reached. Further columns:
     ``dataset``, and ``reported``, what Table 3 prints, in a series' last row.
     """
-    groups = groups_of(runs, figure)
+    groups = runs.groups_of(figure)
     curves = runs.curves(groups, "accuracy")
     before = {
         run.id: getattr(run.spec.algorithm, "pretrain_epochs", 0) for run in runs.members(groups)
@@ -84,12 +82,11 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     curves["x"] = curves["round"] - curves["run"].map(before)
     curves["dataset"] = curves["dataset"].map(titles(runs))
     curves = curves[curves["x"] >= 0].rename(columns={"title": "series"})
-    cells = described(curves, "value", _KEYS, "dataset")
+    cells = summarise(curves, "value", _KEYS, "dataset")
     table3 = published(runs.paper, "table3")
     keys = zip(cells["series"], cells["dataset"].map(_printed_as(runs)), strict=True)
     printed = pd.Series([table3.get(cell_key(*key), np.nan) for key in keys], cells.index)
-    last = cells.groupby("series")["x"].transform("max") == cells["x"]
-    return cells.assign(reported=printed.where(last))
+    return at_the_end(cells, printed)
 
 
 def _printed_as(runs: RunSet) -> dict[str, str]:
@@ -123,7 +120,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     packed = " x " in cells["dataset"].iloc[0]
     features = ", of 50 x 10 features" if packed else ""
     known = f"published: Table 3{features}, drawn where ours end"
-    return _finished(canvas, 3, known if cells["reported"].notna().any() else "")
+    return canvas.legend(3, known if cells["reported"].notna().any() else "")
 
 
 # Figures 2 and 4: weight divergence
@@ -135,7 +132,7 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
     A fourth series, our own, is the noise floor, taken from the IID runs. Further columns:
     ``dataset`` and ``layer``, which together are ``x``.
     """
-    groups = groups_of(runs, "fig2")
+    groups = runs.groups_of("fig2")
     table = divergences(runs, groups)
     iid = runs.labelled(groups, training="iid")
     if runs.members(iid):
@@ -143,7 +140,7 @@ def divergence_by_skew(runs: RunSet) -> pd.DataFrame:
         table = pd.concat([table, floor])
     table["x"] = table["dataset"] + " " + table["layer"]
     table["series"] = table["title"].str.removesuffix(FIRST_ROUND)
-    return described(table, "value", _KEYS, "dataset", "layer")
+    return summarise(table, "value", _KEYS, "dataset", "layer")
 
 
 def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
@@ -164,14 +161,14 @@ def draw_divergence_by_skew(cells: pd.DataFrame) -> MplFigure:
         axis.set(yscale="log", title=dataset)
         _name(axis, range(len(layers)), layers)
     canvas.axis.set_ylabel(Y_DIVERGENCE)
-    return _finished(canvas, 2, "bar: mean, dots: every seed")
+    return canvas.legend(2, "bar: mean, dots: every seed")
 
 
 def divergence_by_emd(runs: RunSet, figure: str) -> pd.DataFrame:
     """Return figure 4: divergence of each layer against EMD, over the distributions."""
-    table = divergences(runs, groups_of(runs, figure))
+    table = divergences(runs, runs.groups_of(figure))
     table = table.rename(columns={"layer": "series", "emd": "x"})
-    return described(table, "value", _KEYS, "dataset")
+    return summarise(table, "value", _KEYS, "dataset")
 
 
 def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
@@ -181,7 +178,7 @@ def draw_divergence_by_emd(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set(title=cells["dataset"].iloc[0], ylabel=Y_DIVERGENCE)
     canvas.axis.set_ylim(bottom=0)
     _emd_axis(canvas.axis, cells)
-    return _finished(canvas, 5, INTERVALS)
+    return canvas.legend(5, INTERVALS)
 
 
 # Figure 5: accuracy against EMD
@@ -193,7 +190,7 @@ def accuracy_by_emd(runs: RunSet) -> pd.DataFrame:
     Further columns: ``table2`` and ``table2_sd``, the published values that the curves show, KWS's
     also where our features are packed.
     """
-    table = reported(runs, groups_of(runs, "fig5a"))
+    table = reported(runs, runs.groups_of("fig5a"))
     cells = summarise(table.rename(columns={"dataset": "series", "emd": "x"}), "accuracy", _KEYS)
     names = cells["series"].map(_printed_as(runs))
     keys = [cell_key(*key) for key in zip(names, cells["x"], strict=True)]
@@ -218,7 +215,7 @@ def draw_accuracy_by_emd(cells: pd.DataFrame) -> MplFigure:
     what = f"ours ({cells['scale'].iloc[0]} scale) and published: {INTERVALS}"
     if cells["series"].str.contains(" x ").any():
         what += "\npublished KWS: 50 x 10 features"
-    return _finished(canvas, 4, what)
+    return canvas.legend(4, what)
 
 
 def variation(runs: RunSet) -> pd.DataFrame:
@@ -229,7 +226,7 @@ def variation(runs: RunSet) -> pd.DataFrame:
     ``dataset`` and ``layer``, which together are ``x`` (no layer: accuracy), and ``emd``.
     At a scale without that EMD, the nearest is taken.
     """
-    groups = groups_of(runs, "fig5b")
+    groups = runs.groups_of("fig5b")
     accuracy = reported(runs, runs.labelled(groups, batches="large"))
     accuracy = accuracy.rename(columns={"accuracy": "value"})
     divergence = divergences(runs, runs.labelled(groups, reference="sgd"))
@@ -239,7 +236,7 @@ def variation(runs: RunSet) -> pd.DataFrame:
     table = table[table["emd"] == level].reset_index()
     table["x"] = (table["dataset"] + " " + table["layer"]).str.rstrip()
     table["value"] /= table.groupby(_KEYS)["value"].transform("mean")
-    return described(table, "value", _KEYS, "dataset", "layer", "emd")
+    return summarise(table, "value", _KEYS, "dataset", "layer", "emd")
 
 
 def draw_variation(cells: pd.DataFrame) -> MplFigure:
@@ -262,7 +259,7 @@ def draw_variation(cells: pd.DataFrame) -> MplFigure:
         _boxes(axis, points, list(points["layer"]))
         axis.set_title(f"divergence,\n{dataset}", fontsize=8)
     what = "dots: the distributions; box: their quartiles, line: their median"
-    return _finished(canvas, title=f"EMD {cells['emd'].iloc[0]:g}; {what}")
+    return canvas.legend(title=f"EMD {cells['emd'].iloc[0]:g}; {what}")
 
 
 def _boxes(axis: Axes, points: pd.DataFrame, names: list[str]) -> None:
@@ -341,7 +338,7 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
             model: pd.concat([start, points])[["mean", "up"]].to_numpy()
             for model, points in here.groupby("model", sort=False)
         }
-        for model in path.keys() - {"start", *inks}:
+        for model in (name for name in path if name not in {"start", *inks}):
             for begin, end in zip(path["FedAvg"], path[model][1:], strict=False):
                 axis.plot(*np.transpose([begin, end]), linewidth=0.8, zorder=1, **client.options)
         for model, ink in inks.items():
@@ -362,7 +359,7 @@ def draw_weights_in_a_plane(cells: pd.DataFrame) -> MplFigure:
     canvas.key("FedAvg, after each synchronisation", inks["FedAvg"])
     canvas.key("a client", client)
     what = f"{cells['dataset'].iloc[0]}, full batches, {cells['x'].max()} synchronisations"
-    return _finished(canvas, title=what)
+    return canvas.legend(title=what)
 
 
 def sharing_partition(runs: RunSet) -> pd.DataFrame:
@@ -413,7 +410,7 @@ def draw_sharing_partition(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set_title(f"{cells['what'].iloc[0]}: EMD {cells['emd'].iloc[0]:.4g} instead of 1.8")
     canvas.axis.grid(visible=False, axis="x")
     canvas.axis.set_axisbelow(True)
-    return _finished(canvas, 6)
+    return canvas.legend(6)
 
 
 # Figure 7: data sharing
@@ -444,7 +441,7 @@ def draw_accuracy_by_beta(cells: pd.DataFrame) -> MplFigure:
     right.spines["right"].set_visible(True)
     right.grid(visible=False)
     canvas.key("EMD", emd)
-    return _finished(canvas)
+    return canvas.legend()
 
 
 def accuracy_by_alpha(runs: RunSet) -> pd.DataFrame:
@@ -461,7 +458,7 @@ def draw_accuracy_by_alpha(cells: pd.DataFrame) -> MplFigure:
     for ink, (_, points) in zip(_SERIES, cells.groupby("series", sort=False), strict=False):
         canvas.published(canvas.axis, points, ink, marker="*", markersize=9)
     canvas.axis.set(xlabel=r"share of G that a client receives, $\alpha$ (%)", ylabel=ACCURACY)
-    return _finished(canvas)
+    return canvas.legend()
 
 
 # Proposition 3.1
@@ -479,7 +476,7 @@ def bound_by_synchronisation(runs: RunSet) -> pd.DataFrame:
         ["emd", "x", "rounding", "seed", "run"], ["distance", "bound"], var_name="side"
     ).sort_values("emd", kind="stable")
     table["series"] = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
-    cells = described(table, "value", _KEYS, "emd", "side")
+    cells = summarise(table, "value", _KEYS, "emd", "side")
     return cells.assign(rounding=summarise(table, "rounding", _KEYS)["mean"])
 
 
@@ -508,17 +505,10 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
     middle = float(cells["x"].median())
     axis.text(middle, 0.7 * rounding.min(), what, ha="center", va="top", fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return _finished(canvas)
+    return canvas.legend()
 
 
 # Shared by several figures
-
-
-def _finished(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
-    """Draw the legend; return the figure."""
-    canvas.legend(columns, title)
-    figure: MplFigure = canvas.figure
-    return figure
 
 
 def _intervals(canvas: Canvas, cells: pd.DataFrame, *, factor: float = 100) -> None:
@@ -568,5 +558,5 @@ FIGURES: dict[str, Figure] = {
     "fig7b": Figure(accuracy_by_alpha, draw_accuracy_by_alpha),
     **_panels("8", accuracy_curves, draw_accuracy_curves),
     "bound_rounds": Figure(bound_by_synchronisation, draw_bound, "weights"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from fedrepro.report.choices import COMMITTED, moved
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 FIRST_ROUND = ", first round"
@@ -73,11 +73,6 @@ OF_THE_SAME_RUN = {"final": "after the last round", "best": "best round"}
 """Choices of what is reported, by column of :func:`fedrepro.papers.emd.measurements.reported`."""
 
 LARGEST_REDUCTION, RELATIVE_ACCURACY = "largest reduction", "accuracy / mean, largest sd"
-
-
-def groups_of(runs: RunSet, artefact: str) -> list[str]:
-    """Return the groups of runs that a table or figure is made from, in the plan's order."""
-    return runs.plan.artefact(artefact).runs
 
 
 def titles(runs: RunSet) -> dict[str, str]:
@@ -149,12 +144,6 @@ def synchronisations(runs: RunSet) -> pd.DataFrame:
     return table.astype(dict.fromkeys(found, float))
 
 
-def described(table: pd.DataFrame, value: str, keys: Sequence[str], *others: str) -> pd.DataFrame:
-    """Summarise by keys and by other columns, which go with the keys and stand last."""
-    cells = summarise(table, value, [*keys, *others])
-    return cells[[*cells.columns.drop([*others]), *others]]
-
-
 def shared_label(beta: float) -> str:
     """Return the name of a set G by its size: ``G = 10 % of D``."""
     return f"G = {100 * beta:g} % of D"
@@ -162,7 +151,7 @@ def shared_label(beta: float) -> str:
 
 def table1(runs: RunSet) -> pd.DataFrame:
     """Build Table 1: the accuracy lost against SGD of the same batches, seed by seed."""
-    groups = groups_of(runs, "table1")
+    groups = runs.groups_of("table1")
     table = reported(runs, groups)
     table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
     central = table["training"] == "sgd"
@@ -177,7 +166,7 @@ def table1(runs: RunSet) -> pd.DataFrame:
 
 def table2(runs: RunSet) -> pd.DataFrame:
     """Build Table 2: mean and standard deviation over the distributions, by EMD."""
-    table = reported(runs, groups_of(runs, "table2"))
+    table = reported(runs, runs.groups_of("table2"))
     table["emd"] = table["emd"].map("{:g}".format)
     return _cells(table, row="dataset", column="emd")
 
@@ -213,7 +202,7 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
         value=varying["accuracy"] / varying["mean"], column=RELATIVE_ACCURACY, unit="fraction"
     )
     both = pd.concat([reduction, variation], ignore_index=True)
-    return described(both, "value", ["row", "column"], "unit")
+    return summarise(both, "value", ["row", "column"], "unit")
 
 
 def _whole_sweeps(runs: RunSet) -> pd.DataFrame:
@@ -222,7 +211,7 @@ def _whole_sweeps(runs: RunSet) -> pd.DataFrame:
     Raises:
         MissingRunsError: there is none.
     """
-    groups = groups_of(runs, "sweep_text")
+    groups = runs.groups_of("sweep_text")
     planned = {
         group: len({run.coordinates["emd"] for run in runs.planned([group])}) for group in groups
     }
@@ -245,7 +234,7 @@ def warm_up(runs: RunSet) -> pd.DataFrame:
     table = table.drop_duplicates(["beta", "seed"]).assign(row=table["beta"].map(shared_label))
     cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
     cells["unit"] = cells["column"].map(units)
-    return described(cells, "value", ["row", "column"], "unit")
+    return summarise(cells, "value", ["row", "column"], "unit")
 
 
 def bound(runs: RunSet) -> pd.DataFrame:
@@ -259,7 +248,7 @@ def bound(runs: RunSet) -> pd.DataFrame:
     row = "EMD " + table["emd"].map("{:g}".format) + ", " + table["side"]
     column = "m = " + table["m"].astype(str)
     cells = summarise(table.assign(row=row, column=column), "value", ["row", "column"])
-    return cells.assign(unit="number")
+    return cells.assign(unit="weights")
 
 
 def own_initial(runs: RunSet) -> pd.DataFrame:
@@ -282,7 +271,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
         A table of choices (:mod:`fedrepro.report.choices`). Where the initial weights are others,
         each of them is a row.
     """
-    table = reported(runs, groups_of(runs, "choices"))
+    table = reported(runs, runs.groups_of("choices"))
     table = table[table["training"].isin(CHOICE_TRAININGS)].assign(
         column=table["training"].map(CHOICE_TRAININGS),
         row=table["choice"].map(CHOICES).fillna(COMMITTED),
@@ -299,30 +288,21 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     return pd.concat([committed, *same, table[table["row"] != COMMITTED]])[columns]
 
 
-def choices(runs: RunSet) -> pd.DataFrame:
-    """Build our table of the open choices: how far each moves the accuracy, paired by seed."""
-    return moved(by_choice(runs))
-
-
 def choice_divergence(runs: RunSet) -> pd.DataFrame:
     """Build our table of the rise of each layer's divergence with EMD, by pixels and weights.
 
     The rise is from the lowest to the highest EMD, seed by seed; one column a layer.
     """
-    groups = groups_of(runs, "choice_divergence")
+    groups = runs.groups_of("choice_divergence")
     table = divergences(runs, groups)
     table["row"] = table["transform"].map(PIXELS) + ", " + table["init"].map(INITIAL_WEIGHTS)
     levels = sorted({run.coordinates["emd"] for run in runs.planned(groups)})
     low, high = table[table["emd"] == levels[0]], table[table["emd"] == levels[-1]]
-    pairs = high.merge(low, on=["row", "layer", "seed"], suffixes=("", "_low"))
-    if pairs.empty:
+    rise = differences(high, low, "value", on=["row", "layer", "seed"])
+    if rise.empty:
         raise MissingRunsError("no seed is recorded at both the lowest and the highest EMD")
-    rise = pairs.assign(
-        value=pairs["value"] - pairs["value_low"],
-        run=_pairs(pairs["run"], pairs["run_low"]),
-        column=pairs["layer"],
-    )
-    return summarise(rise, "value", ["row", "column"]).assign(unit="number")
+    cells = rise.rename(columns={"layer": "column"})
+    return summarise(cells, "value", ["row", "column"]).assign(unit="ratio")
 
 
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
@@ -335,7 +315,7 @@ def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
 
 def _by_title(runs: RunSet, artefact: str) -> pd.DataFrame:
     """Summarise the accuracies of a table's groups: a row a title, a column a data set."""
-    return _cells(reported(runs, groups_of(runs, artefact)), row="title", column="dataset")
+    return _cells(reported(runs, runs.groups_of(artefact)), row="title", column="dataset")
 
 
 def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:
@@ -352,6 +332,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "bound": bound,
     "own_initial": own_initial,
     "unit_pixels": unit_pixels,
-    "choices": choices,
+    "choices": lambda runs: moved(by_choice(runs)),
     "choice_divergence": choice_divergence,
 }

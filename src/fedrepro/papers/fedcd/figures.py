@@ -131,8 +131,7 @@ def draw_archetype_curves(cells: pd.DataFrame) -> MplFigure:
     title = f"thick: mean of a round and up to {WINDOW - 1} before it"
     if len(members) > 1:
         title += "; blue: meta-archetype 0, orange: meta-archetype 1"
-    canvas.legend(4, title)
-    return canvas.figure
+    return canvas.legend(4, title)
 
 
 # Figures 2 and 5: changes
@@ -155,8 +154,7 @@ def draw_changes(cells: pd.DataFrame) -> MplFigure:
     canvas.curve(canvas.axis, of(cells, LOG_OF_30), _LOG_INK, LOG_OF_30, **THIN)
     canvas.over_rounds(Y_CHANGE)
     canvas.axis.set_ylim(bottom=0)
-    canvas.legend(2)
-    return canvas.figure
+    return canvas.legend(2)
 
 
 # Figure 3: the hypergeometric law
@@ -204,8 +202,7 @@ def draw_label_shares(cells: pd.DataFrame) -> MplFigure:
     axis.set(xlabel="label", ylabel="probability", xticks=range(last + 1))
     axis.set_xticklabels([*map(str, range(last)), f"{last}\n(dropped)"])
     canvas.key("images our devices drew", Ink("black", "", "o"), **_HOLLOW)
-    canvas.legend(4)
-    return canvas.figure
+    return canvas.legend(4)
 
 
 # Figure 6: quantisation
@@ -239,8 +236,7 @@ def draw_bits_curves(cells: pd.DataFrame) -> MplFigure:
             canvas.curve(canvas.axis, points, Ink(colour, line), label, linewidth=width)
     canvas.over_rounds(f"mean {ACCURACY}")
     canvas.axis.set_ylim(0, 100)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 # Figure 7, and our own: who prefers and who has which model, in the run of the first seed
@@ -393,8 +389,7 @@ def draw_active(cells: pd.DataFrame) -> MplFigure:
     canvas.over_rounds("device")
     canvas.patch("the device has the model", color=colormaps["Blues"](1 / 1.2))
     canvas.key("between the meta-archetypes", BLACK, linewidth=0.6)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 # Our own: traffic
@@ -419,8 +414,7 @@ def draw_traffic(cells: pd.DataFrame) -> MplFigure:
         axis.set_title(title)
         axis.set_ylim(bottom=0)
     canvas.over_rounds("MB in a round")
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 # Figures 8 and 9: biases
@@ -443,8 +437,7 @@ def draw_by_bias(cells: pd.DataFrame, *, label: str) -> MplFigure:
     canvas.curve(canvas.axis, of(cells, LOG_OF_18), _LOG_INK, LOG_OF_18, factor=1, **THIN)
     canvas.over_rounds(label)
     canvas.axis.set_ylim(bottom=0)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 _of = functools.partial
@@ -492,6 +485,6 @@ FIGURES: dict[str, Figure] = {
     "holders": Figure(holders, draw_holders, "count"),
     "active": Figure(active, draw_active, "index"),
     "traffic": Figure(traffic, draw_traffic, "MB"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
     **log_figures.FIGURES,
 }

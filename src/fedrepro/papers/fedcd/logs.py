@@ -100,8 +100,7 @@ def _draw_pair(
 def _finished(canvas: Canvas) -> MplFigure:
     canvas.key("ours", Ink("grey"))
     canvas.key("public log", Ink("grey", "--"), **THIN)
-    canvas.legend(5)
-    return canvas.figure
+    return canvas.legend(5)
 
 
 # The last notebook: 30 devices
@@ -241,8 +240,7 @@ def draw_course(cells: pd.DataFrame) -> MplFigure:
     canvas.axes[0, 1].axhspan(100 * low, 100 * high, **band)
     canvas.patch("published: FedAvg swings in this range", **band)
     canvas.over_rounds("")
-    canvas.legend(3, "published: read off the course report; 9 devices: log of its notebook")
-    return canvas.figure
+    return canvas.legend(3, "published: read off the course report; 9 devices: log of its notebook")
 
 
 FIGURES: dict[str, Figure] = {

@@ -312,8 +312,7 @@ def summarised(rows: Callable[_P, Iterable[Row]]) -> Callable[_P, pd.DataFrame]:
         if table.empty:
             raise MissingRunsError("none of the runs that it is made of is recorded")
         names = [name for name in table.columns if name not in ("value", "seed", "run")]
-        cells = summarise(table, "value", names)
-        return cells[[*names[:2], *cells.columns[len(names) :], *names[2:]]]
+        return summarise(table, "value", names[:2], *names[2:])
 
     return frame
 

@@ -28,7 +28,7 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     curves = curves.rename(columns={"title": "network", "round": "x"})
     curves["precision"] = curves["precision"].map(PRECISIONS)
     curves["series"] = curves["network"] + ", " + curves["precision"]
-    return summarise(curves, "value", ["series", "x", "network", "precision"])
+    return summarise(curves, "value", ["series", "x"], "network", "precision")
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
@@ -43,8 +43,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
         for precision, ink in _INKS.items():
             canvas.curve(axis, panel[panel["precision"] == precision], ink, precision)
     canvas.accuracy_over_rounds()
-    canvas.legend(4)
-    return canvas.figure
+    return canvas.legend(4)
 
 
 FIGURES = {"curves": Figure(accuracy_curves, draw_accuracy_curves)}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 FLOAT32 = "float32"
@@ -45,14 +45,9 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of one network; ``finals`` has a row a run, accuracies as ``value``."""
     finals = finals.assign(column=finals["precision"].map(PRECISIONS))
     exact = finals["precision"] == FLOAT32
-    reference = finals.loc[exact, ["seed", "value", "run"]]
-    pairs = finals[~exact].merge(reference, on="seed", suffixes=("", "_exact"))
-    less = pairs.assign(
-        value=pairs["value"] - pairs["value_exact"],
-        run=pd.Series(zip(pairs["run"], pairs["run_exact"], strict=True)),
-        column=pairs["column"] + " less float32",
-        unit="points",
-    )
+    reference = finals[exact]
+    less = differences(finals[~exact], reference, "value", on=["seed"])
+    less = less.assign(column=less["column"] + " less float32", unit="points")
     both = pd.concat([finals.assign(unit="fraction"), less])
     spread = reference["value"].max() - reference["value"].min()
     apart = {"row": title, "column": SPREAD, "unit": "points", "seed": 0, "value": spread}
@@ -61,7 +56,7 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
         both.assign(row=title + ", seed " + both["seed"].astype(str)),
         pd.DataFrame([apart | {"run": tuple(reference["run"])}]),
     ]
-    return summarise(pd.concat(cells), "value", ["row", "column", "unit"])
+    return summarise(pd.concat(cells), "value", ["row", "column"], "unit")
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {"networks": networks}

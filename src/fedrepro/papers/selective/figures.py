@@ -82,13 +82,6 @@ def _only(cells: pd.DataFrame, **values: object) -> pd.DataFrame:
     return cells[(cells[list(values)] == pd.Series(values)).all(axis=1)]
 
 
-def _finished(canvas: Canvas, columns: int = 3, title: str = "") -> MplFigure:
-    """Return the figure, with its legend."""
-    canvas.legend(columns, title)
-    figure: MplFigure = canvas.figure
-    return figure
-
-
 def _ours(
     canvas: Canvas,
     axis: Axes,
@@ -180,7 +173,7 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
         canvas.axes[1, column].set_xlabel(X_LABEL)
     canvas.axes[0, 0].set(ylabel=Y_LABEL, ylim=(None, 102))
     canvas.axes[1, 0].set(ylabel=f"{Y_LABEL}, enlarged", ylim=enlarged, xlim=(-2, 102))
-    return _finished(canvas, 4, _trained_at(cells) if few else "")
+    return canvas.legend(4, _trained_at(cells) if few else "")
 
 
 def _trained_at(cells: pd.DataFrame) -> str:
@@ -240,7 +233,7 @@ def draw_aliasing(cells: pd.DataFrame) -> MplFigure:
         for title, axis in panels.items():
             _ours(canvas, axis, _only(cells, curve=name, test=title), ink, label)
     canvas.axis.set(ylim=(None, 100), xlim=(-0.7, SMALL_PERCENT + 0.7))
-    return _finished(canvas, 2)
+    return canvas.legend(2)
 
 
 def rounds(runs: RunSet) -> pd.DataFrame:
@@ -283,7 +276,7 @@ def draw_rounds(cells: pd.DataFrame) -> MplFigure:
             label = f"N = {percent:g}, published, after {after} rounds"
             canvas.level(axis, accuracy, label, Ink(colour, ":"))
     canvas.axis.set_ylim(0, 100)
-    return _finished(canvas, 2)
+    return canvas.legend(2)
 
 
 _NETWORK_COLOURS = dict(zip(NETWORKS.values(), ("blue", "orange", "green"), strict=True))
@@ -314,7 +307,7 @@ def draw_groups_per_n(cells: pd.DataFrame) -> MplFigure:
         axis.set(title=title, xlabel=X_LABEL)
     canvas.key("published groups merge (Figs 6 to 8)", Ink("black", "--"))
     canvas.axis.set(ylabel="number of groups", ylim=(0, 9.5), yticks=range(10), xlim=(-2, 102))
-    return _finished(canvas)
+    return canvas.legend()
 
 
 def complexity(runs: RunSet) -> pd.DataFrame:
@@ -356,7 +349,7 @@ def draw_complexity(cells: pd.DataFrame) -> MplFigure:
         _ours(canvas, axis, points, Ink(colour, "", "o"), f"{name}, ours")
         axis.set_xticks(list(networks), list(networks.values()), fontsize=8)
     canvas.axis.set(ylim=(None, 102), xlim=(0.5, len(NETWORKS) + 0.5))
-    return _finished(canvas)
+    return canvas.legend()
 
 
 def threshold_tuning(runs: RunSet) -> pd.DataFrame:
@@ -378,7 +371,7 @@ def draw_threshold_tuning(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.axvline(PUBLISHED_THRESHOLD, color=PALETTE["grey"], linestyle=":")
     canvas.key(f"threshold of the public code, {PUBLISHED_THRESHOLD}", Ink("grey", ":"))
     canvas.axis.set(xlabel="similarity threshold", ylabel=f"{Y_LABEL}, tuning images")
-    return _finished(canvas)
+    return canvas.legend()
 
 
 _FACTORS = {2.0: "blue", 5.0: "orange", 20.0: "green"}
@@ -440,7 +433,7 @@ def draw_theorem(cells: pd.DataFrame) -> MplFigure:
     for axis in (node, at_end):
         axis.set_yticks([1, *_FACTORS], ["1", *(f"{factor:g}" for factor in _FACTORS)])
         axis.minorticks_off()
-    return _finished(canvas, 4)
+    return canvas.legend(4)
 
 
 def _curves(artefact: str, *enlarged: float) -> Figure:
@@ -463,5 +456,5 @@ FIGURES: dict[str, Figure] = {
     "groups_per_n": Figure(groups_per_n, draw_groups_per_n, "count"),
     "threshold_tuning": Figure(threshold_tuning, draw_threshold_tuning),
     "theorem": Figure(theorem, draw_theorem, "ratio"),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

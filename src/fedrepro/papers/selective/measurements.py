@@ -79,7 +79,7 @@ def shown(runs: RunSet, artefact: str) -> list[str]:
     Raises:
         MissingRunsError: none is recorded.
     """
-    groups = runs.plan.artefact(artefact).runs
+    groups = runs.groups_of(artefact)
     found = [group for group in groups if runs.members([group])]
     if not found:
         runs.require(groups, artefact)
@@ -93,7 +93,7 @@ def some(runs: RunSet, artefact: str, cells: pd.DataFrame) -> pd.DataFrame:
         MissingRunsError: there are none, for want of the runs that they are made of.
     """
     if cells.empty:
-        runs.require(runs.plan.artefact(artefact).runs, artefact)
+        runs.require(runs.groups_of(artefact), artefact)
     return cells
 
 
@@ -157,10 +157,10 @@ def noniid_cost(runs: RunSet, *, artefact: str, network: str) -> pd.DataFrame:
         cells = measured(runs, artefact, test)
         cells = cells[(cells["percent"] == 0) | (cells["curve"] == CENTRALISED)]
         cells = some(runs, artefact, cells)
-        printed = published("selective", figure).items()
+        printed = published(runs.paper, figure).items()
         known = {name: value for (name, percent), value in printed if percent == "0"}
         if test == "iid":
-            known[CENTRALISED] = published("selective", "table2")[NETWORKS[model], "test accuracy"]
+            known[CENTRALISED] = published(runs.paper, "table2")[NETWORKS[model], "test accuracy"]
             written = cells[cells["curve"] == FEDERATED["as_written"]]
             for place in _QUOTED[network]:
                 row = written["curve"] + f" (quoted in {place})"
@@ -387,8 +387,7 @@ def communication(runs: RunSet) -> pd.DataFrame:
             for (column, unit), value in zip(TRAFFIC.items(), sent, strict=True)
         ]
     every = some(runs, "communication", pd.DataFrame(rows))
-    cells = summarise(every, "value", ["row", "column", "unit"])
-    return _table(cells, unit=cells["unit"])
+    return summarise(every, "value", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from fedrepro.papers.tricks.measurements import (
     chosen,
     diagnosis,
     late,
-    reported,
+    printed,
     searched,
     welch,
 )
@@ -178,12 +178,12 @@ def trees_conflict(runs: RunSet) -> Finding:
 
 
 def _printed(runs: RunSet, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return what the paper prints of groups, as :func:`reported` does.
+    """Return what the paper prints of groups, as :func:`printed` does.
 
     Raises:
         FedreproError: of one of them there is nothing.
     """
-    cells = reported(runs.paper)
+    cells = printed(runs.paper)
     for group in groups:
         if group not in cells:
             raise FedreproError(

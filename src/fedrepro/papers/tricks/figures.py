@@ -35,12 +35,12 @@ from fedrepro.papers.tricks.measurements import (
     by_choice,
     diagnosis,
     marked,
-    reported,
+    printed,
     searched,
 )
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import BLACK, Canvas, Ink
+from fedrepro.report.plots import BLACK, Canvas, Ink, at_the_end
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
@@ -95,8 +95,7 @@ def draw_toy(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set_ylabel("$x_1$")
     for value, label in ((2, "predicts +"), (0, "predicts −"), (1, "votes cancel")):
         canvas.patch(label, color=colours(value), alpha=0.6)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 # Figure 2: local updates against SGD's
@@ -184,8 +183,7 @@ def draw_updates(cells: pd.DataFrame) -> MplFigure:
         "Unit: the length of SGD's update. Percentage: how much of the agents' updates, by length,"
         "\nlies in the two directions drawn; the lesser of the two agents"
     )
-    canvas.legend(4, what)
-    return canvas.figure
+    return canvas.legend(4, what)
 
 
 # Our own: curves
@@ -206,10 +204,9 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     Further columns: ``group``, and ``reported``, what the paper prints, in a series' last row.
     """
     curves = runs.curves(list(_INKS), ACCURACY).rename(columns={"title": "series", "round": "x"})
-    cells = summarise(curves, "value", ["series", "x", "group"])
-    last = cells.groupby("group")["x"].transform("max") == cells["x"]
-    printed = cells["group"].map({k: cell["mean"] for k, cell in reported(runs.paper).items()})
-    return cells.assign(reported=printed.where(last))
+    cells = summarise(curves, "value", ["series", "x"], "group")
+    means = {group: cell["mean"] for group, cell in printed(runs.paper).items()}
+    return at_the_end(cells, cells["group"].map(means))
 
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
@@ -221,8 +218,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
                 ink = _INKS[str(group)]
                 canvas.published(axis, points, ink, column="reported", clip_on=False)
     canvas.accuracy_over_rounds()
-    canvas.legend(title="published: after 100 rounds, drawn where ours end")
-    return canvas.figure
+    return canvas.legend(title="published: after 100 rounds, drawn where ours end")
 
 
 def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
@@ -241,15 +237,15 @@ def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     table = diagnosis(runs, [group for group in _INKS if group != CENTRALISED])
     table = table[table["quantity"] == quantity]
     table = table.rename(columns={"title": "series", "round": "x"})
-    return summarise(table, "value", ["series", "x", "group"])
+    return summarise(table, "value", ["series", "x"], "group")
 
 
 def draw_agreement(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the two baselines."""
     canvas = _by_table(cells, IID, BASELINE)
     canvas.over_rounds("of the same sign (%)")
-    canvas.legend(title="share of the coordinates at which the agents' updates have the same sign")
-    return canvas.figure
+    what = "share of the coordinates at which the agents' updates have the same sign"
+    return canvas.legend(title=what)
 
 
 def draw_conflicts(cells: pd.DataFrame) -> MplFigure:
@@ -265,8 +261,7 @@ def draw_conflicts(cells: pd.DataFrame) -> MplFigure:
             canvas.curve(canvas.axis, points, BLACK, text, seeds=False)
     canvas.over_rounds("in conflict (% of test images)")
     canvas.axis.set_ylim(bottom=0)
-    canvas.legend()
-    return canvas.figure
+    return canvas.legend()
 
 
 def coinciding(cells: pd.DataFrame) -> list[list[str]]:
@@ -334,8 +329,8 @@ def draw_selection(cells: pd.DataFrame) -> MplFigure:
         canvas.key(label, Ink("black", "", shape), markerfacecolor="none")
     canvas.key("filled: sign agreement", Ink("black", "", "o"))
     canvas.key("equal on both", equal)
-    canvas.legend(4, "; ".join(f"{number}: {mark}" for number, mark in enumerate(marks, start=1)))
-    return canvas.figure
+    numbered = (f"{number}: {mark}" for number, mark in enumerate(marks, start=1))
+    return canvas.legend(4, "; ".join(numbered))
 
 
 FIGURES: dict[str, Figure] = {
@@ -345,5 +340,5 @@ FIGURES: dict[str, Figure] = {
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS), draw_conflicts),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN), draw_agreement),
     "grid_search": Figure(selection, draw_selection),
-    "open_choices": Figure(lambda runs: choices.shifts(by_choice(runs)), choices.draw, "points"),
+    "open_choices": choices.figure(by_choice),
 }

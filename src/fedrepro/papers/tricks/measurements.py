@@ -60,7 +60,7 @@ def of_paper(runs: RunSet, *, name: str) -> pd.DataFrame:
 # Are the gains more than chance?
 
 
-def reported(paper: str) -> dict[str, dict[str, Any]]:
+def printed(paper: str) -> dict[str, dict[str, Any]]:
     """Return what the paper prints of each group: ``mean``, ``sd``, ``n``; ``runs`` is empty."""
     cells = {}
     for table, labels in ROWS.items():
@@ -104,7 +104,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
     pairs.append(("noise, beside projection without", PROJECTED_NOISE, PROJECTED))
     rows = []
     for row, group, base in pairs:
-        for whose, cells in (("published", reported(runs.paper)), ("ours", ours)):
+        for whose, cells in (("published", printed(runs.paper)), ("ours", ours)):
             if not {group, base} <= cells.keys():
                 continue
             one, other = cells[group], cells[base]
@@ -257,18 +257,17 @@ def late(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
 
 def diagnostics(runs: RunSet) -> pd.DataFrame:
     """Build our own table: disagreement and norms in the second half of the rounds."""
-    groups = runs.plan.artefact("diagnostics").runs
+    groups = runs.groups_of("diagnostics")
     norms = {"norm of the model": "weight_norm", "norm of an update": "update_norm"}
     curves = [runs.curves(groups, metric).assign(quantity=name) for name, metric in norms.items()]
     table = pd.concat(
         [
             late(diagnosis(runs, groups)).assign(unit="fraction"),
-            late(pd.concat(curves, ignore_index=True)).assign(unit=""),
+            late(pd.concat(curves, ignore_index=True)).assign(unit="weights"),
         ]
     )
     table = table.rename(columns={"title": "row", "quantity": "column"})
-    cells = summarise(table, "value", ["row", "column", "unit"])
-    return cells.assign(unit=cells.pop("unit"))  # the last column, as in other tables
+    return summarise(table, "value", ["row", "column"], "unit")
 
 
 def by_choice(runs: RunSet) -> pd.DataFrame:

@@ -137,7 +137,7 @@ def test_a_published_number_leads_to_its_runs() -> None:
 def test_a_number_without_records_says_what_is_left_out() -> None:
     text = why("selective", "T2-3", None, "paper")
     assert "  verdict       not run\n" in text
-    assert "  because       Left out is what needs runs without a record: " in text
+    assert "  because       Left out, as it needs runs without a record: " in text
     assert "Model 3, centralised, 0 of 1 recorded" in text
     assert "  published     0.9954\n" in text, "without a cell its unit is not known"
 

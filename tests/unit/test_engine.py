@@ -326,6 +326,42 @@ def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
     assert "round 0: best is 'the second', not a number" in str(*failures.values())
 
 
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [
+        (np.zeros(3), "x of its state holds a numpy.ndarray"),
+        ([np.float64(1)], "x of its state holds a numpy.float64"),
+        ({np.int64(1): 2.0}, "x of its state holds a numpy.int64"),
+        ((torch.zeros(1),), "x of its state holds a torch.Tensor"),
+        ({(1, 2): [None, "a", 1.5, {3: torch.zeros(2)}]}, ""),
+    ],
+)
+def test_a_state_that_no_checkpoint_can_hold_fails_its_run(tmp_path, monkeypatch, kept, text):
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights = state.weights + 1
+        state.x = kept
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    assert text in str(*failures.values())
+    assert bool(failures) == bool(text)
+
+
+def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
+    """Stopped in the evaluation, it would be saved as of the round before, with this one's sum."""
+
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights += 1
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    assert "sgd: a tensor in weights of its state was changed in place" in str(*failures.values())
+
+
 def test_pretraining_logs_what_all_rounds_do():
     with pytest.raises(ValueError, match="local_accuracy: epochs of pretrain_epochs have none"):
         make_spec(algorithm={"name": "fedavg", "pretrain_epochs": 2, "local_accuracy": True})

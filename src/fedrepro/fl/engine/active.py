@@ -19,6 +19,7 @@ from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import FirstEffect, idle_lanes
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
+from fedrepro.fl.engine.kept import Kept
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -108,6 +109,7 @@ class ActiveRun:
         self._restore()
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
+        self._kept = Kept(spec.algorithm.name, self.state)
         self._boundaries = [self._snapshot()]
         first = FirstEffect(self._boundaries[0], self.fed.layout.size)
         self._effect = None if self.resumed_at or self.rounds == 1 else first  # probes train none
@@ -174,6 +176,8 @@ class ActiveRun:
 
         A whole round later that one is complete, so nothing is waited for.
         """
+        self._kept.require_unchanged()
+        self._kept = Kept(self.spec.algorithm.name, self.state)
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]

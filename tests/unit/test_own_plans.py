@@ -72,6 +72,19 @@ def accuracy(run: Any, t: int) -> float:
     return 0.5 + 0.1 * t + 0.01 * run.seed + (0.02 if run.group == "fedprox" else 0)
 
 
+def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    run, other = expand("my-plan", "lite")[:2]
+    os.environ[OWN_PLANS] = ""
+    assert main(["show", run.id[:8]]) == 1
+    assert f"results/own/runs/{run.id}.json is of another plan: name its" in capsys.readouterr().err
+    assert main(["show", run.id[:8], "--paper", "my/my-plan.yaml"]) == 0
+    assert "group     my-plan fedavg seed=0" in capsys.readouterr().out
+    assert main(["compare", run.id, other.id, "--paper", "my/my-plan.yaml"]) == 0
+    assert "| accuracy" in capsys.readouterr().out
+
+
 def write_records(folder: Path) -> None:
     for run in expand("my-plan", "lite"):
         values = [accuracy(run, t) for t in range(3)]

@@ -357,8 +357,8 @@ def _require_numbers(values: Mapping[str, Any], round: int) -> None:
 
 def _no_number(name: str, value: Any, round: int) -> FedreproError:
     return FedreproError(
-        f"round {round}: {name} is {value!r:.50}, not a number; the algorithm must log a number, as "
-        "`float(x)` makes one of a tensor"
+        f"round {round}: {name} is {value!r:.50}, not a number; the algorithm must log a number, "
+        "as `float(x)` makes one of a tensor"
     )
 
 

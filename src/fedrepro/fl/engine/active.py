@@ -137,6 +137,10 @@ class ActiveRun:
             raise checkpoint.unusable(
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"
             )
+        try:
+            Kept(self.spec.algorithm.name, self.state)
+        except FedreproError as error:
+            raise checkpoint.unusable(self._file, f"does not fit the run ({error})") from error
         data = found.data
         if data != self._data:
             raise FedreproError(

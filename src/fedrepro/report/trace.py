@@ -11,10 +11,11 @@ import pandas as pd
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of, left_out
+from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import cell_key
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_files import file_of, is_study
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -36,8 +37,8 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     Returns:
         Without a cell one line for each: its name, our value, the published one, up to three of its
         run ids; then which runs have no record, where that leaves something out. With a cell its
-        value for every seed and, for each of its runs: where the record is, its spec, seed, code,
-        data, device, time, and the command that trains it again.
+        value for every seed, the code that makes it and, for each of its runs: where the record is,
+        its spec, seed, code, data, device, time, and the command that trains it again.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
@@ -66,6 +67,8 @@ def why(paper: str, artefact: str, cell: str | None, scale: Scale) -> str:
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     values = [_value(row, each=True) for _, row in chosen.iterrows()]
     values += _held_against(paper, scale, chosen, ids)
+    plan = from_here(file_of(paper))
+    values.append(f"made by {place_of(paper, artefact)} from runs of {plan}")
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 

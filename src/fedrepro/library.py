@@ -74,6 +74,14 @@ class Parts:
     scheme: Scheme
     partition: Partition
 
+    def __repr__(self) -> str:
+        """Name the data set and the scheme, and say how large the clients are."""
+        sizes = [len(positions) for positions in self.clients]
+        return (
+            f"Parts({self.data.name}: {len(sizes)} clients of {min(sizes):,} to {max(sizes):,} "
+            f"examples by {self.scheme.scheme})"
+        )
+
     @property
     def clients(self) -> tuple[np.ndarray, ...]:
         """Positions in the training split, int64 [n_k] for each client."""
@@ -324,6 +332,10 @@ class Result:
         canvas.curve(canvas.axis, cells, Ink("blue"), name, factor=factor)
         canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
         return canvas.legend()
+
+    def __repr__(self) -> str:
+        """Show the last row of each run."""
+        return f"Result of {len(self.records)} runs\n{self.final.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         """Show the last row of each run in a notebook."""

@@ -224,6 +224,10 @@ def test_a_record_says_which_rounds_came_from_elsewhere(file, tmp_path):
 DEEP = {
     "at once": (
         {"name": "feddyn", "alpha": 0.1},
+        lambda c: c["state"]["gradients"].update({0: "x"}),
+    ),
+    "of a kind that none holds": (
+        {"name": "feddyn", "alpha": 0.1},
         lambda c: c["state"]["gradients"].update({0: b"x"}),
     ),
     "in a lane": (

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,3 +116,22 @@ def test_what_is_wrong_with_another_distribution_is_named(
 
 def test_every_data_set_has_a_version() -> None:
     assert {describe(name).version for name in names()} == {1}
+
+
+def test_a_distribution_that_cannot_be_imported_is_one_line(tmp_path: Path) -> None:
+    """It fails before any command begins."""
+    about = tmp_path / "broken-0.2.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 0.2\n")
+    (about / "entry_points.txt").write_text("[fedrepro.algorithms]\nmine = broken:ALGORITHM\n")
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "fedrepro.cli", "status"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedrepro: the distribution broken 0.2: broken:ALGORITHM cannot")
+    assert done.stderr.count("\n") == 1

@@ -161,7 +161,7 @@ def test_training_on_other_data_makes_runs_of_their_own(
     assert record.provenance.dataset_sha256 == sha256
     assert partition_id(other.spec) != partition_id(run.spec)
     assert train("--allow-other-data") == 0
-    assert "0 of 1 runs trained" in capsys.readouterr().out
+    assert "0 of 1 runs trained, 1 had a record" in capsys.readouterr().out
 
     PLAN_ON_OTHER = PLAN | {
         "defaults": PLAN["defaults"] | {"dataset": {"name": "mnist", "content": sha256}}

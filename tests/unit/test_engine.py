@@ -303,6 +303,8 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
         ([{"a": None}], "round 0: a is None, not a number"),
         ([{"a": 1.0}, {"a": "high"}], "round 1: a is 'high', not a number"),
         ([{"a": [1.0]}], "round 0: a is [1.0], not a number"),
+        ([{"a": torch.ones(())}], "round 0: a is tensor(1.), not a number; the algorithm must"),
+        ([{"a": math.nan}], "round 0: a is not a finite number"),
     ],
 )
 def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch, logs, text):
@@ -324,6 +326,63 @@ def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
     small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
     assert "round 0: best is 'the second', not a number" in str(*failures.values())
+
+
+def test_numbers_of_numpy_may_be_logged_and_resumed(tmp_path, monkeypatch):
+    """A checkpoint with one could not be read."""
+
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights = state.weights + 1
+        return {"a": np.float64(0.5), "b": np.int64(t), "c": np.float32(0.25)}
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    spec = make_spec(algorithm={"name": "sgd"})
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path, on_progress=stop, checkpoint_seconds=0)
+    done, _ = collect([spec], tmp_path)
+    metrics = done[run_id(spec)].progress.metrics
+    assert (metrics["a"], metrics["b"], metrics["c"]) == ([0.5] * 3, [0, 1, 2], [0.25] * 3)
+
+
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [
+        (np.zeros(3), "x of its state holds a numpy.ndarray"),
+        ([np.float64(1)], "x of its state holds a numpy.float64"),
+        ({np.int64(1): 2.0}, "x of its state holds a numpy.int64"),
+        ((torch.zeros(1),), "x of its state holds a torch.Tensor"),
+        ({(1, 2): [None, "a", 1.5, {3: torch.zeros(2)}]}, ""),
+    ],
+)
+def test_a_state_that_no_checkpoint_can_hold_fails_its_run(tmp_path, monkeypatch, kept, text):
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights = state.weights + 1
+        state.x = kept
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    assert text in str(*failures.values())
+    assert bool(failures) == bool(text)
+
+
+def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
+    """Stopped in the evaluation, it would be saved as of the round before, with this one's sum."""
+
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.weights += 1
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
+    assert "sgd: a tensor in weights of its state was changed in place" in str(*failures.values())
 
 
 def test_pretraining_logs_what_all_rounds_do():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,17 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
 def test_a_wrong_value_is_named(data: fr.Dataset, call: object, text: str) -> None:
     with pytest.raises(FedreproError, match=text):
         call(data)  # type: ignore[operator]
+
+
+def test_what_is_shown_at_the_end_of_a_cell_is_short(data: fr.Dataset, tmp_path: Path) -> None:
+    parts = fr.partition([[0, 1], [2]], data)
+    result = fr.train(data, parts, seeds=2, folder=tmp_path, **OPTIONS)
+    assert re.fullmatch(
+        r"Dataset\(own_\w+: \d+ \+ \d+ examples of 1 x .*, \d+ classes\)", repr(data)
+    )
+    assert repr(parts).endswith(": 2 clients of 1 to 2 examples by lists)")
+    assert repr(result).startswith("Result of 2 runs\n")
+    assert repr(result).count("\n") == 3
 
 
 def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
 """Networks: published parameter counts, shapes, and their place in a flat vector."""
 
 import pytest
+import small_runs
 import torch
 from torch import nn
 from torch.nn import functional
 
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl import data, federation
 from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.federation import Federation
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models import NETWORKS, build
+from fedrepro.fl.models import NETWORKS, Network, build
 from fedrepro.fl.models.parts import initial, layers
 from fedrepro.fl.models.parts.blocks import LocalResponseNorm
 
@@ -103,6 +107,32 @@ def test_only_layers_the_engine_steers(name):
         assert not getattr(layer, "inplace", False)
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             assert isinstance(layer, layers.BatchNorm1d | layers.BatchNorm2d)
+
+
+class Plain(nn.Module):
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Plain(), "must be a torch.nn.Sequential that ends with the torch.nn.Linear"),
+        ([], "must be a torch.nn.Sequential that ends with"),
+        ([nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)], "without a softmax after it"),
+        ([nn.Flatten(), nn.Linear(784, 3)], "has 3 outputs, and there are 10 classes"),
+        ([nn.Flatten(), nn.Dropout(), nn.Linear(784, 10)], "has torch.nn.Dropout, whose masks"),
+        ([nn.Flatten(), nn.Linear(700, 10)], "cannot take examples of 1x28x28"),
+    ],
+)
+def test_a_network_that_the_engine_cannot_train_is_refused(monkeypatch, given, text):
+    """Such as another distribution brings."""
+    net = given if isinstance(given, nn.Module) else nn.Sequential(*given)
+    tiny = Network("liu1", lambda *_: net, mflop=1.0)
+    monkeypatch.setitem(NETWORKS._found, "liu1", (tiny, None, tiny.module))
+    federation._require_network.cache_clear()
+    with pytest.raises(FedreproError, match=f"liu1 .*{text}"):
+        Federation(small_runs.make_spec(), data.load("synthetic"))
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))

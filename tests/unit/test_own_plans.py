@@ -72,6 +72,19 @@ def accuracy(run: Any, t: int) -> float:
     return 0.5 + 0.1 * t + 0.01 * run.seed + (0.02 if run.group == "fedprox" else 0)
 
 
+def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    run, other = expand("my-plan", "lite")[:2]
+    os.environ[OWN_PLANS] = ""
+    assert main(["show", run.id[:8]]) == 1
+    assert f"results/own/runs/{run.id}.json is of another plan: name its" in capsys.readouterr().err
+    assert main(["show", run.id[:8], "--paper", "my/my-plan.yaml"]) == 0
+    assert "group     my-plan fedavg seed=0" in capsys.readouterr().out
+    assert main(["compare", run.id, other.id, "--paper", "my/my-plan.yaml"]) == 0
+    assert "| accuracy" in capsys.readouterr().out
+
+
 def write_records(folder: Path) -> None:
     for run in expand("my-plan", "lite"):
         values = [accuracy(run, t) for t in range(3)]
@@ -121,6 +134,35 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     assert "2.00 ± 0.00 points" in (folder / "comparison.md").read_text()
     artefacts.write_figure(runs, "curves", folder / "curves")
     assert (folder / "curves.svg").stat().st_size > 1000
+
+
+def test_groups_are_compared_point_by_point(folder: Path) -> None:
+    grid = {"partition.alpha": [0.1, 1.0]}
+    groups = {
+        "fedavg": PLAN["runs"]["fedavg"] | {"grid": grid},
+        "fedprox": PLAN["runs"]["fedprox"] | {"grid": grid | {"algorithm.mu": [0.1, 1.0]}},
+    }
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": groups}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    lead = artefacts.frame(runs, "comparison").set_index(["row", "column"])
+    known = {run.id: run for run in expand("my-plan", "lite")}
+    assert len(lead) == 8, "no row of the first group"
+    for (row, _), ids in lead["runs"].items():
+        (alpha,) = {known[run].coordinates["alpha"] for run in ids}
+        assert f"alpha {alpha}" in row
+    artefacts.write_table(runs, "comparison", folder / "comparison")
+    assert "Scale" not in (folder / "comparison.md").read_text(), "a plan without scales"
+
+
+def test_points_of_one_group_are_compared_with_the_first(folder: Path) -> None:
+    only = {"fedprox": PLAN["runs"]["fedprox"]}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": only}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    table = artefacts.frame(RunSet("my-plan", "lite"), "comparison")
+    assert set(table["row"]) == {"FedProx, mu 1.0"}
 
 
 def test_titles_are_text_and_neither_mathematics_nor_markup(folder: Path) -> None:

@@ -197,7 +197,15 @@ def test_merge() -> None:
         (lambda p: p["defaults"]["optimizer"].update(momentun=0), ["momentun", "'momentum'"]),
         (lambda p: p["runs"]["plain"].update(set={"round": 3}), ["round", "'rounds'"]),
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
-        (lambda p: p["defaults"]["algorithm"].update(name="fedavgg"), ["algorithm", "'fedavg'"]),
+        (
+            lambda p: p["defaults"]["algorithm"].update(name="fedavgg"),
+            ["algorithm.name: unknown name 'fedavgg' (did you mean 'fedavg'? known: cadis, "],
+        ),
+        (
+            lambda p: p["defaults"]["partition"].update(scheme=3),
+            ["partition.scheme: unknown scheme '3' (known: balanced_percent, "],
+        ),
+        (lambda p: p["defaults"]["partition"].pop("scheme"), ["partition.scheme: Field required"]),
         (lambda p: p["runs"]["adam"]["grid"].update({"partition.client": [1]}), ["'clients'"]),
         (_more(seeds=[7, 8]), ["runs.adam (paper): more.seeds: all points have seed 7"]),
         (_more(seeds=[8], grid={"round": [1]}), ["more.grid: no axis 'round'", "'rounds'?"]),

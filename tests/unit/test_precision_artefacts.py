@@ -175,7 +175,7 @@ def test_commands_take_it_by_name_only(tmp_path, monkeypatch, capsys):
     assert ids.isdisjoint(json.loads(capsys.readouterr().out)["pending"])
     write_all(tmp_path / records.FOLDER)
     assert main(["train", *sorted(ids)]) == 0
-    assert capsys.readouterr().out == "0 of 36 runs trained\n"
+    assert capsys.readouterr().out == "0 of 36 runs trained, 36 had a record\n"
     for kind, name in (("table", "networks"), ("figure", "curves")):
         assert main([kind, "precision", name, "--scale", "paper", "--out", name]) == 0
     assert {"networks.csv", "networks.md", "curves.svg"} <= {f.name for f in tmp_path.iterdir()}

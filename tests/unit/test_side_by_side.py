@@ -129,7 +129,7 @@ def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
         assert tar.getnames() == [f"results/runs/{run.id}.json" for run in planned]
     out, error = capfd.readouterr()
     trained = {
-        m[1]: int(m[2]) for m in re.finditer(r"^(cuda:.): (\d) of 6 runs trained$", out, re.M)
+        m[1]: int(m[2]) for m in re.finditer(r"^(cuda:.): (\d) of 6 runs trained", out, re.M)
     }
     assert trained.keys() == {"cuda:0", "cuda:1"}
     assert sum(trained.values()) == 6

@@ -68,6 +68,7 @@ def test_one_cell_leads_to_its_runs() -> None:
         assert (run.id in text) == (run in AT_036)
     for part in (
         "published 0.986",
+        "/papers/emd/measurements.py:",
         "emd mnist_sweep emd=0.36 seed=0",
         '"emd":0.36',
         "commit 0123abc, with uncommitted changes",

@@ -159,6 +159,15 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
             known = [key for key in _keys(model) if key != name]  # it is a key in another place
             near = difflib.get_close_matches(name, known, n=1)
             yield f"  {key}: unknown key" + (f"; did you mean '{near[0]}'?" if near else "")
+        elif problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
+            about = {name: text.replace("'", "") for name, text in problem["ctx"].items()}
+            field = about["discriminator"]  # says which of several models is meant
+            if "tag" in about:
+                known = about["expected_tags"].split(", ")
+                reason = f"unknown {field} '{about['tag']}' {nearest(about['tag'], known)}"
+            else:
+                reason = "Field required"
+            yield f"  {key}.{field}: {reason}"
         else:
             yield f"  {key}: {problem['msg']}"
 

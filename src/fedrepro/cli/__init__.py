@@ -11,7 +11,12 @@ from typing import Annotated
 import typer
 
 from fedrepro import __version__
-from fedrepro.cli import data, records, results, runs, train
+from fedrepro.base.errors import FedreproError
+
+try:
+    from fedrepro.cli import data, records, results, runs, train
+except FedreproError as error:  # a component of another distribution that cannot be had
+    raise SystemExit(f"fedrepro: {error}") from error
 
 # Frames and colours are for terminals: help and errors in a file are plain text.
 app = typer.Typer(

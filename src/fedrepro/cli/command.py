@@ -25,7 +25,12 @@ def path(text: str | Path) -> Path:
         raise typer.BadParameter(str(error)) from error
 
 
-PaperName = Annotated[str, typer.Argument(help="Slug of the paper, such as emd.")]
+PaperName = Annotated[
+    str,
+    typer.Argument(
+        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml)."
+    ),
+]
 PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.")]
 DataRoot = Annotated[
     Path | None,

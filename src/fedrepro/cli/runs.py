@@ -23,8 +23,8 @@ def status(
         str | None,
         typer.Option(
             metavar="P",
-            help="Only the runs of this paper, or study of our own (precision); default: all "
-            "papers.",
+            help="Only the runs of this paper, study of our own (precision) or plan of your own "
+            "(my-plan.yaml); default: all papers.",
         ),
     ] = None,
     scale: PaperScale = "lite",
@@ -71,6 +71,15 @@ def why(
     print(trace.why(paper, name, cell, scale))
 
 
+OfPlan = Annotated[
+    str | None,
+    typer.Option(
+        "--paper",
+        metavar="P",
+        help="Only runs of this paper, or of the plan of your own in this file; default: all "
+        "papers.",
+    ),
+]
 Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]
 Drawn = Annotated[
     Path | None,
@@ -87,11 +96,12 @@ def show_run(
         str | None, typer.Option(metavar="M", help="Only this curve; default: all that it logs.")
     ] = None,
     out: Drawn = None,
+    paper: OfPlan = None,
 ) -> None:
     """Show a recorded run: what it is, where it is used, its curves."""
     from fedrepro.report import recorded
 
-    found = recorded.find([run])
+    found = recorded.find([run], paper)
     print(recorded.show(found[0], metric))
     if out:
         _written(recorded.write(found, metric or recorded.METRIC, out))
@@ -102,11 +112,12 @@ def compare(
     runs: Ids,
     metric: Annotated[str, typer.Option(metavar="M", help="What is compared.")] = "accuracy",
     out: Drawn = None,
+    paper: OfPlan = None,
 ) -> None:
     """Compare recorded runs: how their specs differ, and how they ended."""
     from fedrepro.report import recorded
 
-    found = recorded.find(runs)
+    found = recorded.find(runs, paper)
     print(recorded.compare(found, metric).set_index("run").T.to_markdown())
     if out:
         _written(recorded.write(found, metric, out))

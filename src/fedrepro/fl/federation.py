@@ -25,16 +25,19 @@ P = TypeVar("P", bound=AlgorithmParams)
 
 
 @functools.lru_cache(maxsize=64)
-def _require_size(name: str, shape: Shape, classes: int, width: float) -> None:
-    """Refuse examples that are too small for a network.
+def _require_network(name: str, shape: Shape, classes: int, width: float) -> None:
+    """Refuse a network that is not what the engine relies on, or too large for the examples.
 
     Raises:
-        FedreproError: they are.
+        FedreproError: it is.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tensors without elements
+        net = models.build(name, shape, classes, width)
+        if problem := _problem(net, classes):
+            raise FedreproError(f"model.name: network {name} {problem}")
         try:
-            models.build(name, shape, classes, width).eval()(torch.zeros(2, *shape))
+            net.eval()(torch.zeros(2, *shape))
         except (RuntimeError, ValueError) as error:
             size = "x".join(map(str, shape))
             raise FedreproError(
@@ -43,11 +46,31 @@ def _require_size(name: str, shape: Shape, classes: int, width: float) -> None:
             ) from error
 
 
+def _problem(net: torch.nn.Module, classes: int) -> str:
+    """Say what a network lacks of :mod:`fedrepro.fl.models`; "" if nothing."""
+    last = net[-1] if isinstance(net, torch.nn.Sequential) and len(net) else None
+    if not isinstance(last, torch.nn.Linear):
+        return (
+            "must be a torch.nn.Sequential that ends with the torch.nn.Linear to the logits, "
+            "without a softmax after it"
+        )
+    if last.out_features != classes:
+        return f"has {last.out_features} outputs, and there are {classes} classes"
+    for layer in net.modules():
+        kind = type(layer).__name__
+        if isinstance(layer, torch.nn.modules.dropout._DropoutNd):
+            return (
+                f"has torch.nn.{kind}, whose masks depend on what else is trained; take Dropout of "
+                "fedrepro.fl.models.parts.layers"
+            )
+    return ""
+
+
 class Federation:
     """One run's clients and constants.
 
     Making one raises a FedreproError if the data set cannot be cut or transformed as ``spec`` says,
-    or its examples are too small for the network.
+    its examples are too small for the network, or that is not what the engine relies on.
 
     Args:
         spec: the run.
@@ -84,7 +107,7 @@ class Federation:
         self.labels = dataset.train_y
         self._shape = spec.dataset.input_shape(dataset.train_x.shape[1:])
         self._classes = dataset.classes
-        _require_size(spec.model.name, self._shape, self._classes, spec.model.width)
+        _require_network(spec.model.name, self._shape, self._classes, spec.model.width)
         self.layout = Layout.of(self._module())
 
     def _module(self) -> torch.nn.Module:

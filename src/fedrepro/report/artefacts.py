@@ -195,7 +195,7 @@ def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
         note: what the scale changes, said where it does.
     """
     groups = runs.groups_of(name)
-    if not groups:
+    if not groups or not runs.plan.scales:
         return "the same at every scale"
     scale = f"scale: {runs.scale}"
     ids = [run.id for run in runs.members(groups)]

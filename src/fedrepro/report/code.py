@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +45,19 @@ def figures(paper: str) -> dict[str, Figure]:
     if not has_code(paper):
         return generic.figures()
     return _found(paper, "figures", "FIGURES")
+
+
+def place_of(paper: str, artefact: str) -> str:
+    """Return file and line of the function that makes a table, or the numbers of a figure."""
+    make: Any = tables(paper).get(artefact) or figures(paper)[artefact].data
+    function = make.func if isinstance(make, functools.partial) else make
+    code = function.__code__
+    return f"{from_here(Path(code.co_filename))}:{code.co_firstlineno}"
+
+
+def from_here(file: Path) -> Path:
+    """Return a path relative to the working directory, if it is below that."""
+    return file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
 def claims(paper: str) -> dict[str, Claim]:

@@ -42,8 +42,9 @@ def _frame(runs: RunSet) -> pd.DataFrame:
     rows = []
     for run in _members(runs):
         values = runs.record(run).metrics[METRIC]
-        row = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
-        rows.append(row | {LAST: values[-1], BEST: max(values)})
+        point = frozenset(run.coordinates.items())
+        row = {"row": name_of(runs, run), "group": run.group, "point": point}
+        rows.append({**row, "seed": run.seed, "run": run.id, LAST: values[-1], BEST: max(values)})
     return pd.DataFrame(rows)
 
 
@@ -55,12 +56,24 @@ def accuracy(runs: RunSet) -> pd.DataFrame:
 
 
 def comparison(runs: RunSet) -> pd.DataFrame:
-    """Return how far each row is from the first one (fraction), paired by seed."""
+    """Return how far each row is from the first group's at its grid point (fraction), by seed.
+
+    Where the first group has no such point, or is the only one, that is the first row.
+    """
     wide = _frame(runs)
-    first = wide[wide["row"] == wide["row"].iloc[0]]
-    others = wide[wide["row"] != wide["row"].iloc[0]]
-    wide = differences(others, first, LAST, BEST, on=["seed"])
-    long = wide.melt(["row", "seed", "run"], [LAST, BEST], "column")
+    first, ours = wide.iloc[0], wide["group"] == wide["group"].iloc[0]
+    alone = ours.all()
+    others = wide[wide["row"] != first["row"]] if alone else wide[~ours]
+    held = {} if alone else dict(zip(wide[ours]["point"], wide[ours]["row"], strict=True))
+    baselines = [
+        next((row for part, row in held.items() if part <= point), first["row"])
+        for point in others["point"]
+    ]
+    others = others.assign(baseline=baselines)
+    both = differences(
+        others, wide.assign(baseline=wide["row"]), LAST, BEST, on=["baseline", "seed"]
+    )
+    long = both.melt(["row", "seed", "run"], [LAST, BEST], "column")
     return summarise(long, "value", ["row", "column"]).assign(unit="points")
 
 

@@ -51,13 +51,17 @@ class Recorded:
         return [name for name in self.record.metrics if name != "evaluated_rounds"]
 
 
-def find(names: Iterable[str]) -> list[Recorded]:
-    """Return the runs with these ids, or beginnings of ids, of any plan.
+def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
+    """Return the runs with these ids, or beginnings of ids.
+
+    Args:
+        names: the ids, or beginnings.
+        paper: whose plan has them; None: that of any paper, or study of our own.
 
     Raises:
         FedreproError: no planned run has such an id, or several have; or it has no record.
     """
-    planned = {run.id: run for run in selected(None, None, studies=True)}
+    planned = {run.id: run for run in selected(paper, None, studies=True)}
     return [_find(name, planned) for name in names]
 
 
@@ -65,12 +69,21 @@ def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
     ids = [run_id for run_id in planned if run_id.startswith(name)]
     if len(ids) != 1:
         several = f"begins the ids of {len(ids)} runs: {', '.join(ids[:5])}"
-        none = f"no planned run has an id that begins with '{name}'; {nearest_ids(name, planned)}"
+        none = f"no planned run has an id that begins with '{name}'; {_elsewhere(name, planned)}"
         raise FedreproError(f"'{name}' {several}" if ids else none)
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
         raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
     return Recorded(run, records.read(run.id, run.records))
+
+
+def _elsewhere(name: str, planned: Iterable[str]) -> str:
+    """Return what to do about an id that no planned run has: it may be one of an own plan."""
+    own = [run_id for run_id in records.recorded_ids(records.OWN_FOLDER) if run_id.startswith(name)]
+    if not own:
+        return nearest_ids(name, planned)
+    file = records.path_of(own[0], records.OWN_FOLDER)
+    return f"{file} is of another plan: name its file, as in `--paper my-plan.yaml`"
 
 
 def show(found: Recorded, metric: str | None = None) -> str:

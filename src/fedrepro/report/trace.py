@@ -12,10 +12,11 @@ import pandas as pd
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of, left_out
+from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import cell_key, load_expected
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.plan_files import argument, is_study
+from fedrepro.runs.plan_files import argument, file_of, is_study
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -40,9 +41,9 @@ def why(paper: str, name: str, cell: str | None, scale: Scale) -> str:
     Returns:
         Of a table or figure one line for each cell: its name, our value, the published one, up to
         three of its run ids; then which runs have no record, where that leaves something out. Of a
-        cell its value for every seed and, for each of its runs: where the record is, its spec,
-        seed, code, data, device, time, and the command that trains it again. Of an id the verdict,
-        what decides it, and one line for each of its runs.
+        cell its value for every seed, the code that makes it and, for each of its runs: where the
+        record is, its spec, seed, code, data, device, time, and the command that trains it again.
+        Of an id the verdict, what decides it, and one line for each of its runs.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
@@ -79,6 +80,8 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     values = [_value(row, each=True) for _, row in chosen.iterrows()]
     values += _held_against(paper, scale, chosen, ids)
+    plan = from_here(file_of(paper))
+    values.append(f"made by {place_of(paper, artefact)} from runs of {plan}")
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
 
 

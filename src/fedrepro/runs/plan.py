@@ -194,7 +194,7 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
         "tables": {
             "accuracy": artefact("Test accuracy"),
             "comparison": artefact(
-                "Differences from the first group",
+                "Differences from the first group at the same grid point",
                 cells="mean of the paired differences ± sample standard deviation over n seeds",
             ),
         },

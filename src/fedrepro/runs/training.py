@@ -141,8 +141,10 @@ def _train_here(arguments: TrainArguments, planned: Sequence[PlannedRun]) -> int
         wait=bool(arguments.runs),
         shared=arguments.shared,
     )
+    recorded = sum(run.recorded for run in planned)
     trained = session.train(planned, how)
-    print(f"{trained} of {len(planned)} runs trained")
+    before = f", {recorded} had a record" if recorded else ""
+    print(f"{trained} of {len(planned)} runs trained{before}")
     return 0
 
 

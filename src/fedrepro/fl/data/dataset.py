@@ -48,6 +48,14 @@ class Dataset:
     sha256: str
     note: str
 
+    def __repr__(self) -> str:
+        """Name the data set and say how large it is."""
+        shape = " x ".join(map(str, self.train_x.shape[1:]))
+        return (
+            f"Dataset({self.name}: {len(self.train_y):,} + {len(self.test_y):,} examples of "
+            f"{shape}, {self.classes} classes)"
+        )
+
     @property
     def other(self) -> bool:
         """Whether the data are not those that their description means."""

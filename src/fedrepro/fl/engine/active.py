@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedrepro.base.errors import FedreproError
@@ -19,6 +20,7 @@ from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import training_shows
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
+from fedrepro.fl.engine.kept import Kept
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -109,6 +111,7 @@ class ActiveRun:
         self._restore()
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
+        self._kept = Kept(spec.algorithm.name, self.state)
         self._boundaries = [self._snapshot()]
         may_stay = self.resumed_at or self.rounds == 1  # probes change no model
         self._beginning = None if may_stay else self._boundaries[0]
@@ -135,6 +138,10 @@ class ActiveRun:
             raise checkpoint.unusable(
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"
             )
+        try:
+            Kept(self.spec.algorithm.name, self.state)
+        except FedreproError as error:
+            raise checkpoint.unusable(self._file, f"does not fit the run ({error})") from error
         data = found.data
         if data != self._data:
             raise FedreproError(
@@ -175,6 +182,8 @@ class ActiveRun:
 
         A whole round later that one is complete, so nothing is waited for.
         """
+        self._kept.require_unchanged()
+        self._kept = Kept(self.spec.algorithm.name, self.state)
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
@@ -244,6 +253,7 @@ class ActiveRun:
                     f"algorithm {self.spec.algorithm.name}: `round` returns {log!r:.50}, not a "
                     "dictionary of what it logs"
                 )
+            log = _plain(log)
             _check_finite(log, progress.round)
             _require_numbers(log, progress.round)
             for name, value in log.items():
@@ -252,7 +262,8 @@ class ActiveRun:
             _require_whole(progress.metrics, log, progress.round)
             last = progress.round == self.rounds
             if last or progress.round % self.spec.evaluate_every == 0:
-                progress.final = yield from self.algorithm.evaluate(self.fed, self.state)
+                final = yield from self.algorithm.evaluate(self.fed, self.state)
+                progress.final = _plain(final)
                 _check_finite(progress.final, progress.round - 1)
                 curves = {k: v for k, v in progress.final.items() if not isinstance(v, list)}
                 _require_numbers(curves, progress.round - 1)
@@ -260,7 +271,7 @@ class ActiveRun:
                 for name, value in curves.items():
                     progress.metrics[name].append(value)
             self._round_done()
-        summary = self.algorithm.summary(self.fed, self.state)
+        summary = _plain(self.algorithm.summary(self.fed, self.state))
         _check_finite(summary, self.rounds - 1)
         progress.final |= summary
 
@@ -307,6 +318,15 @@ def _short(digests: list[str]) -> str:
     return ", ".join(digest[:12] for digest in digests)
 
 
+def _plain(value: Any) -> Any:
+    """Return nested values with NumPy's numbers as Python's, as checkpoints hold."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _require_whole(metrics: Mapping[str, list[Any]], log: Mapping[str, Any], done: int) -> None:
     """Refuse a log whose values could not be told from those of other rounds.
 
@@ -336,13 +356,17 @@ def _require_numbers(values: Mapping[str, Any], round: int) -> None:
 
     Raises:
         FedreproError: one of them is no number.
-    """
+    """  # noqa: DOC501 - made by a function
     for name, value in values.items():
         if not isinstance(value, int | float):
-            raise FedreproError(
-                f"round {round}: {name} is {value!r:.50}, not a number; the algorithm must log a "
-                "number"
-            )
+            raise _no_number(name, value, round)
+
+
+def _no_number(name: str, value: Any, round: int) -> FedreproError:
+    return FedreproError(
+        f"round {round}: {name} is {value!r:.50}, not a number; the algorithm must log a number, "
+        "as `float(x)` makes one of a tensor"
+    )
 
 
 def _check_finite(values: dict[str, Any], round: int) -> None:
@@ -353,11 +377,13 @@ def _check_finite(values: dict[str, Any], round: int) -> None:
         round: round from 0 that they belong to.
 
     Raises:
-        FedreproError: one of them is not finite.
-    """
+        FedreproError: one of them is not finite, or no number at all.
+    """  # noqa: DOC501 - made by a function
     for name, value in values.items():
         try:
             canonical_json(value)
+        except TypeError as error:
+            raise _no_number(name, value, round) from error
         except ValueError as error:
             raise FedreproError(
                 f"round {round}: {name} is not a finite number; lower the step size "

@@ -72,6 +72,16 @@ def accuracy(run: Any, t: int) -> float:
     return 0.5 + 0.1 * t + 0.01 * run.seed + (0.02 if run.group == "fedprox" else 0)
 
 
+def test_a_plan_is_named_by_its_file(folder: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.chdir(folder / "my")
+    assert main(["status", "--paper", "my-plan"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "a plan of your own is named by its file: my-plan.yaml\n"
+    )
+    assert main(["train", "my-plan.yaml", "--paper", "emd"]) == 1
+    assert "give plans, or --paper, and not both" in capsys.readouterr().err
+
+
 def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
     use_plans("my/my-plan.yaml")
     write_records(records.OWN_FOLDER)

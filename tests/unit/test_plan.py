@@ -334,7 +334,7 @@ def test_not_yaml(plans: Plans) -> None:
 
 def test_unknown_paper(plans: Plans) -> None:
     plans()
-    with pytest.raises(FedreproError, match=r"unknown paper 'tyo' \(did you mean 'toy'"):
+    with pytest.raises(FedreproError, match=r"unknown paper 'tyo' \(did you mean 'toy'.*\)$"):
         load_plan("tyo")
 
 

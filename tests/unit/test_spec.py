@@ -58,6 +58,22 @@ def test_defaults_are_left_out() -> None:
     assert "local_epochs" not in spec_dict(same)
 
 
+@pytest.mark.parametrize(
+    ("last_batch", "examples", "steps"),
+    [
+        ("keep", 30, 6),
+        ("keep", 31, 8),
+        ("drop", 31, 6),
+        ("drop", 9, 0),
+        ("drop_single", 31, 6),
+        ("drop_single", 32, 8),
+    ],
+)
+def test_local_steps(last_batch: str, examples: int, steps: int) -> None:
+    run = spec(batch=10, local_epochs=2, last_batch=last_batch)
+    assert run.local_steps(examples) == steps
+
+
 def test_equal_numbers_are_equal() -> None:
     emd_as_integer = {"scheme": "emd_shift", "clients": 10, "emd": 1, "per_class": 5400}
     emd_as_float = emd_as_integer | {"emd": 1.0}

@@ -254,6 +254,23 @@ class RunSpec(Strict):
             )
         return self
 
+    def local_steps(self, examples: int) -> int:
+        """Return the steps that a client with so many examples takes a round."""
+        return self.local_epochs * len(batch_sizes(examples, self.batch, self.last_batch))
+
+
+def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
+    """Return the sizes of the batches of one epoch.
+
+    Args:
+        examples: number of examples.
+        batch: examples of a full batch.
+        last_batch: the spec's rule for a smaller last one: ``keep``, ``drop`` or ``drop_single``.
+    """
+    full, rest = divmod(examples, batch)
+    kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
+    return [batch] * full + [rest] * kept
+
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys and no spaces: equal values give equal text."""

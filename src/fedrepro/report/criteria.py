@@ -109,9 +109,11 @@ def take_over() -> Path:
     """
     silent = silent_changes() if file().exists() else []
     if silent:
+        papers = dict.fromkeys(entry.split()[0] for entry in silent)
+        files = ", ".join(f"config/expected/{paper}.yaml" for paper in papers)
         raise FedreproError(
             f"what decides {', '.join(silent)} changed after results were known: say so under "
-            "`changes` in config/expected/<paper>.yaml, with what it would have said before"
+            f"`changes` in {files}, with what it would have said before"
         )
     lines = [
         json.dumps(paper)

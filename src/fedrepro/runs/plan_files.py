@@ -106,7 +106,9 @@ def file_of(name: str) -> Path:
     if not files:
         root()  # says that there is no clone
     if name not in files:
-        raise FedreproError(f"unknown paper '{name}' {nearest(name, sorted(files))}")
+        own = f"{name}.yaml"
+        hint = f"; a plan of your own is named by its file: {own}" if Path(own).is_file() else ""
+        raise FedreproError(f"unknown paper '{name}' {nearest(name, sorted(files))}{hint}")
     return files[name]
 
 

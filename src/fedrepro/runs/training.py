@@ -64,6 +64,8 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
     """Return the distinct runs of plans of one's own."""
     if len(places) < len(arguments.runs):
         raise FedreproError("fedrepro train: give run ids, or plans, and not both")
+    if arguments.paper is not None:
+        raise FedreproError("fedrepro train: give plans, or --paper, and not both")
     names = [name for place in places for name in use_plans(place)]
     scale = arguments.scale or "lite"
     planned = list(unique([run for name in names for run in expand(name, scale)]).values())

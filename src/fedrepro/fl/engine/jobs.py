@@ -14,11 +14,11 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained, Weights
+from fedrepro.fl.spec import RunSpec, batch_sizes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import Dataset
     from fedrepro.fl.engine.network import FlatModule
-    from fedrepro.fl.spec import RunSpec
 
 
 class LaneError(Exception):
@@ -87,19 +87,6 @@ class LaneJob:
 
 
 _NO_STEP_SIZE = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
-
-
-def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
-    """Return the sizes of the batches of one epoch.
-
-    Args:
-        examples: number of examples.
-        batch: examples of a full batch.
-        last_batch: the spec's rule for a smaller last one: ``keep``, ``drop`` or ``drop_single``.
-    """
-    full, rest = divmod(examples, batch)
-    kept = {"keep": rest > 0, "drop": False, "drop_single": rest > 1}[last_batch]
-    return [batch] * full + [rest] * kept
 
 
 def check_lane(job: LaneJob, net: FlatModule) -> None:

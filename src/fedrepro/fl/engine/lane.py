@@ -26,10 +26,11 @@ from fedrepro.fl import device_streams, streams
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine import optim
 from fedrepro.fl.engine.data import DeviceData, Split
-from fedrepro.fl.engine.jobs import LaneJob, batch_sizes, check_finite, check_lane, check_time
+from fedrepro.fl.engine.jobs import LaneJob, check_finite, check_lane, check_time
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.losses import LossTerm, Outputs
 from fedrepro.fl.requests import IntArray, OptimizerState, Predict, Prediction, Trained, Weights
+from fedrepro.fl.spec import batch_sizes
 
 PREDICT_BATCH = 1000
 _PURPOSES = ("augment", "dropout", "noise", "quantise")

@@ -71,7 +71,8 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
-        lines = [_line(key, row) for key, (_, row) in zip(keys, cells.iterrows(), strict=True)]
+        names = [f"{key:<{max(map(len, keys))}}" for key in keys]
+        lines = [_line(name, row) for name, (_, row) in zip(names, cells.iterrows(), strict=True)]
         return "\n".join([title, *lines, *filter(None, [absent])])
     wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", absent)
     chosen = cells[[key == wanted for key in keys]]
@@ -172,10 +173,10 @@ def _number(text: str) -> str | float:
         return text
 
 
-def _line(key: str, row: pd.Series) -> str:
+def _line(name: str, row: pd.Series) -> str:
     runs = f"runs {' '.join(row['runs'][:_LISTED])}" if row["runs"] else "no run"
     more = f" and {len(row['runs']) - _LISTED} more" if len(row["runs"]) > _LISTED else ""
-    return f"{key:<40} {_value(row)}; {runs}{more}"
+    return f"{name} {_value(row)}; {runs}{more}"
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:

@@ -459,7 +459,7 @@ def stand_in(runs: RunSet) -> pd.DataFrame:
 
 
 def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
-    """Draw a contact sheet of the made-up images on the left, the curves on the right."""
+    """Draw a contact sheet of the synthetic images on the left, the curves on the right."""
     canvas = Canvas(1, 2, height=4.2, width_ratios=(1, 2))
     left, right = canvas
     made, names = load("synthetic_pills"), describe("synthetic_pills").class_names
@@ -472,13 +472,13 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.set_xticks([])
     left.set_yticks(side * (np.arange(len(names)) + 0.5), names, fontsize=7)
     left.grid(visible=False)
-    left.set_title("made-up images")
+    left.set_title("synthetic images")
     for method, points in cells.groupby("series", sort=False):
         canvas.curve(right, points, _INKS[str(method)], str(method))
     if cells.empty:
         right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
     canvas.over_rounds("", [right])
-    right.set(ylabel="accuracy on made-up test images (%)", ylim=(0, 100))
+    right.set(ylabel="accuracy on synthetic test images (%)", ylim=(0, 100))
     right.set_xlabel(f"{ROUND} ({SINGLESET}: of central training)")
     right.set_title("not PILL, not comparable with it", fontsize=8)
     return canvas.legend(4)

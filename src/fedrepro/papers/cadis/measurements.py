@@ -407,11 +407,11 @@ PRINTED_PILL = "PILL, best accuracy (published only)"
 ON_STAND_IN = "synthetic stand-in, best accuracy (not PILL)"
 ON_PILL = "PILL, best accuracy (ours)"
 PILLS = {"synthetic pills": ON_STAND_IN, "PILL": ON_PILL}
-"""Columns of Table I's row PILL, of runs on made-up pills, and of those on the private images."""
+"""Columns of Table I's row PILL, of runs on synthetic pills, and of those on the private images."""
 
 
 def pill(runs: RunSet) -> pd.DataFrame:
-    """Show PILL's published cells, and beside them what a stand-in of made-up images reached.
+    """Show PILL's published cells, and beside them what a stand-in of synthetic images reached.
 
     A published cell has no run of ours (``n`` is 0 and ``mean`` NaN); the two are not comparable.
     Runs on PILL itself, where the plan has some, are a third kind of column.

@@ -44,7 +44,7 @@ def test_a_cell_of_many_runs_is_a_line(write_record: Any) -> None:
     for run in runs:
         write_record(run, records.FOLDER)
     listed = why("cadis", "table1_mnist", None, "lite")
-    (line,) = (line for line in listed.splitlines() if "CADIS  " in line)
+    (line,) = (line for line in listed.splitlines() if line.startswith("MNIST 10/100/CADIS "))
     assert line.endswith(f"runs {' '.join(run.id for run in runs[:3])} and {len(runs) - 3} more")
     cell = why("cadis", "table1_mnist", "MNIST 10/100/CADIS", "lite")
     assert all(f"run {run.id}, seed {run.seed}" in cell for run in runs)

@@ -166,6 +166,12 @@ def _require_classes(arrays: Arrays) -> None:
             f"train_y, test_y: a class {largest}, of {len(arrays.train_y)} training examples; "
             "number the classes from 0, as `numpy.unique(y, return_inverse=True)` does"
         )
+    absent = np.flatnonzero(np.bincount(arrays.train_y, minlength=largest + 1) == 0)
+    if absent.size:
+        raise FedreproError(
+            f"train_y: no example of class {absent[0]}, and there is a class {largest}; number the "
+            "classes without gaps, as `numpy.unique(y, return_inverse=True)` does"
+        )
 
 
 def _class_numbers(array: Labels, what: str) -> Labels:

@@ -69,3 +69,14 @@ class Figure:
                 for series in cells["series"]
             ]
         )
+
+
+def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:
+    """Return points with ``reported``: what the paper prints of a curve, in its last row.
+
+    Args:
+        cells: with ``series`` and ``x``.
+        printed: of each row's series; NaN where the paper prints nothing.
+    """
+    last = cells.groupby("series")["x"].transform("max") == cells["x"]
+    return cells.assign(reported=printed.where(last))

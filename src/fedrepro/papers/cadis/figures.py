@@ -31,9 +31,9 @@ from fedrepro.papers.cadis.measurements import (
 from fedrepro.papers.cadis.meeting import rounds_to_see_all, share_of_pairs_met
 from fedrepro.report import choices
 from fedrepro.report.expected import called, cell_key, published
-from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, at_the_end, moving_average
-from fedrepro.report.stats import summarise
+from fedrepro.report.figure import Figure, at_the_end
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
+from fedrepro.report.stats import moving_average, summarise
 from fedrepro.report.style import WIDTH
 from fedrepro.runs.runset import RunSet
 

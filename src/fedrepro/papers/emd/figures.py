@@ -34,8 +34,8 @@ from fedrepro.papers.emd.measurements import (
 )
 from fedrepro.report import choices
 from fedrepro.report.expected import cell_key, published
-from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink, at_the_end
+from fedrepro.report.figure import Figure, at_the_end
+from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet

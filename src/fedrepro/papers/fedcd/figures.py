@@ -54,7 +54,8 @@ from fedrepro.papers.fedcd.measurements import (
 )
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink, moving_average
+from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
+from fedrepro.report.stats import moving_average
 from fedrepro.runs.runset import RunSet
 
 LOG_OF_30 = "public notebook, 30 devices, milestones 2, 15, 25, 30"

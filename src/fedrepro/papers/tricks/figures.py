@@ -39,8 +39,8 @@ from fedrepro.papers.tricks.measurements import (
     searched,
 )
 from fedrepro.report import choices
-from fedrepro.report.figure import Figure
-from fedrepro.report.plots import BLACK, Canvas, Ink, at_the_end
+from fedrepro.report.figure import Figure, at_the_end
+from fedrepro.report.plots import BLACK, Canvas, Ink
 from fedrepro.report.stats import summarise
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet

@@ -9,8 +9,9 @@ import pandas as pd
 from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
-from fedrepro.report.artefacts import frame, markdown, write_figure
+from fedrepro.report.artefacts import frame, markdown
 from fedrepro.report.checks import DECIDED, Check, difference, remarks, shown
+from fedrepro.report.drawings import write_figure
 from fedrepro.runs.runset import RunSet
 
 COLOURS = {

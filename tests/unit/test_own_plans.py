@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from made_up import content
 
+import fedrepro.papers
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
@@ -136,6 +139,29 @@ def test_titles_are_text_and_neither_mathematics_nor_markup(folder: Path) -> Non
     artefacts.write_table(runs, "accuracy", folder / "accuracy")
     rows = [x for x in (folder / "accuracy.md").read_text().splitlines() if x.startswith("|")]
     assert {row.replace(r"\|", "").count("|") for row in rows} == {rows[1].count("|")}
+
+
+@pytest.fixture
+def own_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the plan code of its own, which makes a part of its tables."""
+    package = folder / "code/my_plan"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "measurements.py").write_text("TABLES = {'accuracy': None}\n")
+    monkeypatch.setattr(fedrepro.papers, "__path__", [str(folder / "code")])
+    yield
+    for name in [name for name in sys.modules if name.startswith("fedrepro.papers.my_plan")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("own_code")
+def test_the_code_of_a_plan_with_a_hyphen_has_an_underscore() -> None:
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    assert code.tables("my-plan") == {"accuracy": None}
+    text = "tables.comparison: .*; name one in TABLES of .*/papers/my_plan/measurements.py"
+    with pytest.raises(FedreproError, match=text):
+        artefacts.frame(RunSet("my-plan", "lite"), "comparison")
 
 
 def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:

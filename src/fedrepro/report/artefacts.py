@@ -65,9 +65,10 @@ def made_by(functions: Mapping[str, _Made], listed: str, runs: RunSet, name: str
     """
     if name not in functions:
         kind = "tables" if name in runs.plan.tables else "figures"
+        file = f"src/fedrepro/papers/{code.package_of(runs.paper)}/{code.MODULES[listed]}.py"
         raise FedreproError(
             f"config/papers/{runs.paper}.yaml: {kind}.{name}: no function makes it; name one in "
-            f"{listed} of src/fedrepro/papers/{runs.paper}/{code.MODULES[listed]}.py"
+            f"{listed} of {file}"
         )
     return functions[name]
 

@@ -1,5 +1,7 @@
 """Finds the code that makes a paper's tables, figures and claims: ``fedrepro.papers.<slug>``.
 
+A slug's ``-`` is ``_`` there.
+
 - ``measurements.TABLES``: name of a table in the plan -> a function from runs to a frame of one row
   a cell: key columns ``row`` and ``column``, what :func:`fedrepro.report.stats.summarise` returns,
   and ``unit``: ``fraction`` (shown in per cent), ``points`` (a difference of fractions), or what
@@ -65,10 +67,15 @@ def has_code(paper: str) -> bool:
     return module_of(paper, "measurements") is not None
 
 
+def package_of(paper: str) -> str:
+    """Return what the package of a plan's code is called: its slug, with ``_`` for ``-``."""
+    return paper.replace("-", "_")
+
+
 def module_of(paper: str, part: str) -> str | None:
     """Return the dotted name of a module of a paper's code, or None if there is none."""
-    name = f"fedrepro.papers.{paper}"
-    if not paper.isidentifier() or importlib.util.find_spec(name) is None:
+    name = f"fedrepro.papers.{package_of(paper)}"
+    if importlib.util.find_spec(name) is None:
         return None
     return f"{name}.{part}" if importlib.util.find_spec(f"{name}.{part}") else None
 

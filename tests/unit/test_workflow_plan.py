@@ -259,6 +259,17 @@ def test_a_changed_colour_makes_no_table_and_no_verdict_again(paper: str) -> Non
         assert str(SOURCES / "report/style.py") in files["code"]
 
 
+def test_measurements_are_an_input_of_every_artefact_that_shows_them() -> None:
+    workflow = Workflow(EVERY_PAPER)
+    made_of = (
+        workflow.of_table("smoke", "cadis", "overhead"),
+        workflow.of_figure("smoke", "cadis", "fig11"),
+        workflow.of_check("smoke", "cadis"),
+    )
+    for files in made_of:
+        assert str(root() / "benchmarks/cadis.json") in files["config"]
+
+
 def test_code_is_followed_through_packages() -> None:
     found = sources.files(["fedrepro.papers.fedcd.drawings"])
     assert {"papers/fedcd/logs.py", "report/style.py", "runs/records.py", "fl/spec.py"} <= {*found}

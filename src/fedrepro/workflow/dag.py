@@ -347,7 +347,8 @@ class Workflow:
         config = [plan_files()[paper]]
         if parts and not is_study(paper):
             config.append(root() / f"config/expected/{paper}.yaml")
-        config += [root() / file for file in sources.read_by(own)]
+        imported = [name for name in sources.modules(own) if name.startswith("fedrepro.papers.")]
+        config += [root() / file for file in sources.read_by(imported)]
         return {
             "records": [self._records[run_id] for run_id in runs],
             "config": [self._relative(file) for file in config],

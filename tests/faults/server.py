@@ -20,8 +20,8 @@ from typing import Any
 from fedrepro import cli
 
 USED = [
-    *("fl.data.commands", "report.artefacts", "report.generic", "report.recorded"),
-    *("report.html.site", "report.style", "report.trace", "runs.session", "runs.verify"),
+    *("fl.data.commands", "report.drawings", "report.generic", "report.recorded"),
+    *("report.html.site", "report.trace", "runs.session", "runs.verify"),
 ]
 """What commands import once they run."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import random
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from fedrepro.report import artefacts
-from fedrepro.report.figure import Figure
+from fedrepro.report import artefacts, drawings
 from fedrepro.runs import records
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -29,7 +28,6 @@ def check_any_subset(
     name: str,
     share: float,
     folder: Path,
-    figures: Mapping[str, Figure],
     of_pairs: Container[str] = (),
 ) -> None:
     """Check that a table or figure is made of some of its runs, and drawn, unless there are none.
@@ -39,7 +37,6 @@ def check_any_subset(
         name: of the table or figure.
         share: of its runs.
         folder: an empty one for their records.
-        figures: those of the paper, which are drawn, too.
         of_pairs: tables whose cells are made of several runs each, of which some may not do.
     """
     ids = sorted({run.id for run in whole.planned(whole.plan.artefact(name).runs)})
@@ -52,7 +49,7 @@ def check_any_subset(
     except MissingRunsError:
         assert not kept or name in of_pairs
         return
-    if name in figures:
-        plt.close(figures[name].draw(cells))
+    if name in whole.plan.figures:
+        plt.close(drawings.of_paper(whole.paper)[name](cells))
     else:
         assert artefacts.markdown(runs, name, cells)

@@ -22,7 +22,7 @@ from matplotlib.textpath import TextPath
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.report import artefacts, code, style
+from fedrepro.report import artefacts, code, drawings, style
 from fedrepro.report.expected import load_expected
 from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.report.trace import why
@@ -68,7 +68,7 @@ def test_titles_fit_their_figures(paper: str) -> None:
 def test_the_plan_names_what_there_is(paper: str) -> None:
     plan = load_plan(paper)
     assert set(plan.tables) == set(code.tables(paper))
-    assert set(plan.figures) == set(code.figures(paper))
+    assert set(plan.figures) == set(code.figures(paper)) == set(drawings.of_paper(paper))
 
 
 @EVERY_PAPER
@@ -91,7 +91,7 @@ def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str)
     ("paper", "name"), [(paper, name) for paper in WRITERS for name in load_plan(paper).figures]
 )
 def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
-    artefacts.write_figure(smoke(paper), name, tmp_path / name)
+    drawings.write_figure(smoke(paper), name, tmp_path / name)
     assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
     png = (tmp_path / f"{name}.png").read_bytes()
     assert png.startswith(b"\x89PNG")
@@ -125,7 +125,7 @@ def test_every_number_of_a_figure_has_a_unit(smoke: Smoke, paper: str, name: str
 @EVERY_PAPER
 def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, paper: str) -> None:
     for name in load_plan(paper).figures:
-        text = artefacts._under_title(smoke(paper), name, artefacts.frame(smoke(paper), name))
+        text = drawings._under_title(smoke(paper), name, artefacts.frame(smoke(paper), name))
         assert re.fullmatch(
             r"the same at every scale|scale: smoke(; n = [1-9]\d*( to [1-9]\d*)?)?", text
         ), name
@@ -141,12 +141,12 @@ def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, pap
     ],
 )
 def test_cells_of_no_run_do_not_count(smoke: Smoke, n: list[float], text: str) -> None:
-    assert artefacts._under_title(smoke("selective"), "fig3", pd.DataFrame({"n": n})) == text
+    assert drawings._under_title(smoke("selective"), "fig3", pd.DataFrame({"n": n})) == text
 
 
 def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
     for copy in ("a", "b"):
-        artefacts.write_figure(smoke("selective"), "groups_per_n", tmp_path / copy)
+        drawings.write_figure(smoke("selective"), "groups_per_n", tmp_path / copy)
     for kind in ("svg", "png", "csv"):
         first, second = ((tmp_path / f"{copy}.{kind}").read_bytes() for copy in ("a", "b"))
         assert first == second
@@ -172,10 +172,14 @@ def test_every_cell_can_be_traced(
         assert "published nan" not in line
 
 
-@pytest.mark.parametrize(("write", "name"), [("write_table", "fig1a"), ("write_figure", "table2")])
-def test_a_figure_is_no_table(smoke: Smoke, tmp_path: Path, write: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("write", "name"), [(artefacts.write_table, "fig1a"), (drawings.write_figure, "table2")]
+)
+def test_a_figure_is_no_table(
+    smoke: Smoke, tmp_path: Path, write: Callable[..., None], name: str
+) -> None:
     with pytest.raises(FedreproError, match=rf"paper 'emd' has no (table|figure) '{name}'"):
-        getattr(artefacts, write)(smoke("emd"), name, tmp_path / name)
+        write(smoke("emd"), name, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,6 +190,15 @@ def test_an_artefact_without_a_function_is_named(
     monkeypatch.delitem(made("emd"), name)
     with pytest.raises(FedreproError, match=rf"emd\.yaml: (tables|figures)\.{name}: no function"):
         artefacts.frame(smoke("emd"), name)
+
+
+def test_a_figure_that_nothing_draws_is_named(
+    smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(drawings.of_paper("emd"), "fig5a")  # type: ignore[arg-type]
+    text = "figures.fig5a: no function makes it; name one in DRAWINGS of .*/emd/drawings.py"
+    with pytest.raises(FedreproError, match=text):
+        drawings.write_figure(smoke("emd"), "fig5a", tmp_path / "fig5a")
 
 
 @EVERY_PAPER
@@ -203,11 +216,15 @@ def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
             artefacts.frame(RunSet(paper, "smoke", tmp_path), name)
 
 
-def test_artefacts_do_not_wait_for_scipy() -> None:
-    program = (
-        "import sys, fedrepro.report.verdicts, fedrepro.report.documents, fedrepro.report.code; "
-        "print([name for name in ('scipy', 'torch') if name in sys.modules])"
-    )
+def test_tables_and_verdicts_do_not_wait_for_what_is_slow_to_import() -> None:
+    program = """
+import sys, fedrepro.report.documents, fedrepro.report.verdicts
+from fedrepro.report import code
+from fedrepro.runs.plan_files import papers
+
+[find(paper) for find in (code.tables, code.figures, code.claims) for paper in papers()]
+print([name for name in ("matplotlib", "scipy", "torch") if name in sys.modules])
+"""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )

@@ -21,7 +21,8 @@ from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
-from fedrepro.papers.cadis.figures import FIGURES, ROUNDS, TRUE_CLUSTERS
+from fedrepro.papers.cadis.drawings import DRAWINGS, ROUNDS, TRUE_CLUSTERS
+from fedrepro.papers.cadis.figures import FIGURES
 from fedrepro.papers.cadis.measurements import (
     LATE_STEP,
     LOCAL_RATIO,
@@ -39,7 +40,7 @@ from fedrepro.papers.cadis.measurements import (
     rounds_to,
     tail,
 )
-from fedrepro.report import artefacts, expected, style
+from fedrepro.report import artefacts, drawings, expected, style
 from fedrepro.report.expected import load_expected
 from fedrepro.report.plots import ALL_SEEDS, EVERY_SEED, PUBLISHED
 from fedrepro.runs.plan import expand
@@ -153,7 +154,9 @@ def test_table1_repeats_central_training_and_adds_the_gains(paper):
 
 def test_tables_show_what_is_recorded(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
-    with pytest.raises(MissingRunsError):
+    with pytest.raises(
+        MissingRunsError, match="the runs for group 'mnist_mc_fedavg' and 37 more, "
+    ):
         artefacts.frame(runs, "table1", partial=True)
     ids = [run.id for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"])]
     write_all(tmp_path, "paper", only=ids)
@@ -184,7 +187,6 @@ def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, n
         name,
         share,
         tmp_path,
-        FIGURES,
         of_pairs=["choices", "open_choices"],
     )
 
@@ -484,14 +486,14 @@ def test_the_committed_measurement_says_on_what_and_when():
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_figures_are_drawn_at_the_published_scale(paper, tmp_path, name):
-    artefacts.write_figure(paper, name, tmp_path / name)
+    drawings.write_figure(paper, name, tmp_path / name)
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".png", ".svg"}
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_figures_can_be_read(lite, name):
     style.use()
-    figure = FIGURES[name].draw(artefacts.frame(lite, name))
+    figure = DRAWINGS[name](artefacts.frame(lite, name))
     check_readable(figure)
     plt.close(figure)
 
@@ -528,7 +530,7 @@ def test_fig7_counts_examples(lite):
 
 
 def test_fig2_marks_what_table1_has(lite):
-    figure = FIGURES["fig2"].draw(artefacts.frame(lite, "fig2"))
+    figure = DRAWINGS["fig2"](artefacts.frame(lite, "fig2"))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     table = artefacts.frame(lite, "table1_mnist")
     assert dotted[0] == pytest.approx(100 * cell(table, "MNIST 10/100", "FedAvg")["mean"], abs=1e-3)
@@ -547,15 +549,15 @@ def in_table1(dataset, *methods):
 def test_what_table1_prints_stands_at_the_end_of_the_curves(lite):
     frame = artefacts.frame(lite, "fig8")
     ends = frame.groupby("dataset")["x"].max()
-    panels = FIGURES["fig8"].draw(frame).axes
+    panels = DRAWINGS["fig8"](frame).axes
     for place, dataset in ((0, "CIFAR-10"), (4, "MNIST")):
         assert [x for x, _ in circles(panels[place])] == [ends[dataset]] * 3
         wanted = in_table1(dataset, "FedAvg", "FedProx", "CADIS")
         assert sorted(y for _, y in circles(panels[place])) == pytest.approx(sorted(wanted))
         assert not any(circles(axis) for axis in panels[place + 1 : place + 4])
-    (only,) = circles(FIGURES["fig2"].draw(artefacts.frame(lite, "fig2")).axes[0])
+    (only,) = circles(DRAWINGS["fig2"](artefacts.frame(lite, "fig2")).axes[0])
     assert only == pytest.approx((ends["MNIST"], *in_table1("MNIST", "FedAvg")))
-    left, right = FIGURES["as_run"].draw(artefacts.frame(lite, "as_run")).axes
+    left, right = DRAWINGS["as_run"](artefacts.frame(lite, "as_run")).axes
     wanted = in_table1("MNIST", "FedAvg", "FedFA", "FedFA-as-run", "FedDyn", "FedDyn-as-run")
     assert sorted(y for _, y in circles(left)) == pytest.approx(sorted(wanted))
     assert circles(right) == []
@@ -563,7 +565,7 @@ def test_what_table1_prints_stands_at_the_end_of_the_curves(lite):
 
 @pytest.mark.parametrize("name", ["fig2", "fig8", "as_run"])
 def test_the_legend_says_what_is_published(lite, name):
-    (legend,) = FIGURES[name].draw(artefacts.frame(lite, name)).legends
+    (legend,) = DRAWINGS[name](artefacts.frame(lite, name)).legends
     assert PUBLISHED in [text.get_text() for text in legend.get_texts()]
     title = legend.get_title().get_text()
     assert title.startswith("published: Table I's best accuracy")
@@ -583,7 +585,7 @@ def test_the_legend_knows_the_published_rounds():
 
 @pytest.mark.parametrize(("name", "rows"), [("fig8", 2), ("fig9", 1), ("as_run", 1)])
 def test_panels_of_a_data_set_have_the_same_rounds(lite, name, rows):
-    figure = FIGURES[name].draw(artefacts.frame(lite, name))
+    figure = DRAWINGS[name](artefacts.frame(lite, name))
     for row in np.array_split(figure.axes, rows):
         assert len({axis.get_xlim() for axis in row}) == 1
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -594,14 +596,14 @@ def test_panels_of_a_data_set_have_the_same_rounds(lite, name, rows):
 
 def test_a_row_of_fig8_ends_with_its_data_set(lite):
     frame = artefacts.frame(lite, "fig8")
-    figure = FIGURES["fig8"].draw(frame)
+    figure = DRAWINGS["fig8"](frame)
     last = frame.groupby("dataset")["x"].max()
     assert [axis.get_xlim()[1] for axis in figure.axes[::4]] == pytest.approx(list(1.03 * last))
 
 
 def test_fig7_has_one_colour_bar(lite):
     frame = artefacts.frame(lite, "fig7")
-    figure = FIGURES["fig7"].draw(frame)
+    figure = DRAWINGS["fig7"](frame)
     *panels, bar = figure.axes
     assert len(panels) == frame["panel"].nunique()
     scales = {(axis.images[0].norm.vmin, axis.images[0].norm.vmax) for axis in panels}
@@ -614,7 +616,7 @@ def test_fig2_takes_each_seeds_own_best():
     cells["values"] = [(0.2, 0.8), (0.6, 0.5)]
     cells["reported"] = math.nan
     other = cells.assign(series=TRUE_CLUSTERS)
-    figure = FIGURES["fig2"].draw(pd.concat([cells, other]))
+    figure = DRAWINGS["fig2"](pd.concat([cells, other]))
     dotted = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert dotted == pytest.approx([70, 70])
 
@@ -622,14 +624,14 @@ def test_fig2_takes_each_seeds_own_best():
 @pytest.mark.parametrize(("scale", "dataset"), [("lite", "MNIST"), ("paper", "CIFAR-100")])
 def test_fig10_names_its_data_set(request, scale, dataset):
     frame = artefacts.frame(request.getfixturevalue(scale), "fig10")
-    figure = FIGURES["fig10"].draw(frame)
+    figure = DRAWINGS["fig10"](frame)
     assert figure.axes[0].get_title() == f"{dataset}, n = 1"
 
 
 def test_fig8_says_over_what_it_averages(lite):
     frame = artefacts.frame(lite, "fig8")
     long, short = (
-        [axis.get_title().partition("\n")[2] for axis in FIGURES["fig8"].draw(part).axes]
+        [axis.get_title().partition("\n")[2] for axis in DRAWINGS["fig8"](part).axes]
         for part in (frame, frame[frame["x"] <= 20])
     )
     last = "mean of 10 evaluations", "mean of 10 rounds", "mean of 10 rounds"

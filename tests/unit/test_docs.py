@@ -1,8 +1,11 @@
 """Generated blocks of documents, on a file of our own and the committed records."""
 
+import re
+
 import pytest
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.report import documents
 
 
@@ -121,3 +124,14 @@ def test_a_bad_block_is_named_with_its_file(document, tmp_path, block, parts):
         document(block)
     for part in ("page.md", *parts):
         assert part in str(error.value)
+
+
+def test_a_release_draws_every_figure_that_documents_show():
+    pages = [root() / "README.md", *(root() / "docs").rglob("*.md")]
+    shown = {name for page in pages for name in re.findall(r"gallery/(\w+)\.png", page.read_text())}
+    drawn = re.findall(
+        r"fedrepro figure (\w+) (\w+) --scale \w+ --out docs/gallery/\1_\2\n",
+        (root() / "Makefile").read_text(),
+    )
+    kept = {file.stem for file in (root() / "docs/gallery").iterdir()}
+    assert {"_".join(names) for names in drawn} == shown == kept

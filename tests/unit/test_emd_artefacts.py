@@ -17,7 +17,8 @@ from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell, check_any_subset
 from readable import check_readable
 
-from fedrepro.papers.emd.figures import FIGURES, plane
+from fedrepro.papers.emd.drawings import DRAWINGS
+from fedrepro.papers.emd.figures import plane
 from fedrepro.papers.emd.measurements import LAYERS, reported
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected, published
@@ -31,7 +32,7 @@ mpl.use("Agg")
 
 def drawn(runs: RunSet, name: str) -> mpl.figure.Figure:
     """Return a figure as it is drawn; the caller closes it."""
-    return FIGURES[name].draw(artefacts.frame(runs, name))
+    return DRAWINGS[name](artefacts.frame(runs, name))
 
 
 def legend(figure: mpl.figure.Figure) -> list[str]:
@@ -312,7 +313,6 @@ def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
         name,
         share,
         tmp_path,
-        FIGURES,
         of_pairs=("choices", "open_choices", "choice_divergence", "sweep_text"),
     )
 
@@ -517,12 +517,12 @@ def test_figure_5b_has_a_panel_for_each_data_sets_layers(paper):
 
 def test_figure_5b_names_the_data_sets_that_are_there(paper, tmp_path):
     some = part(paper, tmp_path, lambda run: not run.group.startswith("mnist"))
-    first, *_ = FIGURES["fig5b"].draw(artefacts.frame(some, "fig5b", partial=True)).axes
+    first, *_ = DRAWINGS["fig5b"](artefacts.frame(some, "fig5b", partial=True)).axes
     assert [text.get_text() for text in first.get_xticklabels()] == ["CIFAR-10", "KWS"]
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("name", sorted(DRAWINGS))
 def test_figures_can_be_read(smoke, name):
     style.use()
-    figure = FIGURES[name].draw(artefacts.frame(smoke, name))
+    figure = DRAWINGS[name](artefacts.frame(smoke, name))
     check_readable(figure, named_on_the_axis=name == "fig5b")

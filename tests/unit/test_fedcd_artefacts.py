@@ -17,6 +17,7 @@ from readable import check_readable
 from fedrepro.fl import models
 from fedrepro.fl.algorithms.fedcd import Params
 from fedrepro.papers.fedcd import measurements as tables
+from fedrepro.papers.fedcd.drawings import DRAWINGS
 from fedrepro.papers.fedcd.figures import FIGURES, LOG_OF_18, LOG_OF_30
 from fedrepro.papers.fedcd.measurements import Log, changes_of, converged, late, model_bytes
 from fedrepro.report import artefacts, style, verdicts
@@ -271,7 +272,7 @@ def test_curves_of_archetypes(paper):
     assert point["mean"] == pytest.approx(0.7)
     assert artefacts.frame(paper, "fig1a")["x"].max() == 44
     assert set(artefacts.frame(paper, "fig4a")["meta"]) == {0}
-    figure = FIGURES["fig1b"].draw(frame)
+    figure = DRAWINGS["fig1b"](frame)
     assert [axis.get_title() for axis in figure.axes] == [
         "FedAvg, rounds 0 to 49",
         "FedCD, rounds 0 to 49",
@@ -295,7 +296,7 @@ def test_changes(paper):
     assert set(artefacts.frame(paper, "fig5")["series"]) == {"FedCD", "FedAvg"}
     assert cell(frame, "FedAvg", 60)["mean"] == pytest.approx(0.2)
     assert artefacts.frame(paper, "fig5")["x"].max() == 79
-    labels = [text.get_text() for text in FIGURES["fig2"].draw(frame).legends[0].get_texts()]
+    labels = [text.get_text() for text in DRAWINGS["fig2"](frame).legends[0].get_texts()]
     assert labels[:2] == ["FedCD, rounds 1 to 149", "FedAvg, rounds 1 to 149"]
 
 
@@ -345,7 +346,7 @@ def test_ours_and_the_public_log_side_by_side(paper):
     assert cell(frame, "all devices, public log", 40)["mean"] == 0.917
     assert cell(frame, "mean change", 1)["published"] == 0.2331
     assert cell(frame, "meta-archetype 1, public log", 0)["mean"] == 0
-    figure = FIGURES["notebook"].draw(frame)
+    figure = DRAWINGS["notebook"](frame)
     assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [53] * 6
     assert [len(line.get_xdata()) for line in figure.axes[1].lines] == [52] * 2
     frame = artefacts.frame(paper, "six")
@@ -358,7 +359,7 @@ def test_every_archetype_beside_the_public_log(paper):
     assert frame["series"].nunique() == 20
     assert cell(frame, "archetype 4, public log", 8)["mean"] == 0.246
     assert cell(frame, "archetype 9", 52)["published"] == 0.963
-    figure = FIGURES["archetypes"].draw(frame)
+    figure = DRAWINGS["archetypes"](frame)
     assert [len(axis.lines) for axis in figure.axes] == [2] * 10
 
 
@@ -375,7 +376,7 @@ def test_18_and_9_devices_beside_the_course_report(paper):
     assert cell(frame, "FedCD, 18 devices", 44)["published"] == 0.92
     assert cell(frame, "FedCD, 9 devices", 30)["mean"] == pytest.approx(0.934)
     assert cell(frame, "FedAvg, 18 devices", 10)["mean"] == pytest.approx(0.65)
-    figure = FIGURES["course"].draw(frame)
+    figure = DRAWINGS["course"](frame)
     assert [len(axis.lines) for axis in figure.axes] == [2, 3, 2]
     assert not any(axis.texts for axis in figure.axes)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -388,7 +389,7 @@ def test_runs_that_a_scale_leaves_out_are_not_drawn():
     frame = artefacts.frame(lite, "course")
     assert "FedCD, 18 devices" in set(frame["series"])
     assert "FedCD, 9 devices" not in set(frame["series"])
-    figure = FIGURES["course"].draw(frame)
+    figure = DRAWINGS["course"](frame)
     notes = [[text.get_text() for text in axis.texts] for axis in figure.axes]
     of = "no run of {} at this scale".format
     assert notes == [[], [of("FedAvg")], [of("FedCD")]]
@@ -410,7 +411,7 @@ def test_models_over_the_rounds(paper):
 
 def test_a_model_has_a_panel_of_its_devices(monkeypatch):
     monkeypatch.setattr("fedrepro.papers.fedcd.figures.first_log", lambda _: cloned_twice())
-    figure = FIGURES["active"].draw(FIGURES["active"].data(None))
+    figure = DRAWINGS["active"](FIGURES["active"].data(None))
     shown = {axis.get_title(): axis.images[0].get_array() for axis in figure.axes}
     assert shown["model 0"].tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
     assert shown["model 1"].tolist() == [[0, 1, 1, 1], [0, 1, 1, 1]]
@@ -419,7 +420,7 @@ def test_a_model_has_a_panel_of_its_devices(monkeypatch):
 
 def test_panels_without_a_model_are_hidden(paper):
     frame = artefacts.frame(paper, "active")
-    figure = FIGURES["active"].draw(frame[frame["model"] < 2])
+    figure = DRAWINGS["active"](frame[frame["model"] < 2])
     assert [axis.get_visible() for axis in figure.axes] == [True, True, False, False]
     assert figure.axes[0].get_xlabel() == "communication round"
 
@@ -427,13 +428,13 @@ def test_panels_without_a_model_are_hidden(paper):
 def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
     monkeypatch.setattr("fedrepro.papers.fedcd.figures.first_log", lambda _: cloned_twice())
     frame = FIGURES["preference"].data(None)
-    axis, bar = FIGURES["preference"].draw(frame).axes
+    axis, bar = DRAWINGS["preference"](frame).axes
     numbers = [(text.get_position(), text.get_text()) for text in axis.texts]
     of_0 = [((0, 0), "0"), ((1, 0), "1"), ((2, 0), "0"), ((3, 0), "2")]
     assert numbers == [*of_0, ((0, 1), "0"), ((2, 1), "1")]
     assert [text.get_text() for text in bar.get_xticklabels()] == ["0", "1", "2"]
     long = pd.concat([frame.assign(x=frame["x"] + 4 * k) for k in range(60)])
-    axis = FIGURES["preference"].draw(long).axes[0]
+    axis = DRAWINGS["preference"](long).axes[0]
     assert {text.get_position()[1] for text in axis.texts} == {1}
 
 
@@ -442,7 +443,7 @@ def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
 def test_figures_can_be_read(paper, scale, name):
     runs = paper if scale == "paper" else MadeUpRuns(scale)
     style.use()
-    figure = FIGURES[name].draw(artefacts.frame(runs, name))
+    figure = DRAWINGS[name](artefacts.frame(runs, name))
     check_readable(figure)
     plt.close(figure)
 
@@ -455,7 +456,7 @@ def smoke(tmp_path_factory) -> RunSet:
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("fedcd").tables, *load_plan("fedcd").figures])
 def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
-    check_any_subset(smoke, name, share, tmp_path, FIGURES, of_pairs=["table1"])
+    check_any_subset(smoke, name, share, tmp_path, of_pairs=["table1"])
 
 
 def test_traffic(paper):

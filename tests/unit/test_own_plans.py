@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import pytest
 import yaml
 from made_up import content
 
+import fedrepro.papers
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.report import artefacts, code, generic, recorded, trace
+from fedrepro.report import artefacts, code, drawings, generic, recorded, trace
 from fedrepro.runs import command, records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_files import OWN_PLANS, is_own, is_study, papers, plans, use_plans
@@ -131,7 +134,7 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     use_plans("my")
     plan = load_plan("my-plan")
     assert set(plan.tables) == set(code.tables("my-plan")) == set(generic.TABLES)
-    assert set(plan.figures) == set(code.figures("my-plan"))
+    assert set(plan.figures) == set(code.figures("my-plan")) == set(drawings.of_paper("my-plan"))
     write_records(records.OWN_FOLDER)
     runs = RunSet("my-plan", "lite")
     table = artefacts.frame(runs, "accuracy").set_index(["row", "column"])
@@ -142,7 +145,7 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     assert len(lead["runs"]["FedProx, mu 0.1", generic.LAST]) == 4
     artefacts.write_table(runs, "comparison", folder / "comparison")
     assert "2.00 ± 0.00 points" in (folder / "comparison.md").read_text()
-    artefacts.write_figure(runs, "curves", folder / "curves")
+    drawings.write_figure(runs, "curves", folder / "curves")
     assert (folder / "curves.svg").stat().st_size > 1000
 
 
@@ -183,11 +186,34 @@ def test_titles_are_text_and_neither_mathematics_nor_markup(folder: Path) -> Non
     use_plans("my")
     write_records(records.OWN_FOLDER)
     runs = RunSet("my-plan", "lite")
-    artefacts.write_figure(runs, "curves", folder / "curves")
+    drawings.write_figure(runs, "curves", folder / "curves")
     assert "<script>" not in (folder / "curves.svg").read_text()
     artefacts.write_table(runs, "accuracy", folder / "accuracy")
     rows = [x for x in (folder / "accuracy.md").read_text().splitlines() if x.startswith("|")]
     assert {row.replace(r"\|", "").count("|") for row in rows} == {rows[1].count("|")}
+
+
+@pytest.fixture
+def own_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the plan code of its own, which makes a part of its tables."""
+    package = folder / "code/my_plan"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "measurements.py").write_text("TABLES = {'accuracy': None}\n")
+    monkeypatch.setattr(fedrepro.papers, "__path__", [str(folder / "code")])
+    yield
+    for name in [name for name in sys.modules if name.startswith("fedrepro.papers.my_plan")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("own_code")
+def test_the_code_of_a_plan_with_a_hyphen_has_an_underscore() -> None:
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    assert code.tables("my-plan") == {"accuracy": None}
+    text = "tables.comparison: .*; name one in TABLES of .*/papers/my_plan/measurements.py"
+    with pytest.raises(FedreproError, match=text):
+        artefacts.frame(RunSet("my-plan", "lite"), "comparison")
 
 
 def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
@@ -200,6 +226,9 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     assert made_of["config"] == [str(folder / "my/my-plan.yaml")]
     assert all(path.startswith("results/own/runs/") for path in made_of["records"])
     assert [path for path in made_of["code"] if path.endswith("report/generic.py")]
+    assert not [path for path in made_of["code"] if path.endswith("report/style.py")]
+    figure = workflow.of_figure("lite", "my-plan", "curves")
+    assert [path for path in figure["code"] if path.endswith("report/style.py")]
     trained = [run for batch in workflow.batches for run in batch.runs]
     assert sorted(trained) == sorted({run.id for run in expand("my-plan", "lite")})
     assert workflow.record_of(trained[0]) == f"results/own/runs/{trained[0]}.json"

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from readable import alike, small
 
 from fedrepro.report import style
+from fedrepro.report.figure import at_the_end
 from fedrepro.report.plots import (
     ACCURACY,
     ALL_SEEDS,
@@ -24,8 +25,6 @@ from fedrepro.report.plots import (
     ROUND,
     Canvas,
     Ink,
-    at_the_end,
-    moving_average,
 )
 from fedrepro.report.stats import summarise
 
@@ -59,11 +58,6 @@ def keys(canvas: Canvas) -> list[str]:
     """Return what the legend of a figure says."""
     canvas.legend()
     return [text.get_text() for text in canvas.figure.legends[0].get_texts()]
-
-
-def test_moving_average() -> None:
-    assert moving_average([1, 3, 5, 7], 2) == [1, 2, 4, 6]
-    assert moving_average([2, 4], 10) == [2, 3]
 
 
 def test_colours_that_look_alike_are_found() -> None:

@@ -11,9 +11,9 @@ from made_up import content
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.papers.precision.figures import FIGURES
+from fedrepro.papers.precision.drawings import DRAWINGS
 from fedrepro.papers.precision.measurements import TABLES
-from fedrepro.report import artefacts, documents, style, verdicts
+from fedrepro.report import artefacts, documents, drawings, style, verdicts
 from fedrepro.report.expected import published
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
@@ -118,7 +118,7 @@ def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
     frame = artefacts.frame(fewer, "networks", partial=True)
     assert len(set(frame["row"])) == 3 * (1 + 3)
     assert "ResNet-9 (cadis), 6 of 9 recorded" in artefacts.left_out(fewer, "networks")
-    figure = FIGURES["curves"].draw(artefacts.frame(fewer, "curves", partial=True))
+    figure = DRAWINGS["curves"](artefacts.frame(fewer, "curves", partial=True))
     assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
 
 
@@ -126,7 +126,7 @@ def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path,
     frame = artefacts.frame(runs, "curves")
     assert list(frame.columns[:3]) == ["series", "x", "mean"]
     assert cell(frame, f"{RESNET}, bfloat16", 2)["values"] == (0.38, 0.4, 0.45)
-    figure = FIGURES["curves"].draw(frame)
+    figure = DRAWINGS["curves"](frame)
     titles = [group.title for group in load_plan("precision").runs.values()]
     assert [axis.get_title() for axis in figure.axes] == titles
     for axis in figure.axes:
@@ -134,14 +134,14 @@ def test_the_figure_has_a_panel_a_network_and_a_line_a_precision(runs, tmp_path,
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == ["float32", "TF32", "bfloat16", "every seed"]
     monkeypatch.setattr(style, "save", lambda figure, stem: figure.savefig(f"{stem}.png"))
-    artefacts.write_figure(runs, "curves", tmp_path / "curves")
+    drawings.write_figure(runs, "curves", tmp_path / "curves")
     assert (tmp_path / "curves.csv").read_text().startswith("series,x,mean,")
 
 
 def test_a_study_is_planned_but_no_paper():
     assert set(plans()) - set(papers()) == {"precision"}
     assert set(TABLES) == set(load_plan("precision").tables)
-    assert set(FIGURES) == set(load_plan("precision").figures)
+    assert set(DRAWINGS) == set(load_plan("precision").figures)
     assert {scale: bool(expand("precision", scale)) for scale in SCALES} == {
         "paper": True,
         "lite": False,

@@ -14,7 +14,7 @@ import pytest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.cli import main
-from fedrepro.report import artefacts
+from fedrepro.report import artefacts, drawings
 from fedrepro.report.checks import DECIDED
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
@@ -87,7 +87,7 @@ def test_its_artefacts_are_made(runs: Callable[[str], RunSet], tmp_path: Path, p
     plan = load_plan(paper)
     made = {
         artefacts.write_table: plan.made("tables", "quick"),
-        artefacts.write_figure: plan.made("figures", "quick"),
+        drawings.write_figure: plan.made("figures", "quick"),
     }
     for write, names in made.items():
         assert names

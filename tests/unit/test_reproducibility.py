@@ -10,6 +10,7 @@ import torch
 
 from fedrepro.report import reproducibility
 from fedrepro.runs import provenance
+from fedrepro.runs.measured import Measured
 from fedrepro.runs.plan import expand
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import SCALES
@@ -85,7 +86,8 @@ def test_the_file_has_every_change_and_the_time_of_networks_that_are_timed(bench
 
 
 def test_the_tables_say_equal_or_how_far(measured, monkeypatch):
-    monkeypatch.setattr(reproducibility, "_measured", lambda: measured)
+    found = Measured.model_validate(measured)
+    monkeypatch.setattr("fedrepro.runs.measured.read", lambda root: found)
     monkeypatch.setattr(reproducibility, "_seed_spreads", lambda: {"liu1": 0.0123})
     header, _, liu1, liu2 = map(cells, reproducibility._moves().splitlines())
     assert header[:4] == ["network", "accuracy, %", "again", "pool"]

@@ -78,7 +78,7 @@ def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -
         records.path_of(run.id, runs._folder).unlink()
     recorded = runs.recorded()
     for ask in (recorded.final, recorded.curves):
-        with pytest.raises(MissingRunsError):
+        with pytest.raises(MissingRunsError, match=rf"of the runs for group '{GROUP}', such as"):
             ask([GROUP], "accuracy")
     assert recorded.final([], ["accuracy"]).empty
 

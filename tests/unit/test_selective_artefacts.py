@@ -16,8 +16,8 @@ from readable import check_readable
 from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 
 from fedrepro.cli import main
-from fedrepro.papers.selective.figures import FIGURES as FIGURES_OF_PAPER
-from fedrepro.papers.selective.figures import STEPS, _ours, published_curve
+from fedrepro.papers.selective.drawings import DRAWINGS, STEPS, _ours
+from fedrepro.papers.selective.figures import published_curve
 from fedrepro.papers.selective.measurements import (
     CURVES,
     TABLES,
@@ -26,7 +26,7 @@ from fedrepro.papers.selective.measurements import (
     merges,
     traffic,
 )
-from fedrepro.report import artefacts, documents, style, verdicts
+from fedrepro.report import artefacts, documents, drawings, style, verdicts
 from fedrepro.report.plots import Canvas, Ink
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
@@ -49,11 +49,11 @@ def test_table2(runs):
     assert list(frame["n"]) == [2, 2, 2, 2, 1, 1]
 
 
-@pytest.mark.parametrize("name", sorted({*TABLES, *FIGURES_OF_PAPER} - {"theorem"}))  # of no run
+@pytest.mark.parametrize("name", sorted({*TABLES, *DRAWINGS} - {"theorem"}))  # of no run
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 def test_any_subset_of_the_runs_gives_a_frame(runs, tmp_path, share, name):
     at_some_n = ["m3_noniid_cost", "merge", "choices", "open_choices"]
-    check_any_subset(runs, name, share, tmp_path, FIGURES_OF_PAPER, of_pairs=at_some_n)
+    check_any_subset(runs, name, share, tmp_path, of_pairs=at_some_n)
 
 
 def without(runs: RunSet, group: str, folder) -> RunSet:
@@ -101,8 +101,8 @@ def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypat
     titles = []
     monkeypatch.setattr(style, "save", lambda figure, stem: titles.append(figure.get_suptitle()))
     with pytest.raises(MissingRunsError):
-        artefacts.write_figure(fewer, "fig5", tmp_path / "fig5")
-    artefacts.write_figure(fewer, "fig5", tmp_path / "fig5", partial=True)
+        drawings.write_figure(fewer, "fig5", tmp_path / "fig5")
+    drawings.write_figure(fewer, "fig5", tmp_path / "fig5", partial=True)
     first, *rest = titles[0].splitlines()
     assert first.endswith("(Fig. 5)")
     assert rest[0].startswith("scale: smoke; n = ")
@@ -304,7 +304,7 @@ def test_published_curves_are_drawn_whole(runs):
     assert len(federated) == 50
     assert federated.loc[federated["x"] == 2, "mean"].item() == 0.9679
     assert (cells["series"] == "local, published").sum() == 20
-    drawn = FIGURES_OF_PAPER["fig8"].draw(cells).axes[0].lines
+    drawn = DRAWINGS["fig8"](cells).axes[0].lines
     lengths = [len(line.get_xdata()) for line in drawn if line.get_marker() == "s"]
     assert sorted(lengths) == [20, 50, 51]
 
@@ -335,7 +335,7 @@ def test_aliasing_holds_small_n_only(runs):
 
 def test_a_network_is_labelled_with_what_its_training_lacks(runs):
     cells = artefacts.frame(runs, "complexity")
-    figure = FIGURES_OF_PAPER["complexity"].draw(cells)
+    figure = DRAWINGS["complexity"](cells)
     labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
     full = "Model 1\n3 of 21 rounds", "Model 2\n2 of 83 rounds"
     assert labels == [*full, "Model 3\n1 of 74 rounds\n0.0625 of the width"]
@@ -364,24 +364,24 @@ def test_steps_are_those_of_the_published_curves():
 
 
 def test_the_legend_says_at_which_few_n_ours_are_trained(runs):
-    figure = FIGURES_OF_PAPER["fig4"].draw(artefacts.frame(runs, "fig4"))
+    figure = DRAWINGS["fig4"](artefacts.frame(runs, "fig4"))
     title = figure.legends[0].get_title().get_text()
     assert title == "our values of N: federated and selective and local 0, 100"
     many = artefacts.frame(runs, "fig3")
     extra = pd.concat([many.assign(x=many["x"] + shift / 100) for shift in range(12)])
-    figure = FIGURES_OF_PAPER["fig3"].draw(extra)
+    figure = DRAWINGS["fig3"](extra)
     assert figure.legends[0].get_title().get_text() == ""
 
 
 def test_published_points_are_below_our_lines(runs):
-    axis = FIGURES_OF_PAPER["fig3"].draw(artefacts.frame(runs, "fig3")).axes[0]
+    axis = DRAWINGS["fig3"](artefacts.frame(runs, "fig3")).axes[0]
     published = [line.get_zorder() for line in axis.lines if line.get_marker() == "s"]
     ours = [line.get_zorder() for line in axis.lines if line.get_linestyle() == "-"]
     assert max(published) < min(ours)
 
 
 def test_the_mean_that_decides_is_black(runs):
-    figure = FIGURES_OF_PAPER["threshold_tuning"].draw(artefacts.frame(runs, "threshold_tuning"))
+    figure = DRAWINGS["threshold_tuning"](artefacts.frame(runs, "threshold_tuning"))
     colours = {line.get_label(): line.get_color() for line in figure.legends[0].get_lines()}
     assert colours["mean"] == "black"
     assert "black" not in {colours[name] for name in colours if name.startswith("N = ")}
@@ -394,7 +394,7 @@ def test_rounds_of_both_tests_end_beside_the_published_accuracies(runs):
     assert cell(frame, "N = 2; non-IID test", 1)["mean"] == pytest.approx(0.201)
     assert cell(frame, "N = 2; IID test, published", 83)["mean"] == 0.8208
     assert cell(frame, "N = 2; non-IID test, published", 83)["mean"] == 0.8609
-    figure = FIGURES_OF_PAPER["m2_rounds"].draw(frame)
+    figure = DRAWINGS["m2_rounds"](frame)
     lines = figure.axes[0].lines
     assert max(max(line.get_xdata()) for line in lines) <= 2  # none of ours at round 83
     legend = {text.get_text() for text in figure.legends[0].get_texts()}
@@ -405,7 +405,7 @@ def test_rounds_of_both_tests_end_beside_the_published_accuracies(runs):
 
 def test_every_seed_is_drawn(runs):
     cells = artefacts.frame(runs, "fig3")
-    figure = FIGURES_OF_PAPER["fig3"].draw(cells)
+    figure = DRAWINGS["fig3"](cells)
     dots = [line for line in figure.axes[0].lines if line.get_marker() == "."]
     assert [len(line.get_xdata()) for line in dots] == [2] * 9  # 3 curves, 3 values of N, 2 seeds
 
@@ -430,8 +430,8 @@ def test_any_runs_give_what_can_be_made_of_them(runs, tmp_path, share):
         assert len(frame), name
         assert not frame["mean"].isna().any(), name
         made.append(name)
-        if name in FIGURES_OF_PAPER:
-            plt.close(FIGURES_OF_PAPER[name].draw(frame))
+        if name in DRAWINGS:
+            plt.close(DRAWINGS[name](frame))
         else:
             assert artefacts.markdown(fewer, name, frame)
     if not share:
@@ -470,7 +470,7 @@ def test_smoke_runs_are_shown_without_a_verdict(runs):
     assert {item.verdict for item in shown} == {"not decidable"}
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES_OF_PAPER))
+@pytest.mark.parametrize("name", sorted(DRAWINGS))
 def test_figures_can_be_read(runs, name):
     style.use()
-    check_readable(FIGURES_OF_PAPER[name].draw(artefacts.frame(runs, name)))
+    check_readable(DRAWINGS[name](artefacts.frame(runs, name)))

@@ -15,6 +15,7 @@ from fedrepro.report.stats import (
     differences,
     holm,
     jackknife,
+    moving_average,
     one_sided_p,
     sd_bounds,
     summarise,
@@ -154,3 +155,8 @@ def test_differences_are_of_rows_that_agree_and_have_the_ids_of_both() -> None:
         "run": [("p", "t"), ("q", "t")],
         "x": [2, 4],
     }
+
+
+def test_moving_average() -> None:
+    assert moving_average([1, 3, 5, 7], 2) == [1, 2, 4, 6]
+    assert moving_average([2, 4], 10) == [2, 3]

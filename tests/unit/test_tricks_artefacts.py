@@ -15,7 +15,8 @@ from tricks_records import PRODUCTS, World, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
-from fedrepro.papers.tricks.figures import FIGURES, coinciding, in_plane
+from fedrepro.papers.tricks.drawings import DRAWINGS, coinciding
+from fedrepro.papers.tricks.figures import in_plane
 from fedrepro.papers.tricks.measurements import (
     GRID,
     HELD_OUT,
@@ -164,7 +165,7 @@ def test_what_is_recorded_of_a_table_is_judged(tmp_path):
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("tricks").tables, *load_plan("tricks").figures])
 def test_any_subset_of_the_runs_gives_a_frame(paper, tmp_path, share, name):
-    check_any_subset(paper, name, share, tmp_path, FIGURES)
+    check_any_subset(paper, name, share, tmp_path)
 
 
 def test_welch_by_hand():
@@ -376,7 +377,7 @@ def test_configurations_that_coincide_share_a_line(paper):
     alike = coinciding(artefacts.frame(paper, "conflicts"))
     assert [len(groups) for groups in alike] == [1, 8]
     assert alike[0] == ["server_training"]
-    figure = FIGURES["conflicts"].draw(artefacts.frame(paper, "conflicts"))
+    figure = DRAWINGS["conflicts"](artefacts.frame(paper, "conflicts"))
     alone, together, seeds = (text.get_text() for text in figure.legends[0].get_texts())
     assert (alone, seeds) == ("server-side training", "every seed")
     assert together.startswith("8 coincide: FL - IID, FL - NIID(5), ")
@@ -395,7 +396,7 @@ def test_one_round_or_run_apart_does_not_coincide():
 
 
 def test_the_grid_search_has_a_panel_for_each_projection(paper):
-    figure = FIGURES["grid_search"].draw(artefacts.frame(paper, "grid_search"))
+    figure = DRAWINGS["grid_search"](artefacts.frame(paper, "grid_search"))
     markers = [sum(len(line.get_xdata()) == 1 for line in axis.lines) for axis in figure.axes]
     assert markers == [12, 12, 12]
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
@@ -406,7 +407,7 @@ def test_the_grid_search_has_a_panel_for_each_projection(paper):
 
 def test_figure_2_draws_the_average_over_sgd(paper):
     frame = artefacts.frame(paper, "fig2")
-    panel = FIGURES["fig2"].draw(frame).axes[0]
+    panel = DRAWINGS["fig2"](frame).axes[0]
     first = frame[(frame["title"] == "FL - NIID(5)") & (frame["round"] == 1)].set_index("series")
     ends = [tuple(text.xy) for text in panel.texts]
     assert ends[0] == pytest.approx((1, 0))
@@ -415,7 +416,7 @@ def test_figure_2_draws_the_average_over_sgd(paper):
     assert panel.get_title() == f"round 1: {100 * shown:.0f} %"
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("name", sorted(DRAWINGS))
 def test_figures_can_be_read(paper, name):
     style.use()
-    check_readable(FIGURES[name].draw(artefacts.frame(paper, name)))
+    check_readable(DRAWINGS[name](artefacts.frame(paper, name)))

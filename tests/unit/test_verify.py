@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from made_up import content
@@ -10,7 +11,8 @@ from small_runs import planned
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import runs as commands
-from fedrepro.runs import records, session, verify
+from fedrepro.report import reproducibility
+from fedrepro.runs import measured, records, session, verify
 from fedrepro.runs.records import Origin, RunRecord
 from fedrepro.runs.session import TrainOptions
 
@@ -105,19 +107,36 @@ def test_records_that_do_not_name_the_libraries_are_held_to_every_digit(recorded
 def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "find_root", lambda: tmp_path)
     assert verify.tolerance_of("liu3") == verify.TOLERANCE
-    file = tmp_path / verify.MEASURED
+    file = tmp_path / measured.MEASURED
     file.parent.mkdir()
     points = {"liu3": (1.5, 7.8), "liu1": (0.0, 0.1)}
-    networks = {
-        name: {"changes": {str(i): {"most_points": much} for i, much in enumerate(each)}}
+    changes = {
+        name: {
+            str(i): {"equal": False, "weights": [], "points": [], "most_points": much}
+            for i, much in enumerate(each)
+        }
         for name, each in points.items()
     }
-    file.write_text(json.dumps({"networks": networks}))
+    networks = {name: {"accuracy": 0.5, "changes": changes[name]} for name in points}
+    file.write_text(json.dumps({"on": {}, "rounds": [], "networks": networks}))
     assert verify.tolerance_of("liu3") == pytest.approx(0.078)
     assert verify.tolerance_of("liu1") == verify.TOLERANCE
     assert verify.tolerance_of("resnet9") == verify.TOLERANCE
     monkeypatch.setattr(verify, "find_root", lambda: None)
     assert verify.tolerance_of("liu3") == verify.TOLERANCE
+
+
+@pytest.mark.parametrize("content", ['{"networks": ', '{"networks": {"liu3": {}}}', "[]"])
+def test_damaged_measurements_are_an_error_that_names_the_file(tmp_path, monkeypatch, content):
+    file = tmp_path / measured.MEASURED
+    file.parent.mkdir()
+    file.write_text(content)
+    monkeypatch.setattr(verify, "find_root", lambda: tmp_path)
+    monkeypatch.setattr(reproducibility, "root", lambda: tmp_path)
+    damaged = rf"{re.escape(str(file))}: not as it was written .*; restore it with git, or measure"
+    for read in (lambda: verify.tolerance_of("liu3"), reproducibility.BLOCKS["measured_on"]):
+        with pytest.raises(FedreproError, match=damaged):
+            read()
 
 
 @pytest.mark.parametrize(

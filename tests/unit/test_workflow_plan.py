@@ -229,9 +229,6 @@ def test_published_values_are_no_part_of_the_overview_of_partitions() -> None:
     assert len(Workflow(CONFIG).of_check("smoke", "emd")["config"]) == 2
 
 
-PARTS = ("measurements", "figures", "claims")
-
-
 @pytest.mark.parametrize("paper", papers())
 def test_an_artefact_is_made_with_its_papers_code(paper: str) -> None:
     workflow = Workflow(EVERY_PAPER)
@@ -239,17 +236,42 @@ def test_an_artefact_is_made_with_its_papers_code(paper: str) -> None:
     table = workflow.of_table("smoke", paper, next(iter(plan.tables)))["code"]
     figure = workflow.of_figure("smoke", paper, next(iter(plan.figures)))["code"]
     check = workflow.of_check("smoke", paper)["code"]
-    own = [str(SOURCES / "papers" / paper / f"{part}.py") for part in PARTS]
-    assert own[0] in table
-    assert own[1] not in table
-    assert {*own[:2]} <= {*figure}
-    assert {*own, str(SOURCES / "report/verdicts.py")} <= {*check}
+    parts = ("measurements", "figures", "drawings", "claims")
+    own = {part: str(SOURCES / f"papers/{paper}/{part}.py") for part in parts}
+    assert {*own.values()} & {*table} == {own["measurements"]}
+    assert {*own.values()} & {*figure} == {*own.values()} - {own["claims"]}
+    assert {*own.values()} & {*check} == {*own.values()} - {own["drawings"]}
+    assert str(SOURCES / "report/verdicts.py") in check
     others = {str(SOURCES / "papers" / other) for other in papers() if other != paper}
     assert not [file for file in check if str(Path(file).parent) in others]
 
 
+@pytest.mark.parametrize("paper", papers())
+def test_a_changed_colour_makes_no_table_and_no_verdict_again(paper: str) -> None:
+    workflow = Workflow(EVERY_PAPER)
+    plan = load_plan(paper)
+    made_of = [workflow.of_table("smoke", paper, name) for name in plan.tables]
+    made_of.append(workflow.of_check("smoke", paper))
+    for files in made_of:
+        assert [file for file in files["code"] if "matplotlib" in Path(file).read_text()] == []
+    figure, notebook = next(iter(plan.figures)), workflow.of_notebook("smoke", paper)
+    for files in (workflow.of_figure("smoke", paper, figure), notebook):
+        assert str(SOURCES / "report/style.py") in files["code"]
+
+
+def test_measurements_are_an_input_of_every_artefact_that_shows_them() -> None:
+    workflow = Workflow(EVERY_PAPER)
+    made_of = (
+        workflow.of_table("smoke", "cadis", "overhead"),
+        workflow.of_figure("smoke", "cadis", "fig11"),
+        workflow.of_check("smoke", "cadis"),
+    )
+    for files in made_of:
+        assert str(root() / "benchmarks/cadis.json") in files["config"]
+
+
 def test_code_is_followed_through_packages() -> None:
-    found = sources.files(["fedrepro.papers.fedcd.figures"])
+    found = sources.files(["fedrepro.papers.fedcd.drawings"])
     assert {"papers/fedcd/logs.py", "report/style.py", "runs/records.py", "fl/spec.py"} <= {*found}
     assert all((SOURCES / file).is_file() for file in found)
 

@@ -156,7 +156,9 @@ def figure(
 
     runs = RunSet(paper, scale)
     if out:
-        artefacts.write_figure(runs, name, out, partial=partial)
+        from fedrepro.report.drawings import write_figure  # Matplotlib is slow to import
+
+        write_figure(runs, name, out, partial=partial)
         return
     runs.plan.artefact(name, "figure")
     print(artefacts.as_csv(artefacts.frame(runs, name, partial=partial)), end="")

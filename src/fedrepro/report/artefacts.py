@@ -1,11 +1,10 @@
-"""Builds tables and figures with the published values beside ours, and writes their files."""
+"""Builds the frames of tables and figures, published values beside ours; writes tables."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,9 +20,6 @@ from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 _Made = TypeVar("_Made")
-
-_TITLE_WIDTH = 100
-"""Characters of a line of a figure's title."""
 
 
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
@@ -48,23 +44,31 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     else:
         runs.require(artefact.runs, name)
     if name in runs.plan.tables:
-        cells = _made_by(code.tables, runs, name, "tables")(runs)
+        cells = made_by(code.tables(runs.paper), "TABLES", runs, name)(runs)
     else:
-        figure = _made_by(code.figures, runs, name, "figures")
+        figure = made_by(code.figures(runs.paper), "FIGURES", runs, name)
         cells = figure.with_units(figure.data(runs))
     return _with_published(cells, runs.paper, name)
 
 
-def _made_by(
-    found: Callable[[str], Mapping[str, _Made]], runs: RunSet, name: str, kind: str
-) -> _Made:
-    """Return what makes a table or figure of the plan."""
-    functions = found(runs.paper)
+def made_by(functions: Mapping[str, _Made], listed: str, runs: RunSet, name: str) -> _Made:
+    """Return what makes, or draws, a table or figure of the plan.
+
+    Args:
+        functions: those of the paper.
+        listed: what the paper's code calls them, a key of :data:`fedrepro.report.code.MODULES`.
+        runs: the paper's runs at a scale.
+        name: of the table or figure.
+
+    Raises:
+        FedreproError: there is no such function.
+    """
     if name not in functions:
-        module = {"tables": "measurements", "figures": "figures"}[kind]
+        kind = "tables" if name in runs.plan.tables else "figures"
+        file = f"src/fedrepro/papers/{code.package_of(runs.paper)}/{code.MODULES[listed]}.py"
         raise FedreproError(
             f"config/papers/{runs.paper}.yaml: {kind}.{name}: no function makes it; name one in "
-            f"{kind.upper()} of src/fedrepro/papers/{runs.paper}/{module}.py"
+            f"{listed} of {file}"
         )
     return functions[name]
 
@@ -127,11 +131,12 @@ def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -
     """
     runs.plan.artefact(name, "table")
     cells = frame(runs, name, partial=partial)
-    _write_csv(stem, cells)
+    write_csv(stem, cells)
     write_text(stem.with_name(f"{stem.name}.md"), markdown(runs, name, cells))
 
 
-def _write_csv(stem: Path, cells: pd.DataFrame) -> None:
+def write_csv(stem: Path, cells: pd.DataFrame) -> None:
+    """Write ``<stem>.csv``, one row a cell or plotted point."""
     write_text(stem.with_name(f"{stem.name}.csv"), as_csv(cells))
 
 
@@ -172,7 +177,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
         index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
     ).fillna("")
     grid = grid.rename(index=_in_a_row, columns=_in_a_row)
-    scale = _scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
+    scale = at_scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
     missing = left_out(runs, name)
     brackets = "" if is_study(runs.paper) else "; in brackets the published value"
     return (
@@ -186,7 +191,7 @@ def _in_a_row(key: str) -> str:
     return key.replace("|", r"\|")
 
 
-def _scale(runs: RunSet, name: str, *, note: str = "") -> str:
+def at_scale(runs: RunSet, name: str, *, note: str = "") -> str:
     """Say at which scale an artefact is, and whether that makes a difference to it.
 
     Args:
@@ -242,41 +247,3 @@ def _published(value: float, factor: int) -> str:
     """Return a published number with the digits it was published with, at most four."""
     text = f"{value:.{2 if factor == 100 else 0}f}"
     return text if abs(float(text) - value) < 1e-9 * abs(value) else f"{value:.4g}"
-
-
-def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
-    """Return a figure's scale, and over how many runs its points are means."""
-    scale = _scale(runs, name)
-    if "n" not in cells or not runs.groups_of(name):
-        return scale
-    counts = {int(n) for n in cells["n"].dropna()} - {0}
-    if not counts:
-        return scale
-    return f"{scale}; n = " + " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
-
-
-def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:
-    """Write ``<stem>.svg``, ``<stem>.png`` and the plotted data as ``<stem>.csv``.
-
-    Args:
-        runs: the paper's runs at a scale.
-        name: of the figure.
-        stem: file name without ending.
-        partial: make do with what is recorded, and say in the title what is left out.
-
-    Raises:
-        FedreproError: the paper has no such figure, or a record is missing that it cannot do
-            without.
-    """
-    from fedrepro.report import style
-
-    artefact = runs.plan.artefact(name, "figure")
-    style.use()
-    cells = frame(runs, name, partial=partial)
-    figure = code.figures(runs.paper)[name].draw(cells)
-    title = f"{artefact.title} ({artefact.source})"
-    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
-    text = "\n".join([title, _under_title(runs, name, cells), *missing])
-    figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
-    style.save(figure, stem)
-    _write_csv(stem, cells)

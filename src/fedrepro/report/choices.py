@@ -9,23 +9,17 @@ A *table of choices* has one row a run: ``row`` (the choice; :data:`COMMITTED` f
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure as MplFigure
 
 from fedrepro.report.figure import Figure
-from fedrepro.report.plots import Canvas, Ink
 from fedrepro.report.stats import differences, summarise
-from fedrepro.report.style import PALETTE
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COMMITTED = "as committed"
 _COLUMNS = ["row", "column", "seed", "run", "accuracy"]
-_MOVED = Ink("orange", "", "s")
 
 
 def by_labels(
@@ -107,45 +101,4 @@ def shifts(table: pd.DataFrame) -> pd.DataFrame:
 
 def figure(table: Callable[[RunSet], pd.DataFrame]) -> Figure:
     """Return the figure of what makes a table of choices."""
-    return Figure(lambda runs: shifts(table(runs)), draw, "points")
-
-
-def draw(cells: pd.DataFrame) -> MplFigure:
-    """Draw a panel a headline: how far each choice moves it, the interval and every seed.
-
-    Panels end beyond the outermost seeds; intervals of two seeds are wider.
-
-    Args:
-        cells: as of :func:`shifts`.
-    """
-    series = cells.groupby("series", sort=False)
-    names = list(dict.fromkeys(cells["x"]))
-    canvas = Canvas(1, max(len(series), 1), height=3.8, sharey=True)
-    if cells.empty:
-        axis = canvas.axis
-        axis.text(0.5, 0.5, "no runs at this scale", ha="center", transform=axis.transAxes)
-        return canvas.figure
-    for axis, (headline, points) in zip(canvas, series, strict=True):
-        for _, point in points.iterrows():
-            place = names.index(point["x"])
-            reach = np.nan_to_num([[point["mean"] - point["low"]], [point["high"] - point["mean"]]])
-            axis.errorbar(
-                100 * point["mean"],
-                place,
-                xerr=100 * reach,
-                capsize=2,
-                markersize=4,
-                **_MOVED.options,
-            )
-            seeds = [100 * value for value in point["values"]]
-            axis.plot(seeds, [place] * len(seeds), ".", color=PALETTE["grey"], alpha=0.7, zorder=3)
-        axis.axvline(0, color=PALETTE["grey"], linestyle=":")
-        shown = [0.0, *100 * points["values"].explode().astype(float)]
-        margin = max(0.1 * (max(shown) - min(shown)), 0.5)
-        axis.set_xlim(min(shown) - margin, max(shown) + margin)
-        axis.set(xlabel="points moved", yticks=range(len(names)), yticklabels=names)
-        axis.set_title(textwrap.fill(str(headline), 17), fontsize=8)
-        axis.grid(visible=False, axis="y")
-    canvas.axis.invert_yaxis()
-    canvas.key("less the committed reading, paired by seed", _MOVED)
-    return canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")
+    return Figure(lambda runs: shifts(table(runs)), "points")

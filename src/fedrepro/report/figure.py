@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import matplotlib.figure
     import pandas as pd
 
     from fedrepro.runs.runset import RunSet
@@ -45,17 +44,15 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure's data and its drawing.
+    """A figure's data; :mod:`fedrepro.report.drawings` finds what draws it.
 
     Attributes:
         data: returns one row a plotted point; key columns ``series`` and ``x`` first.
-        draw: draws the frame (with the column ``published``, NaN where the paper prints nothing).
         unit: of :data:`UNITS`, that of ``mean``. Where it is not the same in all series: a part of
             a series' name -> its unit; the first part found decides.
     """
 
     data: Callable[[RunSet], pd.DataFrame]
-    draw: Callable[[pd.DataFrame], matplotlib.figure.Figure]
     unit: str | Mapping[str, str] = "fraction"
 
     def with_units(self, cells: pd.DataFrame) -> pd.DataFrame:
@@ -69,3 +66,14 @@ class Figure:
                 for series in cells["series"]
             ]
         )
+
+
+def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:
+    """Return points with ``reported``: what the paper prints of a curve, in its last row.
+
+    Args:
+        cells: with ``series`` and ``x``.
+        printed: of each row's series; NaN where the paper prints nothing.
+    """
+    last = cells.groupby("series")["x"].transform("max") == cells["x"]
+    return cells.assign(reported=printed.where(last))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pandas as pd
 
+from fedrepro.report.figure import Figure
 from fedrepro.report.stats import differences, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
-
-if TYPE_CHECKING:
-    import matplotlib.figure
-
-    from fedrepro.report.figure import Figure
-    from fedrepro.report.plots import Ink
 
 METRIC = "accuracy"
 LAST, BEST = "after the last round", "best round"
@@ -85,36 +78,9 @@ def curves(runs: RunSet) -> pd.DataFrame:
     return summarise(table, "value", ["series", "x"])
 
 
-def draw_curves(cells: pd.DataFrame) -> matplotlib.figure.Figure:
-    """Draw the mean of every series and each seed."""
-    from fedrepro.report.plots import Canvas
-
-    canvas = Canvas()
-    for (name, points), ink in zip(
-        cells.groupby("series", sort=False), series_inks(), strict=False
-    ):
-        canvas.curve(canvas.axis, points, ink, str(name).replace("$", r"\$"))  # no mathematics
-    canvas.accuracy_over_rounds()
-    return canvas.legend(2)
-
-
-def series_inks() -> Iterator[Ink]:
-    """Yield ways to draw any number of series: every colour, then with other lines, and again."""
-    from fedrepro.report.plots import Ink
-    from fedrepro.report.style import PALETTE
-
-    inks = [Ink(colour, line) for line, colour in itertools.product(("-", "--", ":"), PALETTE)]
-    return itertools.cycle(inks)
-
-
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "accuracy": accuracy,
     "comparison": comparison,
 }
 
-
-def figures() -> dict[str, Figure]:
-    """Return the figures; imports Matplotlib."""
-    from fedrepro.report.figure import Figure
-
-    return {"curves": Figure(curves, draw_curves)}
+FIGURES = {"curves": Figure(curves)}

@@ -9,8 +9,9 @@ import pandas as pd
 from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
-from fedrepro.report.artefacts import frame, markdown, write_figure
+from fedrepro.report.artefacts import frame, markdown
 from fedrepro.report.checks import DECIDED, Check, difference, remarks, shown
+from fedrepro.report.drawings import write_figure
 from fedrepro.runs.runset import RunSet
 
 COLOURS = {
@@ -37,14 +38,7 @@ def show_scale(runs: RunSet) -> Markdown:
 def show_score(checks: list[Check]) -> HTML:
     """Show how many targets of each kind were tried, and how they came out."""
     rows = [
-        {
-            "targets": score.ORIGINS[item.kind][item.origin],
-            "reading": item.reading.replace("_", " "),
-            "all": item.targets,
-            "tried": item.tried,
-            **{verdict: item.outcomes[verdict] or "" for verdict in DECIDED},
-            "not informative": item.uninformative or "",
-        }
+        {"targets": item.what, "reading": score.in_words(item.reading), **item.counts()}
         for item in score.scores(checks)
     ]
     return _html(pd.DataFrame(rows), "score")
@@ -73,7 +67,7 @@ def show_numbers(checks: list[Check]) -> HTML:
     rows = [
         {
             "published": item.where,
-            "held against": item.reading.replace("_", " "),
+            "held against": score.in_words(item.reading),
             "value": shown(item.published or 0, item.unit),
             "ours": shown(item.ours or 0, item.unit),
             "tolerance": shown(item.tolerance or 0, difference(item.unit)),

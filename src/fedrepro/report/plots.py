@@ -7,7 +7,7 @@ A :class:`Canvas` draws frames of one row a point, with the columns of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,25 +53,6 @@ class Ink:
 
 
 BLACK = Ink("black")
-
-
-def moving_average(values: Sequence[float], window: int) -> list[float]:
-    """Return the mean of each value and up to ``window - 1`` before it."""
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
-
-
-def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:
-    """Return points with ``reported``: what the paper prints of a curve, in its last row.
-
-    Args:
-        cells: with ``series`` and ``x``.
-        printed: of each row's series; NaN where the paper prints nothing.
-    """
-    last = cells.groupby("series")["x"].transform("max") == cells["x"]
-    return cells.assign(reported=printed.where(last))
 
 
 class Canvas:

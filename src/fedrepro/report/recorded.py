@@ -228,7 +228,7 @@ def write(found: Sequence[Recorded], metric: str, stem: Path) -> list[Path]:
 def _drawn(found: Sequence[Recorded], metric: str) -> Any:
     import pandas as pd
 
-    from fedrepro.report.generic import series_inks
+    from fedrepro.report.drawings import series_inks
     from fedrepro.report.plots import ROUND, Canvas
 
     canvas = Canvas()

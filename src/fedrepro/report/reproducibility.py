@@ -5,40 +5,33 @@ They show what ``benchmarks/reproducibility.py`` measured, beside the spread of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedrepro.base.paths import root
+from fedrepro.runs import measured
+from fedrepro.runs.measured import Change
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.runset import RunSet
-from fedrepro.runs.verify import MEASURED
-
-
-def _measured() -> dict[str, Any]:
-    """Return what ``benchmarks/reproducibility.py`` wrote."""
-    content: dict[str, Any] = json.loads((root() / MEASURED).read_text())
-    return content
 
 
 def _moves() -> str:
     """One row a network: how far its test accuracy moves with each change, and with the seed."""
     spreads = _seed_spreads()
     rows = []
-    for network, found in _measured()["networks"].items():
-        changes = {name: _apart(change) for name, change in found["changes"].items()}
+    for network, found in measured.read(root()).networks.items():
+        changes = {name: _apart(change) for name, change in found.changes.items()}
         spread = spreads.get(network)
         sd = "" if spread is None else f"{100 * spread:.2f}"
-        own = {"network": f"`{network}`", "accuracy, %": f"{100 * found['accuracy']:.1f}"}
+        own = {"network": f"`{network}`", "accuracy, %": f"{100 * found.accuracy:.1f}"}
         rows.append(own | changes | {"sd of seeds": sd})
     return str(pd.DataFrame(rows).fillna("").to_markdown(index=False))
 
 
-def _apart(change: dict[str, Any]) -> str:
-    return "equal" if change["equal"] else f"{change['most_points']:g}"
+def _apart(change: Change) -> str:
+    return "equal" if change.equal else f"{change.most_points:g}"
 
 
 def _seed_spreads() -> dict[str, float]:
@@ -61,22 +54,22 @@ def _seed_spreads() -> dict[str, float]:
 
 def _growth(change: str) -> str:
     """One row a network: how far weights are apart after some rounds, and what AVX2 costs."""
-    content = _measured()
+    content = measured.read(root())
     rows = [
         {"network": f"`{network}`"}
         | {
             f"round {t}": f"{apart:.1e}"
-            for t, apart in zip(content["rounds"], found["changes"][change]["weights"], strict=True)
+            for t, apart in zip(content.rounds, found.changes[change].weights, strict=True)
         }
-        | {"CPU time held to AVX2": found.get("avx2_time", "")}
-        for network, found in content["networks"].items()
+        | {"CPU time held to AVX2": "" if found.avx2_time is None else f"{found.avx2_time:g}"}
+        for network, found in content.networks.items()
     ]
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
 def _measured_on() -> str:
     """Return the processor and the libraries that it was measured on."""
-    on = _measured()["on"]
+    on = measured.read(root()).on
     other = f"; another PyTorch: {on['other']}" if "other" in on else ""
     return f"Measured on {on['processor']}; {on['libraries']}{other}."
 

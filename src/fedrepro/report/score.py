@@ -58,6 +58,22 @@ class Score:
     uninformative: int
     few: int
 
+    @property
+    def what(self) -> str:
+        """What is counted."""
+        return ORIGINS[self.kind][self.origin]
+
+    def counts(self) -> dict[str, int | str]:
+        """Return the counts as the cells of a row, by column."""
+        outcomes = {str(verdict): self.outcomes[verdict] or "" for verdict in DECIDED}
+        targets = {"all": self.targets, "tried": self.tried}
+        return targets | outcomes | {"not informative": self.uninformative or ""}
+
+
+def in_words(name: str) -> str:
+    """Return a name of the configuration, such as a reading's, as a sentence has it."""
+    return name.replace("_", " ")
+
 
 def scores(checks: Iterable[Check]) -> Iterator[Score]:
     """Yield the scores of papers and scales, in the order of the checks and of :data:`ORIGINS`."""
@@ -183,17 +199,9 @@ def text(checks: Iterable[Check], *, verbose: bool = False) -> str:
     """
     items = list(checks)
     rows = [
-        [
-            score.paper,
-            score.scale,
-            ORIGINS[score.kind][score.origin],
-            score.reading.replace("_", " "),
-            score.targets,
-            score.tried or "",
-            *(score.outcomes[verdict] or "" for verdict in DECIDED),
-            score.uninformative or "",
-        ]
-        for score in scores(items)
+        [one.paper, one.scale, one.what, in_words(one.reading)]
+        + [str(count or "") for count in one.counts().values()]
+        for one in scores(items)
     ]
     heads = ["paper", "scale", "", "reading", "all", "tried", *DECIDED, "not informative"]
     table = tabulate(rows, heads, tablefmt="simple")

@@ -237,6 +237,14 @@ def differences(
     return pairs
 
 
+def moving_average(values: Sequence[float], window: int) -> list[float]:
+    """Return the mean of each value and up to ``window - 1`` before it."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return [float(mean) for mean in (total[ends] - total[starts]) / (ends - starts)]
+
+
 def _ids(runs: Iterable[str | tuple[str, ...]]) -> Iterator[str]:
     for run in runs:
         yield from (run,) if isinstance(run, str) else run

@@ -65,7 +65,7 @@ def _in_a_sentence(printed: Sequence[score.Score]) -> str:
             outcomes = [f"{count} {name}" for name in DECIDED if (count := item.outcomes[name])]
             if item.uninformative:
                 outcomes.append(f"{item.uninformative} not informative")
-            reading = f" {_reading(item.reading)}" if item.reading else ""
+            reading = f" {score.in_words(item.reading)}" if item.reading else ""
             came_out = f" ({', '.join(outcomes)})" if outcomes else ""
             readings.append(f"{item.tried} of {item.targets}{reading}{came_out}")
         parts.append(f"{paper} {', '.join(readings)}")
@@ -81,15 +81,11 @@ def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
         own = {
             "paper": f"[{item.paper}](docs/papers/{item.paper}.md)",
             "scale": item.scale,
-            "what": score.ORIGINS[item.kind][item.origin],
-            "reading": _reading(item.reading),
+            "what": item.what,
+            "reading": score.in_words(item.reading),
         }
-        rows.append(
-            {key: own[key] for key in keys}
-            | {"all": item.targets, "tried": item.tried}
-            | {name: item.outcomes[name] or "" for name in DECIDED}
-            | {"not informative": item.uninformative or "", "1-2 seeds": item.few or ""}
-        )
+        few = {"1-2 seeds": item.few or ""}
+        rows.append({key: own[key] for key in keys} | item.counts() | few)
     return _filled(rows)
 
 
@@ -98,10 +94,6 @@ def _filled(rows: Sequence[Mapping[str, object]]) -> str:
     table = pd.DataFrame(rows)
     empty = [key for key in table if (table[key] == "").all()]
     return str(table.drop(columns=empty).to_markdown(index=False))
-
-
-def _reading(reading: str) -> str:
-    return reading.replace("_", " ")
 
 
 def _score(paper: str) -> str:
@@ -128,7 +120,7 @@ def _baselines(paper: str, scale: Scale) -> str:
     rows = [
         {
             "curve or table": item.group,
-            "reading": _reading(item.reading),
+            "reading": score.in_words(item.reading),
             "tried": item.tried,
             "reproduced": f"{100 * item.reproduced:.0f} %",
             "if shuffled": f"{100 * item.shuffled:.0f} %",
@@ -218,7 +210,7 @@ def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
     for (place, reading), items in grouped.items():
         found = Counter(item.verdict for item in items)
         rows.append(
-            {"published": place, "held against": _reading(reading), "n": len(items)}
+            {"published": place, "held against": score.in_words(reading), "n": len(items)}
             | {name: found[name] or "" for name in VERDICTS}
         )
     return _filled(rows) if rows else "No published number is held against ours."

@@ -171,8 +171,9 @@ class RunSet:
         """
         groups = list(groups)
         members = self.members(groups)
-        if not members and self.partial:
-            self.require(groups, "this")
+        if groups and not members and self.partial:
+            others = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
+            self.require(groups, f"group '{groups[0]}'{others}")
         return members
 
     def curves(self, groups: Sequence[str], metric: str) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root
-from fedrepro.runs import records
+from fedrepro.runs import measured, records
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import Origin, RunRecord
 from fedrepro.runs.status import describe, duration
@@ -22,8 +21,6 @@ TOLERANCE = 0.05
 """How far an accuracy (fraction) of the last evaluation may be off where other code computed, at
 least: recorded runs are longer than those that are measured, and one of them (`selective`,
 ``liu1``) was off by 0.026. Where the same code computed, every number is equal."""
-MEASURED = "benchmarks/reproducibility.json"
-"""How far each network moves, in the repository; ``benchmarks/reproducibility.py`` writes it."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +132,17 @@ def tolerance_of(network: str) -> float:
 
     Returns:
         A fraction, at least :data:`TOLERANCE`.
+
+    Raises:
+        FedreproError: the file of the measurements is damaged.
     """
     here = find_root()
-    file = None if here is None else here / MEASURED
-    if file is None or not file.exists():
+    if here is None or not (here / measured.MEASURED).exists():
         return TOLERANCE
-    found = json.loads(file.read_text())["networks"].get(network)
+    found = measured.read(here).networks.get(network)
     if found is None:
         return TOLERANCE
-    points = (float(change["most_points"]) for change in found["changes"].values())
-    return max(TOLERANCE, *(value / 100 for value in points))
+    return max(TOLERANCE, *(change.most_points / 100 for change in found.changes.values()))
 
 
 def compare(

@@ -227,7 +227,7 @@ class Workflow:
         self._require(scale, paper)
         groups = load_plan(paper).artefact(figure, "figure").runs
         self._require_made(paper, figure)
-        return self._files(paper, groups, ["report.artefacts", "report.style"], ["figures"])
+        return self._files(paper, groups, ["report.drawings"], ["figures", "drawings"])
 
     def labels(self, scale: str, paper: str, name: str) -> dict[str, str]:
         """Return what a table or figure is called in ``snakemake --report``."""
@@ -248,8 +248,8 @@ class Workflow:
     def of_notebook(self, scale: str, paper: str) -> dict[str, Any]:
         """Return what a paper's notebook is made of."""
         self._require_judged(scale, paper)
-        parts = ["measurements", "figures", "claims"]
-        made_with = ["report.verdicts", "report.notebooks", "report.style"]
+        parts = ["measurements", "figures", "drawings", "claims"]
+        made_with = ["report.verdicts", "report.notebooks"]
         files = self._files(paper, load_plan(paper).runs, made_with, parts)
         return files | {"template": str(self._root / f"notebooks/{paper}.ipynb")}
 
@@ -347,7 +347,8 @@ class Workflow:
         config = [plan_files()[paper]]
         if parts and not is_study(paper):
             config.append(root() / f"config/expected/{paper}.yaml")
-        config += [root() / file for file in sources.read_by(own)]
+        imported = [name for name in sources.modules(own) if name.startswith("fedrepro.papers.")]
+        config += [root() / file for file in sources.read_by(imported)]
         return {
             "records": [self._records[run_id] for run_id in runs],
             "config": [self._relative(file) for file in config],

@@ -68,9 +68,8 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
             no such runs.
     """
     groups = list(groups)
-    members = runs.members(groups)
+    members = runs.some(groups)
     if not members:
-        runs.require(groups, "this")
         raise MissingRunsError(f"{runs.paper} ({runs.scale}) plans no run of {', '.join(groups)}")
     rows = []
     for run in members:

@@ -22,7 +22,7 @@ from fedrepro.base.files import write_text
 from fedrepro.report.checks import DECIDED, difference, how_sure, remarks, shown
 from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
-from fedrepro.report.score import ORIGINS
+from fedrepro.report.score import in_words
 from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.plan_schema import Scale
 
@@ -128,11 +128,10 @@ class _Pages:
             how_sure=how_sure,
             remarks=remarks,
             difference=difference,
-            origins=ORIGINS,
         )
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %",
-            named=lambda name: name.replace("_", " "),
+            named=in_words,
             outside=lambda file: quote(os.path.relpath(file, read_in)),
         )
 

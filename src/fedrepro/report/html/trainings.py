@@ -15,6 +15,7 @@ import yaml
 from fedrepro.fl.spec import canonical_json, spec_dict
 from fedrepro.report.html.content import Paper
 from fedrepro.report.recorded import Recorded
+from fedrepro.report.score import in_words
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
@@ -46,9 +47,7 @@ class Shown(Recorded):
     @property
     def place(self) -> str:
         """Its title, group and point of the plan: ``FedAvg at an exact EMD (sweep), emd 1.44``."""
-        point = [
-            f"{name} {value}".replace("_", " ") for name, value in self.run.coordinates.items()
-        ]
+        point = [in_words(f"{name} {value}") for name, value in self.run.coordinates.items()]
         title = load_plan(self.run.paper).runs[self.run.group].title
         return ", ".join([f"{title} ({self.run.group})", *point])
 

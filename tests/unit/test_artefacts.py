@@ -267,12 +267,12 @@ def test_text_of_a_cell(cell: pd.Series, text: str) -> None:
 
 
 def test_artefacts_say_whether_their_scale_matters(smoke: Smoke) -> None:
-    assert artefacts._scale(smoke("selective"), "fig3") == "scale: smoke"
-    assert artefacts._scale(smoke("selective"), "theorem") == "the same at every scale"
+    assert artefacts.at_scale(smoke("selective"), "fig3") == "scale: smoke"
+    assert artefacts.at_scale(smoke("selective"), "theorem") == "the same at every scale"
     lite = RunSet("selective", "lite")
-    assert artefacts._scale(lite, "fig3") == "scale: lite, with these runs as published"
-    assert artefacts._scale(lite, "fig4") == "scale: lite"
-    assert artefacts._scale(RunSet("selective", "paper"), "fig3") == "scale: paper"
+    assert artefacts.at_scale(lite, "fig3") == "scale: lite, with these runs as published"
+    assert artefacts.at_scale(lite, "fig4") == "scale: lite"
+    assert artefacts.at_scale(RunSet("selective", "paper"), "fig3") == "scale: paper"
 
 
 def test_without_a_file_to_write_they_are_printed(

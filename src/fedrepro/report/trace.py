@@ -13,7 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import frame, keys_of, left_out
 from fedrepro.report.code import from_here, place_of
-from fedrepro.report.expected import cell_key, load_expected
+from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.plan_files import argument, file_of, is_study
@@ -71,7 +71,8 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
-        names = [f"{key:<{max(map(len, keys))}}" for key in keys]
+        width = max(map(len, keys), default=0)
+        names = [f"{key:<{width}}" for key in keys]
         lines = [_line(name, row) for name, (_, row) in zip(names, cells.iterrows(), strict=True)]
         return "\n".join([title, *lines, *filter(None, [absent])])
     wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", absent)
@@ -89,14 +90,16 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
 def _why_verdict(runs: RunSet, name: str) -> str:
     """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
     from fedrepro.report.checks import difference, how_sure, remarks, shown
-    from fedrepro.report.verdicts import check_one
+    from fedrepro.report.verdicts import check_entry
 
     paper, expected = runs.paper, load_expected(runs.paper)
-    numbers = {number.id: number for number in expected.judged_numbers()}
-    claims = {claim.id: claim for claim in expected.claims}
-    if name not in {*numbers, *claims, *(item.id for item in expected.not_reproducible)}:
-        raise _unknown(runs, name, [*numbers, *claims])
-    item = check_one(paper, runs.scale, name)
+    judged: list[Number | NotReproducible | Claim] = [*expected.judged_numbers()]
+    judged += [*expected.not_reproducible, *expected.claims]
+    entries = {entry.id: entry for entry in judged}
+    if name not in entries:
+        raise _unknown(runs, name, entries)
+    entry = entries[name]
+    item = check_entry(runs, entry)
     known = {"published in" if item.kind == "number" else "source": item.where}
     if item.published is not None:
         known["published"] = shown(item.published, item.unit)
@@ -105,17 +108,18 @@ def _why_verdict(runs: RunSet, name: str) -> str:
     if item.tolerance is not None:
         known["tolerance"] = f"± {shown(item.tolerance, difference(item.unit))}"
     known["reason"] = item.reason
-    if number := numbers.get(name):
-        cell = "/".join(cell_key(*number.cell))
-        known["cell"] = f'fedrepro why {paper} {number.artefact} "{cell}" --scale {runs.scale}'
-    if claim := claims.get(name):
-        values = ", ".join(f"{key}: {value}" for key, value in claim.values.items())
-        known["rule"] = f"{claim.rule} ({values})"
-    known |= {"reading": item.reading, "verdict": item.verdict, "because": remarks(item)}
-    if number and item.verdict == "not run":
-        known["because"] = left_out(runs, number.artefact)
-    if number and item.verdict == "not decidable":
-        known["because"] = item.evidence or "numbers are judged at the published scale"
+    because = remarks(item)
+    if isinstance(entry, Number):
+        cell = "/".join(cell_key(*entry.cell))
+        known["cell"] = f'fedrepro why {paper} {entry.artefact} "{cell}" --scale {runs.scale}'
+        if item.verdict == "not run":
+            because = left_out(runs, entry.artefact)
+        elif item.verdict == "not decidable":
+            because = item.evidence or "numbers are judged at the published scale"
+    if isinstance(entry, Claim):
+        values = ", ".join(f"{key}: {value}" for key, value in entry.values.items())
+        known["rule"] = f"{entry.rule} ({values})"
+    known |= {"reading": item.reading, "verdict": item.verdict, "because": because}
     known["p"] = "" if item.p is None else f"{item.p:.2g}"
     title = f"{paper} {name}, scale {runs.scale}: {item.statement or 'a published number'}"
     told = [f"  {key:<14}{value}" for key, value in known.items() if value]

@@ -65,25 +65,17 @@ def check(paper: str, scale: Scale, folder: Path | None = None) -> list[Check]:
     ]
 
 
-def check_one(paper: str, scale: Scale, name: str) -> Check:
-    """Judge the published number or claim of an id.
+def check_entry(runs: RunSet, entry: Number | NotReproducible | Claim) -> Check:
+    """Judge one published number or claim of a paper.
 
     Raises:
         FedreproError: as :func:`check`.
-        KeyError: there is no such id, or it is of a number that is only drawn.
     """
-    expected = load_expected(paper)
-    runs = RunSet(paper, scale)
-    for number in expected.judged_numbers():
-        if number.id == name:
-            return _judge_numbers(runs, expected, [number])[0]
-    for entry in expected.not_reproducible:
-        if entry.id == name:
-            return _not_reproducible(runs, entry)
-    for claim in expected.claims:
-        if claim.id == name:
-            return _judge_claim(runs, claim)
-    raise KeyError(name)
+    if isinstance(entry, Number):
+        return _judge_numbers(runs, load_expected(runs.paper), [entry])[0]
+    if isinstance(entry, Claim):
+        return _judge_claim(runs, entry)
+    return _not_reproducible(runs, entry)
 
 
 def check_runs(paper: str, scale: Scale, ids: Iterable[str]) -> list[Check]:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from test_components import Point
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import components, data
-from fedrepro.fl.data import Dataset, commands, registry, sources
+from fedrepro.fl.data import Dataset, arrays_file, commands, registry, sources
 from fedrepro.fl.data.dataset import Arrays, Source
 from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import DatasetSpec
@@ -113,6 +114,54 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], text: str) -> None
     }
     with pytest.raises(FedreproError, match=text):
         Dataset.from_arrays(**(arrays | change))
+
+
+GIVEN = {"train_x": IMAGES, "train_y": LABELS, "test_x": IMAGES[:9], "test_y": LABELS[:9]}
+
+
+def test_a_file_of_arrays_is_the_same_data_set_as_its_arrays(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "squares.npz", **GIVEN)
+    spec = DatasetSpec.model_validate({"file": str(tmp_path / "squares.npz"), "downsample": 2})
+    assert data.describe(spec.name).title == "squares"
+    assert spec == DatasetSpec(name=Dataset.from_arrays(**GIVEN).name, downsample=2)
+    assert arrays_file.file_of(spec.name) == tmp_path / "squares.npz"
+    assert arrays_file.file_of("mnist") is None
+    read = arrays_file.read(tmp_path / "squares.npz")
+    assert arrays_file.read(tmp_path / "squares.npz") is read
+    np.savez(tmp_path / "squares.npz", **(GIVEN | {"train_x": IMAGES[::-1]}))
+    assert arrays_file.read(tmp_path / "squares.npz").name != read.name
+
+
+@pytest.mark.parametrize(
+    ("arrays", "text"),
+    [
+        ({"train_y": LABELS}, "has the arrays train_y; give train_x, train_y, test_x, test_y"),
+        (GIVEN | {"val_x": IMAGES}, "has the arrays .*val_x; give"),
+        ({}, r"has the arrays \(none\); give"),
+        (GIVEN | {"train_y": LABELS / 2}, "train_y: give class numbers"),
+        (GIVEN | {"train_y": np.array([None] * 60)}, "train_y.npy says object"),
+    ],
+)
+def test_a_file_without_a_data_set_is_named(
+    tmp_path: Path, arrays: dict[str, Any], text: str
+) -> None:
+    np.savez(tmp_path / "squares.npz", **arrays)
+    with pytest.raises(FedreproError, match=rf"squares\.npz: .*{text}"):
+        DatasetSpec.model_validate({"file": str(tmp_path / "squares.npz")})
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FedreproError, match=r"none\.npz: No such file"):
+        arrays_file.read(tmp_path / "none.npz")
+    (tmp_path / "text.npz").write_text("no arrays")
+    with pytest.raises(FedreproError, match=r"text\.npz: File is not a zip file"):
+        arrays_file.read(tmp_path / "text.npz")
+
+
+def test_a_file_and_a_name_are_not_both_given(tmp_path: Path) -> None:
+    np.savez(tmp_path / "squares.npz", **GIVEN)
+    with pytest.raises(ValidationError, match="name: the file says so; leave it out"):
+        DatasetSpec.model_validate({"file": str(tmp_path / "squares.npz"), "name": "mnist"})
 
 
 ARRAYS = Arrays(IMAGES[:, None], LABELS, IMAGES[:9, None], LABELS[:9])

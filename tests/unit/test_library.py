@@ -122,6 +122,18 @@ def test_what_is_shown_at_the_end_of_a_cell_is_short(data: fr.Dataset, tmp_path:
     assert repr(result).count("\n") == 3
 
 
+def test_processes_that_train_are_given_the_constants_of_the_data(
+    data: fr.Dataset, tmp_path: Path
+) -> None:
+    """They do not have what this process knows of its own arrays."""
+    options = OPTIONS | {"transform": "standard", "seeds": 2}
+    alone, together = (
+        fr.train(data, [[0, 1], [2]], folder=tmp_path / str(n), **(options | {"workers": n}))
+        for n in (1, 2)
+    )
+    assert together.frame.equals(alone.frame)
+
+
 def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:
     for seeds, found in ((np.int64(2), [0, 1]), (np.arange(1, 3), [1, 2])):
         result = fr.train(data, [[0, 1], [2]], seeds=seeds, folder=tmp_path, **OPTIONS)

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from made_up import content
 
+import fedrepro as fr
 import fedrepro.papers
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -255,6 +257,30 @@ def test_commands_in_messages_name_its_file(folder: Path) -> None:
     again = trace.facts(run, records.read(run.id, run.records))["again"]
     assert f"&& {trains.strip('`')} --backend" in again
     assert expand("emd", "lite")[0].command == f"fedrepro train {expand('emd', 'lite')[0].id}"
+
+
+def test_arrays_of_ones_own_lie_beside_the_plan(folder: Path) -> None:
+    """And a training job waits for their file; a group may have them where others have a name."""
+    labels = np.arange(60) % 3
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    arrays = {"train_x": images, "train_y": labels, "test_x": images, "test_y": labels}
+    np.savez(folder / "my/squares.npz", **arrays)
+    np.savez(folder / "my/split.npz", client_0=np.arange(30), client_1=np.arange(30, 60))
+    lists = {"scheme": "lists", "file": "split.npz"}
+    own = {"dataset": {"file": "squares.npz"}, "partition": lists}
+    runs = {"named": {"title": "Synthetic"}, "own": {"title": "Squares", "set": own}}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": runs, "seeds": [0]}))
+    use_plans("my/my-plan.yaml")
+    first, second = expand("my-plan", "lite")
+    assert first.spec.dataset.name == "synthetic"
+    assert second.spec.dataset.name == fr.Dataset.from_arrays(**arrays).name
+    workflow = Workflow(CONFIG | {"plans": "my"})
+    assert {workflow.data_of(batch) for batch in workflow.batches} == {
+        "data/ready/synthetic.json",
+        str(folder / "my/squares.npz"),
+    }
+    assert main(["train", "my/my-plan.yaml", "--workers", "1"]) == 0
+    assert records.read(second.id, second.records).provenance.dataset_source == "memory"
 
 
 def test_a_plan_may_ask_for_other_data(folder: Path) -> None:

@@ -114,7 +114,7 @@ def indices_input(wildcards):
 
 def partition_input(wildcards):
     dataset = PLAN.dataset_of(wildcards.scale, wildcards.paper, wildcards.partition)
-    return f"data/ready/{dataset}.json"
+    return PLAN.ready(dataset)
 
 
 def labels(wildcards):

@@ -1,6 +1,10 @@
-"""Base of every model that is read from a file."""
+"""Base of every model that is read from a file, and fields that a file of their own stands for."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -9,3 +13,24 @@ class Strict(BaseModel):
     """Frozen; unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def fields_of_file(content: Any, read: Callable[[Path], dict[str, Any]]) -> Any:
+    """Replace the key ``file`` of a model's content by the fields that the file stands for.
+
+    Args:
+        content: as the model is given it; returned as it is if it has no such key.
+        read: returns the fields of a file.
+
+    Raises:
+        ValueError: it is no file name, or one of the fields is given as well.
+    """
+    if not isinstance(content, dict) or "file" not in content:
+        return content
+    rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
+    if not isinstance(file, str) or not file.isprintable():
+        raise ValueError("file is no name of a file")
+    fields = read(Path(file))
+    if said := rest.keys() & fields.keys():
+        raise ValueError(f"{', '.join(sorted(said))}: the file says so; leave it out")
+    return rest | fields

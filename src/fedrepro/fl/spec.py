@@ -22,9 +22,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.strict import Strict
+from fedrepro.base.strict import Strict, fields_of_file
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.data import registry
+from fedrepro.fl.data import arrays_file, registry
 from fedrepro.fl.losses import LOSS_TERMS
 from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.partition import SCHEMES
@@ -104,6 +104,12 @@ class DatasetSpec(Strict):
         description="content hash of the data, where they are others than those that the data "
         "set's description means; null: those",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_file(cls, content: Any) -> Any:
+        """Take ``file: arrays.npz`` in place of a name."""
+        return fields_of_file(content, lambda file: {"name": arrays_file.read(file).name})
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, int, int]:
         """Return channels, height and width of what the network sees.

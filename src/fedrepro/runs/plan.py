@@ -229,8 +229,9 @@ def _require_columns(where: str, grid: Iterable[str]) -> None:
 def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``changes`` merged in, dictionaries key by key.
 
-    A dictionary whose ``name`` or ``scheme`` changes is of another component: it is replaced as a
-    whole. Values that do not change are shared with ``base``, not copied.
+    A dictionary whose ``name`` or ``scheme`` changes, or that has a ``file`` where there was a
+    ``name``, is of another component: it is replaced as a whole. Values that do not change are
+    shared with ``base``, not copied.
     """
     merged = base | changes
     for key, value in changes.items():
@@ -241,6 +242,8 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _same_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    if "file" in new and "name" in old:
+        return False
     return all(new.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
 
 
@@ -285,7 +288,8 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            spec = validate(_with_precision(content, entry), RunSpec, where)
+            content = _with_files(_with_precision(content, entry), file_of(paper).parent)
+            spec = validate(content, RunSpec, where)
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
@@ -333,6 +337,16 @@ def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any
     if "precision" in content or network not in entry.precision:
         return content
     return content | {"precision": entry.precision[network]}
+
+
+def _with_files(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a run's content with the files that it names found from the folder of its plan."""
+    found = {
+        key: part | {"file": str(folder / part["file"])}
+        for key, part in content.items()
+        if isinstance(part, dict) and isinstance(part.get("file"), str)
+    }
+    return content | found
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:

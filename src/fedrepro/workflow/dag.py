@@ -16,6 +16,7 @@ from typing import Any
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
+from fedrepro.fl.data import arrays_file
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
@@ -105,7 +106,12 @@ class Workflow:
                 "have precision: tf32, which NVIDIA GPUs alone have: add `--config device=cuda`; "
                 f"on a CPU, `fedrepro train --pending --scale {self.scale}` trains the others"
             )
-        return f"data/ready/{batch.dataset}.json"
+        return self.ready(batch.dataset)
+
+    def ready(self, dataset: str) -> str:
+        """Return what says that a data set is here: what was found of it, or one's own file."""
+        own = arrays_file.file_of(dataset)
+        return f"data/ready/{dataset}.json" if own is None else str(own)
 
     def of_dataset(self, name: str) -> list[str]:
         """Return the files that hold a data set now; none where it is downloaded or made up.

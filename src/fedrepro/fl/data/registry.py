@@ -357,8 +357,8 @@ def in_memory(name: str) -> Dataset | None:
         return None
     if name not in _MEMORY:
         raise FedreproError(
-            f"the arrays of the data set {name} are not here: make it again with "
-            "`Dataset.from_arrays`"
+            f"the arrays of the data set {name} are not here: name their file in the plan "
+            "(`dataset.file`), or make it again with `Dataset.from_arrays`"
         )
     return _MEMORY[name][1]
 

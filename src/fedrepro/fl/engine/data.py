@@ -25,10 +25,20 @@ Split = Literal["train", "test"]
 
 
 def tensors_of(dataset: Dataset) -> dict[str, torch.Tensor]:
-    """Return a data set's arrays as tensors: ``train_x``, ``train_y``, ``test_x``, ``test_y``."""
-    return {
+    """Return what training needs of a data set, which another process may not have, as tensors.
+
+    Returns:
+        The arrays ``train_x``, ``train_y``, ``test_x`` and ``test_y``, and the constants ``mean``
+        and ``std`` of its description, float32, in a shape that fits batches of examples.
+    """
+    info = describe(dataset.name)
+    arrays = {
         name: torch.tensor(getattr(dataset, name))
         for name in ("train_x", "train_y", "test_x", "test_y")
+    }
+    constants = {"mean": info.mean, "std": info.std}
+    return arrays | {
+        name: torch.tensor(values).view(info.statistics_shape) for name, values in constants.items()
     }
 
 
@@ -53,10 +63,7 @@ class DeviceData:
         self._ready: dict[Split, torch.Tensor] = {}
         self._mean = self._std = None
         if spec.transform == "standard":
-            constants = describe(spec.name)
-            shape = constants.statistics_shape
-            self._mean = torch.tensor(constants.mean, device=device).view(shape)
-            self._std = torch.tensor(constants.std, device=device).view(shape)
+            self._mean, self._std = tensors["mean"].to(device), tensors["std"].to(device)
 
     def prepare(self, split: Split, limit: int) -> None:
         """Compute a split's network inputs once, so that a batch of them is a mere selection.

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.strict import fields_of_file
 from fedrepro.fl.data import npz
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
 from fedrepro.fl.partition.shared import Indices, Partition
@@ -118,18 +119,7 @@ class Lists(Scheme):
     @classmethod
     def _from_file(cls, content: Any) -> Any:
         """Take ``file: lists.npz`` in place of the other fields."""
-        if not isinstance(content, dict) or "file" not in content:
-            return content
-        rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
-        if not isinstance(file, str) or not file.isprintable():
-            raise ValueError("file is no name of a file")
-        try:
-            of_file = described(read(Path(file)))
-        except NoLists as error:
-            raise FedreproError(f"{file}: {error}") from error
-        if said := rest.keys() & of_file.keys():
-            raise ValueError(f"{', '.join(sorted(said))}: the file says so; leave it out")
-        return rest | of_file
+        return fields_of_file(content, _described_file)
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Return the lists.
@@ -160,6 +150,13 @@ class Lists(Scheme):
     def examples(self, info: DatasetInfo) -> float:
         """Return how many training examples the clients hold together."""
         return self.total
+
+
+def _described_file(file: Path) -> dict[str, Any]:
+    try:
+        return described(read(file))
+    except NoLists as error:
+        raise FedreproError(f"{file}: {error}") from error
 
 
 def described(clients: Sequence[Indices]) -> dict[str, Any]:

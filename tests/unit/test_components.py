@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +58,7 @@ class Point:
     def __init__(self, name: str, value: Any, owner: str = "elsewhere") -> None:
         self.name, self._value = name, value
         self.value, self.module = f"{owner}:X", owner
-        self.dist = SimpleNamespace(name=owner, version="0.2")
+        self.dist = SimpleNamespace(name=owner, version="0.2", read_text=lambda _: None)
 
     def load(self) -> Any:
         if isinstance(self._value, Exception):
@@ -84,6 +86,30 @@ def registry_with(monkeypatch: pytest.MonkeyPatch, *points: Point) -> Registry[N
 def _forget_entry_points() -> Any:
     yield
     components.entry_points.cache_clear()
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_a_distribution_that_is_being_written_is_known_by_its_code(
+    package: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its runs, recorded before a change, would be taken for those after it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / ("unreleased/__init__.py" if package else "unreleased.py")
+    file.parent.mkdir(exist_ok=True)
+    point = Point("tiny", None, "unreleased")
+    about = '{"url": "file:///x", "dir_info": {"editable": true}}'
+    monkeypatch.setattr(point.dist, "read_text", {"direct_url.json": about}.get)
+    found = []
+    for number in (1, 2, 2):
+        file.write_text(f"NUMBER = {number}\n")
+        importlib.import_module("unreleased")
+        components._digest.cache_clear()
+        found.append(components.distribution(point))  # type: ignore[arg-type]
+        monkeypatch.delitem(sys.modules, "unreleased")
+    assert found[0] != found[1] == found[2]
+    assert re.fullmatch(r"0\.2, code [0-9a-f]{12}", found[0][1])
+    monkeypatch.setattr(point.dist, "read_text", {"direct_url.json": '{"dir_info": {}}'}.get)
+    assert components.distribution(point) == ("unreleased", "0.2")  # type: ignore[arg-type]
 
 
 def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,16 +7,21 @@ package of their kind, and those of other distributions by their entry points:
     fedmedian = "my_package.fedmedian:ALGORITHM"
 
 A run that uses a component of another distribution has that distribution's name and version in its
-identity. Importing components imports no PyTorch: the Snakefile does on every call.
+identity, and a digest of its code while it is installed as editable. Importing components imports
+no PyTorch: the Snakefile does on every call.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import importlib.metadata
+import json
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fedrepro.base.configfile import nearest
@@ -162,11 +167,36 @@ def load_entry_point(point: importlib.metadata.EntryPoint) -> Any:
 
 
 def distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    """Return name and version of an entry point's distribution."""
+    """Return name and version of a loaded entry point's distribution, as runs are identified by.
+
+    Where it is installed as editable (PEP 610), code changes more often than the version, so that
+    this ends with a digest of the code: ``0.1.0, code 53bc2a70e1f4``.
+    """
     assert point.dist is not None
-    return point.dist.name, point.dist.version
+    name, version = point.dist.name, point.dist.version
+    url = json.loads(point.dist.read_text("direct_url.json") or "{}")
+    if url.get("dir_info", {}).get("editable"):
+        version += f", code {_digest(point.module.partition('.')[0])}"
+    return name, version
+
+
+@functools.cache  # of the code that this process has imported
+def _digest(package: str) -> str:
+    """Return a digest, 12 hexadecimal digits, of the Python files of a top-level package or module.
+
+    Args:
+        package: its name; it must have been imported.
+    """
+    imported = sys.modules[package]
+    folders = [Path(folder) for folder in getattr(imported, "__path__", [])]
+    files = {file.relative_to(folder): file for folder in folders for file in folder.rglob("*.py")}
+    if not folders and imported.__file__:
+        files = {Path(): Path(imported.__file__)}
+    listed = [[path.as_posix(), files[path].read_text(encoding="utf-8")] for path in sorted(files)]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:12]
 
 
 def owner(point: importlib.metadata.EntryPoint) -> str:
     """Say whose an entry point is, with the version."""
-    return f"the distribution {' '.join(distribution(point))}"
+    assert point.dist is not None
+    return f"the distribution {point.dist.name} {point.dist.version}"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fedrepro.base.configfile import read_yaml
+from fedrepro.base.configfile import read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
+from fedrepro.fl.spec import Sgd
 
 
 class Held(Strict):
@@ -64,3 +65,9 @@ def test_a_value_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_nested_as_deep_as_is_sensible(tmp_path: Path) -> None:
     assert read(tmp_path, "content: {a: " + "[" * 90 + "]" * 90 + "}\n")["a"]
+
+
+def test_a_rule_of_the_whole_is_told_in_its_own_words() -> None:
+    content = {"name": "sgd", "lr": 0.1, "nesterov": True}
+    with pytest.raises(FedreproError, match=r"\Aplan:\n  nesterov needs momentum > 0\Z"):
+        validate(content, Sgd, "plan")

@@ -153,7 +153,7 @@ def validate(content: Any, model: type[Model], where: str) -> Model:
 
 def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "the file"
+        key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
             name = str(problem["loc"][-1])
             known = [key for key in _keys(model) if key != name]  # it is a key in another place
@@ -169,7 +169,8 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
                 reason = "Field required"
             yield f"  {key}.{field}: {reason}"
         else:
-            yield f"  {key}: {problem['msg']}"
+            reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
+            yield f"  {key}: {reason}" if key else f"  {reason}"
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

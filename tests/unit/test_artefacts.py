@@ -283,6 +283,13 @@ def test_without_a_file_to_write_they_are_printed(
     assert main(["table", "tricks", "table1", "--scale", "smoke"]) == 0
     printed = capsys.readouterr().out
     assert printed == artefacts.markdown(runs, "table1", artefacts.frame(runs, "table1"))
+    assert main(["table", "tricks", "table2", "--scale", "smoke", "--latex"]) == 0
+    about, begin, _, head, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert about.startswith("% Accuracy with server-side training (Table 2). Scale: smoke")
+    assert (begin, head) == (r"\begin{tabular}{lr}", r" & accuracy \\")
+    assert re.fullmatch(r"server-side data 0 \\% & [\d.]+ .*\\% .*\[73.00 ± 2.6 \\%\] \\\\", first)
+    assert main(["table", "tricks", "table1", "--latex", "--out", "table1"]) == 2
+    assert "--latex: not allowed with --out" in capsys.readouterr().err
     assert main(["figure", "tricks", "curves", "--scale", "smoke"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.startswith("series,x,")

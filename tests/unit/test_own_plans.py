@@ -132,6 +132,16 @@ def test_its_records_are_not_among_the_committed_ones(folder: Path) -> None:
     assert run.records == records.FOLDER, "a run that a paper has too is not trained again"
 
 
+def test_a_table_that_nothing_makes_is_named_with_those_that_suit_any_plan(folder: Path) -> None:
+    tables = {"mine": {"title": "Mine", "source": "my plan", "runs": ["fedavg"]}}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"tables": tables}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    text = r"/my/my-plan\.yaml: tables\.mine: .* code of its own has accuracy, comparison there, or"
+    with pytest.raises(FedreproError, match=text):
+        artefacts.frame(RunSet("my-plan", "lite"), "mine")
+
+
 def test_it_gets_tables_and_curves(folder: Path) -> None:
     use_plans("my")
     plan = load_plan("my-plan")

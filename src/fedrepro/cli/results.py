@@ -129,17 +129,26 @@ def table(
     out: OptionalStem = None,
     scale: PaperScale = "lite",
     partial: Partial = False,
+    as_latex: Annotated[
+        bool, typer.Option("--latex", help="Print it for LaTeX with the package booktabs.")
+    ] = False,
 ) -> None:
     """Print one table, or write it as csv, md."""
     from fedrepro.report import artefacts
     from fedrepro.runs.runset import RunSet
 
+    if out and as_latex:
+        raise typer.BadParameter("--latex: not allowed with --out, which writes csv and md")
     runs = RunSet(paper, scale)
     if out:
         artefacts.write_table(runs, name, out, partial=partial)
         return
     runs.plan.artefact(name, "table")
-    show(artefacts.markdown(runs, name, artefacts.frame(runs, name, partial=partial)).rstrip())
+    cells = artefacts.frame(runs, name, partial=partial)
+    if as_latex:
+        print(artefacts.latex(runs, name, cells), end="")
+    else:
+        show(artefacts.markdown(runs, name, cells).rstrip())
 
 
 @app.command(cls=Command)

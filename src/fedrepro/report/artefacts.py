@@ -16,7 +16,7 @@ from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
 from fedrepro.runs.plan import at_published_scale, load_plan
-from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_files import file_of, is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 _Made = TypeVar("_Made")
@@ -65,11 +65,11 @@ def made_by(functions: Mapping[str, _Made], listed: str, runs: RunSet, name: str
     """
     if name not in functions:
         kind = "tables" if name in runs.plan.tables else "figures"
-        file = f"src/fedrepro/papers/{code.package_of(runs.paper)}/{code.MODULES[listed]}.py"
-        raise FedreproError(
-            f"config/papers/{runs.paper}.yaml: {kind}.{name}: no function makes it; name one in "
-            f"{listed} of {file}"
-        )
+        folder = f"src/fedrepro/papers/{code.package_of(runs.paper)}"
+        cure = f"name one in {listed} of {folder}/{code.MODULES[listed]}.py"
+        if not code.has_code(runs.paper):
+            cure = f"a plan without code of its own has {', '.join(functions)} there, or {cure}"
+        raise FedreproError(f"{file_of(runs.paper)}: {kind}.{name}: no function makes it; {cure}")
     return functions[name]
 
 
@@ -165,25 +165,45 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
         cells: as of :func:`frame`.
         note: say above it what the scale changes.
     """
-    artefact = runs.plan.artefact(name)
-    grid = pd.DataFrame(
-        {
-            "row": cells["row"].astype(str),
-            "column": cells["column"].astype(str),
-            "text": [cell_text(cell) for _, cell in cells.iterrows()],
-        }
-    ).pivot(index="row", columns="column", values="text")
-    grid = grid.reindex(
-        index=cells["row"].astype(str).unique(), columns=cells["column"].astype(str).unique()
-    ).fillna("")
-    grid = grid.rename(index=_in_a_row, columns=_in_a_row)
-    scale = at_scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
+    grid = _grid(cells).rename(index=_in_a_row, columns=_in_a_row)
+    title, rest = _about(runs, name, note=note)
     missing = left_out(runs, name)
+    return f"**{title}** {rest}\n\n{grid.to_markdown()}\n" + (f"\n{missing}\n" if missing else "")
+
+
+def latex(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
+    """Lay a table out likewise, for LaTeX with the package booktabs.
+
+    What it shows, and what is left out, stands above it as comments.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the table.
+        cells: as of :func:`frame`.
+    """
+    lines = [" ".join(_about(runs, name)), left_out(runs, name)]
+    comments = "".join(f"% {line}\n" for line in lines if line)
+    grid = _grid(cells).rename_axis(index=None, columns=None)
+    text: str = grid.to_latex(escape=True, column_format="l" + "r" * len(grid.columns))
+    return comments + text
+
+
+def _grid(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the texts of a table's cells by row and column, in the order of the cells."""
+    rows, columns = (cells[name].astype(str) for name in ("row", "column"))
+    texts = [cell_text(cell) for _, cell in cells.iterrows()]
+    grid = pd.DataFrame({"row": rows, "column": columns, "text": texts})
+    grid = grid.pivot(index="row", columns="column", values="text")
+    return grid.reindex(index=rows.unique(), columns=columns.unique()).fillna("")
+
+
+def _about(runs: RunSet, name: str, *, note: bool = True) -> tuple[str, str]:
+    """Return a table's title, and where it is from, at which scale, and what its cells hold."""
+    artefact = runs.plan.artefact(name)
+    scale = at_scale(runs, name, note=runs.plan.at(runs.scale).note if note else "")
     brackets = "" if is_study(runs.paper) else "; in brackets the published value"
-    return (
-        f"**{artefact.title}** ({artefact.source}). {scale[0].upper()}{scale[1:]}. "
-        f"Cells: {artefact.cells}{brackets}.\n\n{grid.to_markdown()}\n"
-    ) + (f"\n{missing}\n" if missing else "")
+    rest = f"({artefact.source}). {scale[0].upper()}{scale[1:]}. Cells: {artefact.cells}{brackets}."
+    return artefact.title, rest
 
 
 def _in_a_row(key: str) -> str:

@@ -282,6 +282,12 @@ def test_cadis_weighs_by_examples_over_cluster_size():
     assert summary["cosines"]["other"] == pytest.approx([-1, -(1 + cosine) / 2, -cosine], abs=1e-6)
 
 
+def test_cadis_with_a_threshold_of_zero_has_one_cluster_and_weighs_as_fedavg():
+    _, state, _, log = cadis_state(threshold=0)
+    assert log["clusters"] == 1
+    assert state.weights[0].item() == pytest.approx((1 * 1 + 3 * 3 - 4 * 1) / 8)
+
+
 def test_the_teacher_costs_a_third_more():
     for distillation, factor in ((1.0, 4 / 3), (0.0, 1.0)):
         params = cadis.Params(name="cadis", distillation=distillation)

@@ -211,6 +211,16 @@ def test_the_ablation_is_paired_by_seed(tmp_path):
     }
 
 
+def test_the_ablation_of_other_partitions_names_them(lite):
+    frame = artefacts.frame(lite, "ablation_bc_uc")
+    parts = ("CADIS", "CADIS without distillation", "weights inverse to the true cluster sizes")
+    parts += ("FedAvg's weights, with distillation",)
+    assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
+        f"MNIST {kind}, {part}" for kind in ("BC", "UC") for part in parts
+    }
+    assert set(frame["n"]) == {5}
+
+
 def test_the_tail_of_a_run_and_its_steps_by_hand():
     record = SimpleNamespace(metrics={"accuracy": [0.9, 0.1, 0.2, 0.5, 0.3], "loss": [3, 2, 1]})
     assert tail(record, last=40).tolist() == [0.5, 0.3]

@@ -482,13 +482,14 @@ def overhead(runs: RunSet) -> pd.DataFrame:
     return found.drop(columns=["network", "method", "what"])
 
 
-def ablation(runs: RunSet) -> pd.DataFrame:
-    """Build our table of what each part of CADIS adds to FedAvg on MC, paired by seed."""
-    found = _shown(runs, "ablation").assign(column="best accuracy", unit="fraction")
+def ablation(runs: RunSet, table: str) -> pd.DataFrame:
+    """Build our tables of what each part of CADIS adds to FedAvg, paired by seed."""
+    found = _shown(runs, table).assign(column="best accuracy", unit="fraction")
     fedavg = found["method"] == BASELINES[0]
-    gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "seed"])
+    gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "kind", "seed"])
     both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
-    both["row"] = both["dataset"] + ", " + both["method"]
+    kind = both["kind"].map(lambda name: "" if name == "MC" else f" {name}")
+    both["row"] = both["dataset"] + kind + ", " + both["method"]
     return summarise(both, "best", ["row", "column"], "unit")
 
 
@@ -506,7 +507,8 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table3_mnist": functools.partial(other_partitions, table="table3_mnist"),
     "recovery": recovery,
     "clusters": clusters,
-    "ablation": ablation,
+    "ablation": functools.partial(ablation, table="ablation"),
+    "ablation_bc_uc": functools.partial(ablation, table="ablation_bc_uc"),
     "choices": lambda runs: moved(by_choice(runs)),
     "cluster_weight": cluster_weight,
     "partitions": partitions,

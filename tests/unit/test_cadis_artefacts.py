@@ -207,18 +207,20 @@ def test_the_ablation_is_paired_by_seed(tmp_path):
     assert cell(frame, "MNIST, FedAvg", "best accuracy")["mean"] == pytest.approx(0.9)
     parts = ("CADIS", "CADIS without distillation", "weights inverse to the true cluster sizes")
     assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
-        f"{dataset}, {part}" for dataset in ("MNIST", "CIFAR-10") for part in parts
+        *(f"{dataset}, {part}" for dataset in ("MNIST", "CIFAR-10") for part in parts),
+        "MNIST, FedAvg's weights, with distillation",
     }
 
 
 def test_the_ablation_of_other_partitions_names_them(lite):
-    frame = artefacts.frame(lite, "ablation_bc_uc")
-    parts = ("CADIS", "CADIS without distillation", "weights inverse to the true cluster sizes")
-    parts += ("FedAvg's weights, with distillation",)
+    frame = artefacts.frame(lite, "ablation_others")
+    parts = {"CADIS", "CADIS without distillation", "FedAvg's weights, with distillation"}
+    oracle = "weights inverse to the true cluster sizes"
     assert set(frame.loc[frame["column"] == "over FedAvg", "row"]) == {
-        f"MNIST {kind}, {part}" for kind in ("BC", "UC") for part in parts
+        *(f"MNIST {kind}, {part}" for kind in ("BC", "UC") for part in {*parts, oracle}),
+        *(f"synthetic pills, {part}" for part in parts),
     }
-    assert set(frame["n"]) == {5}
+    assert set(frame["n"]) == {5, 6}
 
 
 def test_the_tail_of_a_run_and_its_steps_by_hand():

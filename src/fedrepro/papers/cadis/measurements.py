@@ -488,8 +488,10 @@ def ablation(runs: RunSet, table: str) -> pd.DataFrame:
     fedavg = found["method"] == BASELINES[0]
     gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "kind", "seed"])
     both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
-    kind = both["kind"].map(lambda name: "" if name == "MC" else f" {name}")
-    both["row"] = both["dataset"] + kind + ", " + both["method"]
+    partition = both["dataset"] + both["kind"].map(lambda kind: f" {kind}").replace(
+        [" MC", " "], ""
+    )
+    both["row"] = partition + ", " + both["method"]
     return summarise(both, "best", ["row", "column"], "unit")
 
 
@@ -508,7 +510,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "recovery": recovery,
     "clusters": clusters,
     "ablation": functools.partial(ablation, table="ablation"),
-    "ablation_bc_uc": functools.partial(ablation, table="ablation_bc_uc"),
+    "ablation_others": functools.partial(ablation, table="ablation_others"),
     "choices": lambda runs: moved(by_choice(runs)),
     "cluster_weight": cluster_weight,
     "partitions": partitions,

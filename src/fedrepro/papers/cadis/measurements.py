@@ -488,10 +488,10 @@ def ablation(runs: RunSet, table: str) -> pd.DataFrame:
     fedavg = found["method"] == BASELINES[0]
     gains = differences(found[~fedavg], found[fedavg], "best", on=["dataset", "kind", "seed"])
     both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
-    partition = both["dataset"] + both["kind"].map(lambda kind: f" {kind}").replace(
-        [" MC", " "], ""
-    )
-    both["row"] = partition + ", " + both["method"]
+    both["of"] = both["dataset"] + both["kind"].replace({"MC": "", "BC": " BC", "UC": " UC"})
+    both["row"] = both["of"] + ", " + both["method"]
+    order = list(both["of"].unique())
+    both = both.sort_values("of", key=lambda names: names.map(order.index), kind="stable")
     return summarise(both, "best", ["row", "column"], "unit")
 
 

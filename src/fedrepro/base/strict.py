@@ -1,4 +1,4 @@
-"""Base of every model that is read from a file, and fields that a file of their own stands for."""
+"""Base of every model that is read from a file, and fields that a further file stands for."""
 
 from __future__ import annotations
 

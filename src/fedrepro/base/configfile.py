@@ -134,19 +134,20 @@ def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:
         raise FedreproError(f"{file}: not as it was written ({reason}); {cure}") from error
 
 
-def validate(content: Any, model: type[Model], where: str) -> Model:
+def validate(content: Any, model: type[Model], where: str, folder: Path = Path()) -> Model:
     """Turn plain values into a model.
 
     Args:
         content: as read from YAML or JSON.
         model: the class of the result.
         where: the file, and the place in it, for the error.
+        folder: where the names of files in it begin.
 
     Raises:
         FedreproError: keys or values are wrong; one line for each, with the nearest valid key.
     """
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context={"folder": folder})
     except ValidationError as error:
         raise FedreproError(f"{where}:\n" + "\n".join(_problems(error, model))) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo
 
 
 class Strict(BaseModel):
@@ -15,12 +15,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def fields_of_file(content: Any, read: Callable[[Path], dict[str, Any]]) -> Any:
+def fields_of_file(
+    content: Any, read: Callable[[Path], dict[str, Any]], info: ValidationInfo
+) -> Any:
     """Replace the key ``file`` of a model's content by the fields that the file stands for.
 
     Args:
         content: as the model is given it; returned as it is if it has no such key.
         read: returns the fields of a file.
+        info: of the validation; ``folder`` of its context is where relative names begin, by default
+            the working directory.
 
     Raises:
         ValueError: it is no file name, or one of the fields is given as well.
@@ -30,7 +34,7 @@ def fields_of_file(content: Any, read: Callable[[Path], dict[str, Any]]) -> Any:
     rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
     if not isinstance(file, str) or not file.isprintable():
         raise ValueError("file is no name of a file")
-    fields = read(Path(file))
+    fields = read(Path((info.context or {}).get("folder", ""), file))
     if said := rest.keys() & fields.keys():
         raise ValueError(f"{', '.join(sorted(said))}: the file says so; leave it out")
     return rest | fields

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -107,9 +107,9 @@ class DatasetSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_file(cls, content: Any) -> Any:
+    def _from_file(cls, content: Any, info: ValidationInfo) -> Any:
         """Take ``file: arrays.npz`` in place of a name."""
-        return fields_of_file(content, lambda file: {"name": arrays_file.read(file).name})
+        return fields_of_file(content, lambda file: {"name": arrays_file.read(file).name}, info)
 
     def input_shape(self, stored: tuple[int, ...]) -> tuple[int, int, int]:
         """Return channels, height and width of what the network sees.

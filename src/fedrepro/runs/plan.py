@@ -288,8 +288,8 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = merge(base, {"seed": seed})
             for path, value in zip(grid, point, strict=True):
                 content = merge(content, _nested(path, value))
-            content = _with_files(_with_precision(content, entry), file_of(paper).parent)
-            spec = validate(content, RunSpec, where)
+            content = _with_precision(content, entry)
+            spec = validate(content, RunSpec, where, file_of(paper).parent)
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
@@ -337,16 +337,6 @@ def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any
     if "precision" in content or network not in entry.precision:
         return content
     return content | {"precision": entry.precision[network]}
-
-
-def _with_files(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a run's content with the files that it names found from the folder of its plan."""
-    found = {
-        key: part | {"file": str(folder / part["file"])}
-        for key, part in content.items()
-        if isinstance(part, dict) and isinstance(part.get("file"), str)
-    }
-    return content | found
 
 
 def at_published_scale(paper: str, ids: Iterable[str]) -> bool:

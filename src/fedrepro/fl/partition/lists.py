@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, model_validator
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import fields_of_file
@@ -117,9 +117,9 @@ class Lists(Scheme):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_file(cls, content: Any) -> Any:
+    def _from_file(cls, content: Any, info: ValidationInfo) -> Any:
         """Take ``file: lists.npz`` in place of the other fields."""
-        return fields_of_file(content, _described_file)
+        return fields_of_file(content, _described_file, info)
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Return the lists.

@@ -116,7 +116,7 @@ def test_kill(trial: Trial, workflow: Workflow, tmp_path: Path) -> None:
 
 def wait_for_jobs(session: int) -> None:
     """Wait for jobs that Snakemake, killed alone, has left: it cannot know of them any more."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         found = subprocess.run(["ps", "-o", "pid=", "-s", str(session)], capture_output=True)
         if not found.stdout.strip():

@@ -129,7 +129,7 @@ def answers(
         backend.submit(ticket, Ask(spec, dataset or data.load(spec.dataset.name), request))
     found: dict[int, Result] = {}
     while len(found) < len(asks):
-        collected = backend.collect(time.monotonic() + 100)  # rather an error than a wait for ever
+        collected = backend.collect(time.monotonic() + 300)  # rather an error than a wait for ever
         found |= {answer.ticket: answer.result for answer in collected}
     return [found[ticket] for ticket in range(len(asks))]
 

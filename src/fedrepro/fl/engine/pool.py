@@ -42,6 +42,7 @@ from fedrepro.fl.engine.jobs import (
 )
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
+    RECEIVED,
     DataMessage,
     PredictTask,
     TrainTask,
@@ -56,6 +57,7 @@ _LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
 _LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
+_LONGEST_HANDOVER = 5.0  # seconds
 
 
 @dataclass(eq=False)
@@ -92,9 +94,20 @@ def _without_main() -> Iterator[None]:
 
 @dataclass
 class _Worker:
+    """A worker process.
+
+    Attributes:
+        process: it.
+        pipe: to it.
+        known: names of the data sets that were sent to it.
+        receiving: how many of them it has not confirmed yet.
+        pieces: what it works on.
+    """
+
     process: ForkServerProcess
     pipe: Connection
     known: set[str] = field(default_factory=set)
+    receiving: int = 0
     pieces: list[_Piece] = field(default_factory=list)
 
 
@@ -205,12 +218,26 @@ class PoolBackend:
 
     def close(self) -> None:
         """End the workers, even in the middle of a task."""
+        self._let_data_arrive()
         for worker in self._pool:
             worker.pipe.close()
             worker.process.kill()
         for worker in self._pool:
             worker.process.join()
         self._pool = []
+
+    def _let_data_arrive(self) -> None:
+        """Wait for workers that are being sent a data set, but not for long.
+
+        Python hands shared memory over in a thread of its own, which prints a traceback if the
+        receiver is killed meanwhile.
+        """
+        end = time.monotonic() + _LONGEST_HANDOVER
+        for worker in self._pool:
+            with contextlib.suppress(EOFError, OSError):
+                while worker.receiving and worker.pipe.poll(max(0.0, end - time.monotonic())):
+                    worker.pipe.recv()
+                    worker.receiving -= 1
 
     def _hand_out(self) -> None:
         idle = [worker for worker in self._pool if not worker.pieces]
@@ -251,6 +278,7 @@ class PoolBackend:
             if ask.dataset.name not in worker.known:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
+                worker.receiving += 1
             send(worker.pipe, self._task(ask, pieces))
         except OSError:
             self._bury(worker)
@@ -264,10 +292,14 @@ class PoolBackend:
 
     def _take_back(self, worker: _Worker) -> None:
         try:
-            results, seconds = worker.pipe.recv()
+            message = worker.pipe.recv()
         except (EOFError, OSError):  # in the middle of an answer, too
             self._bury(worker)
             return
+        if message == RECEIVED:
+            worker.receiving -= 1
+            return
+        results, seconds = message
         pieces, worker.pieces = worker.pieces, []
         self._finish(pieces, results, seconds)
 

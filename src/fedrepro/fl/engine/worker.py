@@ -33,6 +33,7 @@ from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
 
+RECEIVED = "data set received"
 _KEPT_BLOCK = 1 << 30
 _KEPT_KERNELS = 128
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
@@ -40,7 +41,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 @dataclass(frozen=True)
 class DataMessage:
-    """A data set that the worker has not seen yet; its tensors are in shared memory."""
+    """A data set that the worker has not seen yet; its tensors are in shared memory.
+
+    Answered by :data:`RECEIVED`.
+    """
 
     name: str
     tensors: dict[str, torch.Tensor]
@@ -91,6 +95,7 @@ def work(pipe: Connection) -> None:
             message = pipe.recv()
             if isinstance(message, DataMessage):
                 resources.add(message.name, message.tensors, message.classes)
+                pipe.send(RECEIVED)
                 continue
             started = time.perf_counter()
             results = attempt(message, resources)

@@ -291,6 +291,15 @@ def test_nothing_asked_is_nothing_answered(make_pool):
             assert backend.collect() == []
 
 
+def test_long_lanes_are_started_first_so_that_workers_end_together(make_pool):
+    spec, request = some_request((9, 30, 20, 30))
+    ask = Ask(spec, data.load("synthetic"), request)
+    for stack, order in ((False, [1, 3, 2, 0]), (True, [0, 1, 2, 3])):
+        backend = make_pool(2, stack=stack)
+        backend.submit(1, ask)
+        assert [piece.number for piece in backend._waiting] == order
+
+
 # Time and interruption
 
 

@@ -158,14 +158,20 @@ class PoolBackend:
             self._shared[name] = DataMessage(name, tensors, dataset.classes)
 
     def submit(self, ticket: int, ask: Ask) -> None:
-        """Take a request and divide it into lanes or models."""
+        """Take a request and divide it into lanes or models.
+
+        Lanes that are trained by themselves are started longest first, so that the workers end at
+        about the same time; a stack has lanes of all lengths.
+        """
         self._share(ask.dataset)
         self._open.add(ticket, ask)
+        alone = []
         for i, job in enumerate(ask.jobs):
-            stacks = self._can_stack(job)
-            group: Hashable = job.key if stacks else (ticket, i)
-            most = dense.MOST_STACKED if stacks else 1
-            self._waiting.append(_Piece(ticket, i, job, group, most))
+            if self._can_stack(job):
+                self._waiting.append(_Piece(ticket, i, job, job.key, dense.MOST_STACKED))
+            else:
+                alone.append(_Piece(ticket, i, job, (ticket, i), 1))
+        self._waiting += sorted(alone, key=_work, reverse=True)
         if isinstance(ask.request, Predict):
             for i in range(ask.lanes):
                 self._waiting.append(_Piece(ticket, i, None, ticket, _MOST_PREDICTED))
@@ -304,9 +310,9 @@ class PoolBackend:
         self._finish(pieces, results, seconds)
 
     def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
-        sizes = [1 if p.job is None else p.job.epochs * len(p.job.lane.examples) for p in pieces]
-        for piece, result, size in zip(pieces, results, sizes, strict=True):
-            share = seconds * size / max(1, sum(sizes))
+        total = sum(map(_work, pieces))
+        for piece, result in zip(pieces, results, strict=True):
+            share = seconds * _work(piece) / max(1, total)
             self._open.settle(piece.ticket, piece.number, result, share)
 
     def _bury(self, worker: _Worker) -> None:
@@ -327,6 +333,11 @@ class PoolBackend:
                 "enough memory?"
             )
             self._finish([piece], [error], 0.0)
+
+
+def _work(piece: _Piece) -> int:
+    """Return how many examples a lane trains on; 1 for a model to ask."""
+    return 1 if piece.job is None else piece.job.epochs * len(piece.job.lane.examples)
 
 
 def _end(worker: _Worker) -> str:

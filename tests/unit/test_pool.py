@@ -12,6 +12,8 @@ from subprocess import PIPE, Popen, check_output
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from small_runs import (
     answer,
     answers,
@@ -26,9 +28,9 @@ from small_runs import (
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.engine import checkpoint, driver, pool, worker
-from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
+from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime, joined
 from fedrepro.fl.engine.pool import PoolBackend
-from fedrepro.fl.requests import Predict, Train
+from fedrepro.fl.requests import Predict, Prediction, Train
 
 driver.use_one_thread()
 
@@ -298,6 +300,44 @@ def test_long_lanes_are_started_first_so_that_workers_end_together(make_pool):
         backend = make_pool(2, stack=stack)
         backend.submit(1, ask)
         assert [piece.number for piece in backend._waiting] == order
+
+
+# Predictions in batches
+
+
+@pytest.mark.parametrize("count", [1, 999, 1000, 1001, 3500])
+@pytest.mark.parametrize("models", [1, 2])
+def test_few_models_are_asked_by_all_workers_to_the_same_bits(make_pool, models, count):
+    spec = make_spec(model={"name": "mnist_cnn", "width": 0.125})
+    fed = federation(spec)
+    examples = np.random.default_rng(5).integers(0, fed.train_size, count)
+    request = Predict([fed.initial_weights(i) for i in range(models)], "train", examples)
+    expected = answer(make_pool(1), spec, request)
+    backend = make_pool(3)
+    found = answer(backend, spec, request)
+    for ours, one in zip(found, expected, strict=True):
+        assert ours.loss == one.loss
+        assert np.array_equal(ours.classes, one.classes)
+        assert np.array_equal(ours.correct, one.correct)
+    assert len(backend._pool) == min(3, models * -(-count // 1000))
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 2.0**100, width=32, allow_subnormal=False), st.integers(1, 1000)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_joined_losses_have_the_bits_of_one_sum(batches):
+    total = torch.zeros(())
+    for loss, _ in batches:
+        total.add_(torch.tensor(loss))
+    parts = [
+        Prediction(np.zeros(n, np.int64), np.zeros(n, bool), float(np.float32(loss)) / n)
+        for loss, n in batches
+    ]
+    assert joined(parts).loss == float(total) / sum(n for _, n in batches)
 
 
 # Time and interruption

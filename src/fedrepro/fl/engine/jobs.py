@@ -10,10 +10,20 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+import numpy as np
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.requests import Lane, Prediction, Request, Train, Trained, Weights
+from fedrepro.fl.requests import (
+    IntArray,
+    Lane,
+    Predict,
+    Prediction,
+    Request,
+    Train,
+    Trained,
+    Weights,
+)
 from fedrepro.fl.spec import RunSpec, batch_sizes
 
 if TYPE_CHECKING:
@@ -173,9 +183,19 @@ def unexpected(error: Exception) -> LaneError:
     return ProgramFailed(f"the program failed over it:\n{trace}")
 
 
-def _result(results: Sequence[Any]) -> Result:
-    """Return a request's result, given those of its lanes or models: one failed lane fails it."""
-    return next((one for one in results if isinstance(one, LaneError)), list(results))
+def joined(parts: Sequence[Prediction]) -> Prediction:
+    """Join a model's predictions on successive batches; all bits are as if they were one.
+
+    The loss of a batch is a sum in single precision, divided in double precision by the number of
+    examples, which loses none of its bits.
+    """
+    sums = np.array([part.loss * len(part.correct) for part in parts], dtype=np.float32)
+    correct = np.concatenate([part.correct for part in parts])
+    return Prediction(
+        classes=np.concatenate([part.classes for part in parts]),
+        correct=correct,
+        loss=float(np.add.accumulate(sums)[-1]) / len(correct),
+    )
 
 
 @dataclass(frozen=True)
@@ -197,12 +217,16 @@ class Ask:
     @property
     def passes(self) -> float:
         """Work in forward passes of one example; a training step counts as three."""
-        request = self.request
-        if isinstance(request, Train):
+        if isinstance(self.request, Train):
             return sum(3.0 * job.epochs * len(job.lane.examples) for job in self.jobs)
-        split = self.dataset.test_y if request.split == "test" else self.dataset.train_y
-        size = len(split) if request.examples is None else len(request.examples)
-        return float(len(request.models) * size)
+        return float(self.lanes * len(self.asked_about(self.request)))
+
+    def asked_about(self, request: Predict) -> IntArray:
+        """Return the positions of the examples of a request to predict, int64 [n]."""
+        if request.examples is not None:
+            return request.examples
+        labels = self.dataset.test_y if request.split == "test" else self.dataset.train_y
+        return np.arange(len(labels))
 
     @property
     def lanes(self) -> int:
@@ -233,7 +257,19 @@ class _Open:
     ask: Ask
     results: list[Any]
     missing: int
+    parts: int
     seconds: float = 0.0
+
+    @property
+    def result(self) -> Result:
+        """The request's result: one failed lane or model fails it."""
+        for one in self.results:
+            if isinstance(one, LaneError):
+                return one
+        if self.parts == 1:
+            return self.results
+        starts = range(0, len(self.results), self.parts)
+        return [joined(self.results[start : start + self.parts]) for start in starts]
 
 
 class OpenRequests:
@@ -245,9 +281,17 @@ class OpenRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, ticket: int, ask: Ask) -> None:
-        """Take a request."""
-        self._open[ticket] = _Open(ask, [None] * ask.lanes, ask.lanes)
+    def add(self, ticket: int, ask: Ask, parts: int = 1) -> None:
+        """Take a request.
+
+        Args:
+            ticket: names it.
+            ask: the request.
+            parts: how many results, one after the other, make up that of a lane or model; those of
+                a model are its predictions on successive batches.
+        """
+        count = ask.lanes * parts
+        self._open[ticket] = _Open(ask, [None] * count, count, parts)
 
     def asks(self) -> list[Ask]:
         """Return the open requests."""
@@ -258,7 +302,7 @@ class OpenRequests:
         return self._open[ticket].ask
 
     def settle(self, ticket: int, number: int, result: Any, seconds: float) -> None:
-        """Take the result of one of a request's lanes or models, and the seconds that it took."""
+        """Take a result of a request, by its place among all, and the seconds that it took."""
         one = self._open[ticket]
         one.results[number] = result
         one.missing -= 1
@@ -269,7 +313,7 @@ class OpenRequests:
         done = {ticket: one for ticket, one in self._open.items() if not one.missing}
         for ticket in done:
             del self._open[ticket]
-        return [Answer(ticket, _result(one.results), one.seconds) for ticket, one in done.items()]
+        return [Answer(ticket, one.result, one.seconds) for ticket, one in done.items()]
 
 
 class Backend(Protocol):

@@ -40,6 +40,7 @@ from fedrepro.fl.engine.jobs import (
     OpenRequests,
     check_time,
 )
+from fedrepro.fl.engine.lane import PREDICT_BATCH
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
     RECEIVED,
@@ -62,9 +63,12 @@ _LONGEST_HANDOVER = 5.0  # seconds
 
 @dataclass(eq=False)
 class _Piece:
-    """One lane, or one model to ask, of an open request.
+    """One lane of an open request, or one model to ask, or one batch of what to ask it.
 
     Attributes:
+        ticket: names the request.
+        number: place of the result among those of the request.
+        job: what to do.
         group: pieces of equal groups may share a task.
         most: how many of them at once.
         deaths: workers that died over it.
@@ -72,7 +76,7 @@ class _Piece:
 
     ticket: int
     number: int
-    job: LaneJob | None
+    job: LaneJob | Predict
     group: Hashable
     most: int
     deaths: int = 0
@@ -164,6 +168,9 @@ class PoolBackend:
         about the same time; a stack has lanes of all lengths.
         """
         self._share(ask.dataset)
+        if isinstance(ask.request, Predict):
+            self._submit_predictions(ticket, ask, ask.request)
+            return
         self._open.add(ticket, ask)
         alone = []
         for i, job in enumerate(ask.jobs):
@@ -172,9 +179,22 @@ class PoolBackend:
             else:
                 alone.append(_Piece(ticket, i, job, (ticket, i), 1))
         self._waiting += sorted(alone, key=_work, reverse=True)
-        if isinstance(ask.request, Predict):
-            for i in range(ask.lanes):
-                self._waiting.append(_Piece(ticket, i, None, ticket, _MOST_PREDICTED))
+
+    def _submit_predictions(self, ticket: int, ask: Ask, request: Predict) -> None:
+        """Divide a request into models, or into batches if there are more workers than models."""
+        batches = [request.examples]
+        if ask.lanes < self.workers:
+            examples = ask.asked_about(request)
+            starts = range(0, len(examples), PREDICT_BATCH)
+            batches = [examples[start : start + PREDICT_BATCH] for start in starts] or batches
+        self._open.add(ticket, ask, len(batches))
+        alone = [
+            replace(request, models=[model], examples=batch)
+            for model in request.models
+            for batch in batches
+        ]
+        most = _MOST_PREDICTED * len(batches)
+        self._waiting += [_Piece(ticket, i, job, ticket, most) for i, job in enumerate(alone)]
 
     def _can_stack(self, job: LaneJob) -> bool:
         if not self._stack:
@@ -290,10 +310,10 @@ class PoolBackend:
             self._bury(worker)
 
     def _task(self, ask: Ask, pieces: Sequence[_Piece]) -> TrainTask | PredictTask:
-        if isinstance(ask.request, Predict):
-            models = [ask.request.models[piece.number] for piece in pieces]
-            return PredictTask(ask.spec, replace(ask.request, models=models))
-        jobs = [piece.job for piece in pieces if piece.job is not None]
+        requests = [piece.job for piece in pieces if isinstance(piece.job, Predict)]
+        if requests:
+            return PredictTask(ask.spec, requests)
+        jobs = [piece.job for piece in pieces if isinstance(piece.job, LaneJob)]
         return TrainTask(jobs, stacked=self._can_stack(jobs[0]))
 
     def _take_back(self, worker: _Worker) -> None:
@@ -327,7 +347,7 @@ class PoolBackend:
         lost = [piece for piece in pieces if piece.deaths >= _MOST_DEATHS]
         self._waiting = [piece for piece in pieces if piece not in lost] + self._waiting
         for piece in lost:
-            name = "a prediction" if piece.job is None else piece.job.name
+            name = "a prediction" if isinstance(piece.job, Predict) else piece.job.name
             error = LaneError(
                 f"{name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); is there "
                 "enough memory?"
@@ -336,8 +356,9 @@ class PoolBackend:
 
 
 def _work(piece: _Piece) -> int:
-    """Return how many examples a lane trains on; 1 for a model to ask."""
-    return 1 if piece.job is None else piece.job.epochs * len(piece.job.lane.examples)
+    """Return how many examples a lane trains on; 1 for a prediction."""
+    job = piece.job
+    return 1 if isinstance(job, Predict) else job.epochs * len(job.lane.examples)
 
 
 def _end(worker: _Worker) -> str:

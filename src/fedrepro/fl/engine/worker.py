@@ -61,10 +61,10 @@ class TrainTask:
 
 @dataclass(frozen=True)
 class PredictTask:
-    """Models of one run. Answered by a list of predictions."""
+    """Requests of one run with one model each. Answered by a list of predictions."""
 
     spec: RunSpec
-    request: Predict
+    requests: Sequence[Predict]
 
 
 def set_memory_use() -> None:
@@ -115,7 +115,7 @@ def attempt(
     except OutOfTime:
         raise
     except Exception as error:
-        asked = task.jobs if isinstance(task, TrainTask) else task.request.models
+        asked = task.jobs if isinstance(task, TrainTask) else task.requests
         return [unexpected(error)] * len(asked)
 
 
@@ -130,7 +130,7 @@ def perform(
     """
     if isinstance(task, PredictTask):
         net, data = resources.network(task.spec), resources.data(task.spec)
-        return [lane.predict(net, data, task.request, model) for model in task.request.models]
+        return [lane.predict(net, data, asked, asked.models[0]) for asked in task.requests]
     spec = task.jobs[0].spec
     net, data = resources.network(spec), resources.data(spec)
     if task.stacked:

@@ -19,6 +19,7 @@ from readable import check_readable
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl import streams
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
 from fedrepro.papers.cadis.drawings import DRAWINGS, ROUNDS, TRUE_CLUSTERS
@@ -33,6 +34,7 @@ from fedrepro.papers.cadis.measurements import (
     OVER_FEDAVG,
     SERVER_MS,
     TABLES,
+    accuracy_by_size,
     cluster_weights,
     mean_step,
     partition_facts,
@@ -387,6 +389,35 @@ def test_cluster_weight_of_the_authors_lists(paper):
     assert mc["of the clients"] == pytest.approx(0.3)
     assert mc["CADIS, learnt clusters"] == mc["CADIS, true clusters"]
     assert mc["CADIS, true clusters"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_whom_a_model_serves_is_read_off_the_participants_of_each_round():
+    """Clients of the two large clusters have 0.9, the others 0.5; the first rounds are others'."""
+    labels = [0] * 30 + [1] * 40 + [2] * 10 + [3] * 20
+    accuracy = np.where(np.isin(labels, (0, 1)), 0.9, 0.5)
+    rounds = [
+        accuracy[streams.choice(streams.key(7, "participants", t), 100, 10)].mean()
+        for t in range(40)
+    ]
+    record = SimpleNamespace(
+        partition=SimpleNamespace(counts=np.eye(4, dtype=int)[labels].tolist()),
+        spec={"seed": 7, "rounds": 40, "algorithm": {"participants": 10}},
+        metrics={"local_accuracy": [0.1] * 20 + rounds[20:]},
+    )
+    assert accuracy_by_size(record) == pytest.approx((0.9, 0.5))
+    assert accuracy_by_size(record, last=100) != pytest.approx((0.9, 0.5), abs=0.1)
+
+
+def test_models_that_serve_all_clients_alike_serve_both_sizes_of_cluster(lite):
+    frame = TABLES["served"](lite)
+    for row in frame["row"].unique():
+        means = frame[frame["row"] == row].set_index("column")["mean"]
+        assert means.to_dict() == pytest.approx({"FedAvg": 0.8, "CADIS": 0.85, OVER_FEDAVG: 0.05})
+    assert list(frame["row"].unique()) == [
+        f"{of} MC, {size}"
+        for of in ("MNIST", "CIFAR-10")
+        for size in ("clusters of 30 clients or more", "smaller clusters")
+    ]
 
 
 def test_partition_facts_by_hand():

@@ -151,5 +151,4 @@ class Federation:
                 f"algorithm.participants: {count}, but the partition has {total} clients; set it "
                 f"to at most {total}"
             )
-        drawn = streams.choice(streams.key(self.spec.seed, "participants", t), total, count)
-        return [int(client) for client in drawn]
+        return [int(client) for client in streams.participants(self.spec.seed, t, total, count)]

@@ -45,6 +45,11 @@ def choice(stream: int, population: int, size: int) -> NDArray[np.int64]:
     return np.sort(permutation(stream, population)[:size])
 
 
+def participants(seed: int, t: int, clients: int, count: int) -> NDArray[np.int64]:
+    """Draw the ``count`` of a run's clients that take part in round ``t`` (from 0), ascending."""
+    return choice(key(seed, "participants", t), clients, count)
+
+
 def generator(seed: int, purpose: str, *ids: int | str) -> np.random.Generator:
     """Return a NumPy generator (Philox) for a named purpose, for code that needs its laws."""
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, *ids)))

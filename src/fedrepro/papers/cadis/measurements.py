@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from fedrepro.base.configfile import read_json
 from fedrepro.base.paths import root
+from fedrepro.fl import streams
 from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
@@ -388,6 +389,53 @@ def cluster_weight(runs: RunSet) -> pd.DataFrame:
     return _each(found, found["dataset"] + " " + found["kind"], shares, "fraction")
 
 
+LARGE = 30
+"""Clients of a large cluster; on MC three in five clients are in one."""
+SIZES = (f"clusters of {LARGE} clients or more", "smaller clusters")
+
+
+def served(runs: RunSet) -> pd.DataFrame:
+    """Show how well the models that participants receive serve large clusters and small ones."""
+    found = results(runs, runs.groups_of("served"))
+    rows = [
+        {"row": f"{of}, {size}", "value": value, "column": method, "seed": seed, "run": run}
+        for of, method, seed, run, record in zip(
+            found["dataset"] + " " + found["kind"],
+            *(found[column] for column in ("method", "seed", "run", "record")),
+            strict=True,
+        )
+        for size, value in zip(SIZES, accuracy_by_size(record), strict=True)
+    ]
+    frame = pd.DataFrame(rows).assign(unit="fraction")
+    fedavg = frame["column"] == BASELINES[0]
+    gains = differences(frame[~fedavg], frame[fedavg], "value", on=["row", "seed"])
+    both = pd.concat([frame, gains.assign(column=OVER_FEDAVG, unit="points")])
+    return summarise(both, "value", ["row", "column"], "unit")
+
+
+def accuracy_by_size(record: RunRecord, last: int = 50) -> tuple[float, float]:
+    """Estimate the accuracy of the received models on the data of clients, by size of cluster.
+
+    A record has the mean over the participants of each round. Over the rounds it is regressed, by
+    least squares without an intercept, on the shares of the participants that come from clusters of
+    at least :data:`LARGE` clients and from smaller ones; the coefficients are the estimates, and
+    can lie outside of 0..1.
+
+    Args:
+        record: of a run that logs ``local_accuracy``, on a partition with clusters of both kinds.
+        last: per cent of the rounds to look at, counted from the last.
+    """
+    held, spec = np.array(record.partition.counts), record.spec
+    large = true_clusters(held).sum(axis=1) >= LARGE
+    received = tail(record, "local_accuracy", last=last)
+    rounds = range(spec["rounds"] - len(received), spec["rounds"])
+    count = spec["algorithm"]["participants"]
+    drawn = [streams.participants(spec["seed"], t, len(held), count) for t in rounds]
+    shares = np.array([large[clients].mean() for clients in drawn])
+    of_large, of_small = np.linalg.lstsq(np.stack([shares, 1 - shares], axis=1), received)[0]
+    return float(of_large), float(of_small)
+
+
 LAWS = {
     "MC": "MC, the authors' list",
     "MC by law": "MC, the text's law",
@@ -513,6 +561,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "ablation_others": functools.partial(ablation, table="ablation_others"),
     "choices": lambda runs: moved(by_choice(runs)),
     "cluster_weight": cluster_weight,
+    "served": served,
     "partitions": partitions,
     "laws": laws,
     "pill": pill,

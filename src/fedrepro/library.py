@@ -49,12 +49,12 @@ def load(
     Args:
         name: a data set of fedrepro or of an installed plugin, such as ``mnist`` or ``cifar10``.
         data_root: folder of packed data; None takes the usual sources.
-        allow_other_data: whether data of another content than the data set's are taken; runs on
-            them have their content hash in their identity.
+        allow_other_data: whether to take data whose content differs from the data set's; runs on
+            them have the content hash in their identity.
 
     Raises:
-        FedreproError: there is no such data set (says the nearest), it cannot be had, or what is
-            here are other data.
+        FedreproError: there is no such data set (names the nearest), it is not available, or the
+            data here are other data.
     """
     folder = None if data_root is None else Path(data_root)
     return datasets.load(name, folder, content=ANY if allow_other_data else None)
@@ -89,7 +89,7 @@ class Parts:
 
     @property
     def counts(self) -> pd.DataFrame:
-        """Examples of each class: a row a client, a column a class."""
+        """Examples per class: one row per client, one column per class."""
         return (
             pd.DataFrame(self.partition.counts).rename_axis("client").rename_axis("class", axis=1)
         )
@@ -108,7 +108,7 @@ def partition(
         parameters: of the scheme, such as ``clients`` and ``alpha``.
 
     Raises:
-        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut so.
+        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut this way.
     """
     _require_dataset(data)
     if isinstance(scheme, str):
@@ -176,7 +176,7 @@ def train(
     folder: str | Path = "fedrepro-runs",
     **spec: Any,
 ) -> Result:
-    """Train one run a seed, all side by side, and return what they recorded.
+    """Train one run per seed, side by side, and return what they recorded.
 
     Args:
         data: the data set.
@@ -290,7 +290,7 @@ def _train(
 
 @dataclass(frozen=True)
 class Result:
-    """What runs recorded, one a seed.
+    """What the runs recorded, one run per seed.
 
     Attributes:
         records: spec, component versions, metrics, partition and provenance of each run.
@@ -300,7 +300,7 @@ class Result:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """A row a run and evaluated round: ``seed``, ``run``, ``round`` and the metrics.
+        """One row per run and evaluated round: ``seed``, ``run``, ``round`` and the metrics.
 
         Accuracies are fractions in [0, 1].
         """

@@ -131,4 +131,4 @@ def test_there_is_an_example_of_each_verdict_of_the_best_kind() -> None:
 
 def test_a_paper_without_numbers_has_no_table_of_verdicts() -> None:
     assert block("verdicts", "cadis", "lite").count("| N5") == 1
-    assert block("verdicts", "emd", "lite") == "No published number is held against ours."
+    assert block("verdicts", "emd", "lite") == "No published number is compared with ours."

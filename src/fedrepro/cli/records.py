@@ -133,7 +133,7 @@ def check_signatures(
 ) -> int:
     """Check who signed records, or files of `train --out`.
 
-    Exits with 1 if one of them is not signed, or not as it is, by a key that counts.
+    Exits with 1 if one of them has no valid signature by one of the given keys.
     """
     from fedrepro.runs import signatures
 

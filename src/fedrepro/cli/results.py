@@ -65,7 +65,7 @@ def check(
         bool, typer.Option("--release", help="Make these the released verdicts.")
     ] = False,
 ) -> None:
-    """Hold our runs against every published number and claim.
+    """Compare our runs with every published number and claim.
 
     Numbers are judged at the published scale, claims also at lite.
     """
@@ -233,8 +233,8 @@ def docs(
 ) -> None:
     """Write the numbers in README and docs from the records.
 
-    Fills the generated blocks of README.md and docs, then holds the numbers that are told in
-    sentences against the cells that config/cited/*.yaml names.
+    Fills the generated blocks of README.md and docs, then compares the numbers in sentences with
+    the cells that config/cited/*.yaml names.
     """
     from fedrepro.report import cited, documents
 

@@ -80,7 +80,7 @@ OfPlan = Annotated[
         "papers.",
     ),
 ]
-Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of runs, or how they begin.")]
+Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run ids, or how they begin.")]
 Drawn = Annotated[
     Path | None,
     typer.Option(
@@ -91,7 +91,7 @@ Drawn = Annotated[
 
 @app.command("show", cls=Command, epilog="Example: fedrepro show 36726f --metric accuracy")
 def show_run(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, or how it begins.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run id, or how it begins.")],
     metric: Annotated[
         str | None, typer.Option(metavar="M", help="Only this curve; default: all that it logs.")
     ] = None,
@@ -147,17 +147,19 @@ def verify(
         float | None,
         typer.Option(
             min=0.0,
-            help="How far an accuracy at the end, a fraction, may be off on another processor; "
-            "default: by the most that was measured of its network (docs/reproducibility.md).",
+            help="How far a final accuracy, a fraction, may be off on another processor; default: "
+            "0.05, or the largest difference measured for its network if that is more "
+            "(docs/reproducibility.md).",
         ),
     ] = None,
     data_root: DataRoot = None,
 ) -> int:
     """Train recorded runs again and compare.
 
-    A random sample of the runs that a CPU trained is trained in a temporary folder. On the
-    processor and the PyTorch of a record every number must be equal, elsewhere the accuracies at
-    the end up to the tolerance; each line says which. If one is not, the exit status is 1.
+    A random sample of the runs that a CPU trained is trained again in a temporary folder. With
+    the processor and PyTorch of the record every number must be equal; otherwise the final
+    accuracies must agree within the tolerance. Each line says which. The exit status is 1 if a
+    run fails this.
     """
     from fedrepro.runs import verify
 

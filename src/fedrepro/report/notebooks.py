@@ -67,7 +67,7 @@ def show_numbers(checks: list[Check]) -> HTML:
     rows = [
         {
             "published": item.where,
-            "held against": score.in_words(item.reading),
+            "reading": score.in_words(item.reading),
             "value": shown(item.published or 0, item.unit),
             "ours": shown(item.ours or 0, item.unit),
             "tolerance": shown(item.tolerance or 0, difference(item.unit)),

@@ -210,10 +210,10 @@ def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
     for (place, reading), items in grouped.items():
         found = Counter(item.verdict for item in items)
         rows.append(
-            {"published": place, "held against": score.in_words(reading), "n": len(items)}
+            {"published": place, "reading": score.in_words(reading), "n": len(items)}
             | {name: found[name] or "" for name in VERDICTS}
         )
-    return _filled(rows) if rows else "No published number is held against ours."
+    return _filled(rows) if rows else "No published number is compared with ours."
 
 
 def _claims(paper: str, scale: Scale) -> str:

@@ -94,7 +94,7 @@ class TrainArguments:
         ),
     ] = "auto"
     workers: Annotated[
-        int | None, Says("Worker processes of the pool; default: one a core.", "N", _positive)
+        int | None, Says("Worker processes of the pool; default: one per core.", "N", _positive)
     ] = None
     compile: Annotated[
         CompileChoice,
@@ -113,8 +113,9 @@ class TrainArguments:
     time_budget: Annotated[
         float | None,
         Says(
-            "Stop after so many seconds, with checkpoints of the runs in flight; on a CPU starts "
-            "nothing that cannot finish a round in time, on a GPU prefers runs that can end in it.",
+            "Stop after so many seconds, with checkpoints of the runs in flight. On a CPU no run "
+            "is started that cannot finish a round in time; on a GPU runs that can end in time "
+            "come first.",
             "S",
             _seconds,
         ),
@@ -135,8 +136,9 @@ class TrainArguments:
     shared: Annotated[
         str | None,
         Says(
-            "Share the runs with other machines by a folder or bucket, any address of fsspec: what "
-            "another one has ended or trains is left to it, and new records go there at once.",
+            "Share the runs with other machines through a folder or bucket, any address of fsspec: "
+            "runs that another machine has trained or is training are left to it, and new records "
+            "go there at once.",
             "ADDRESS",
         ),
     ] = None
@@ -154,8 +156,8 @@ class TrainArguments:
     allow_other_data: Annotated[
         bool,
         Says(
-            "Also train on data of another content than those that a data set's description means: "
-            "as runs with ids and records of their own, which no table, figure or verdict takes."
+            "Also train on data whose content differs from the data set's description. Such runs "
+            "have ids and records of their own, which no table, figure or verdict uses."
         ),
     ] = False
 

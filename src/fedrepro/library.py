@@ -108,7 +108,8 @@ def partition(
         parameters: of the scheme, such as ``clients`` and ``alpha``.
 
     Raises:
-        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut this way.
+        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut
+            this way.
     """
     _require_dataset(data)
     if isinstance(scheme, str):

@@ -709,6 +709,42 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path, monkey
     assert [f.name for f in tmp_path.iterdir()] == ["abc.pt"]
 
 
+@pytest.mark.parametrize("ended_by", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+@pytest.mark.parametrize("after", [1, 5])
+def test_what_ends_the_writing_of_a_checkpoint_is_what_is_raised(
+    tmp_path, monkeypatch, ended_by, after
+):
+    """PyTorch, which then cannot end its file either, would have the last word."""
+    written = itertools.count(1)
+
+    class Ended(checkpoint._Hashed):
+        def write(self, content):
+            if next(written) == after:
+                raise ended_by
+            return super().write(content)
+
+    monkeypatch.setattr(checkpoint, "_Hashed", Ended)
+    interrupt = isinstance(ended_by, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt if interrupt else checkpoint.NotSaved) as caught:
+        checkpoint.save(tmp_path / "abc.pt", "abc", {"weights": torch.zeros(10)})
+    assert interrupt or "([Errno 28] No space left on device)" in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_no_interrupt_where_one_is_handled(tmp_path, monkeypatch):
+    """Or the runs in flight that come after it would not be saved."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.torch, "save", full)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(checkpoint.NotSaved, match="No space left"):
+            checkpoint.save(tmp_path / "abc.pt", "abc", {})
+
+
 def test_only_saved_progress_counts(tmp_path):
     """Of a round that was not finished, the time it took."""
     spec, dataset = make_spec(), data.load("synthetic")

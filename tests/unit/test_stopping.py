@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from fedrepro.runs import command
+from fedrepro.base import files
+from fedrepro.runs import command, transfer
 from fedrepro.runs.stopping import STOPPING, Stopped, interrupting, signal_of
 
 
@@ -104,3 +106,20 @@ def test_a_lost_device_ends_a_command_without_freeing_what_lies_on_it() -> None:
     assert ended.returncode == 1
     assert ended.stdout == "a record was written\n"
     assert ended.stderr == "fedrepro: cuda:0 failed in mid-training\n"
+
+
+def test_what_an_interrupt_leaves_half_written_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_text(tmp_path / "record.json", "{}")
+    with pytest.raises(KeyboardInterrupt):
+        transfer.write(tmp_path / "new.tar", [kept])
+    assert list(tmp_path.iterdir()) == [kept]

@@ -27,11 +27,12 @@ def write_bytes(file: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         temporary.replace(file)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise FedreproError(
             f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
             "permissions, then run again"
         ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def require_writable(folder: Path, size: int = 1) -> None:

@@ -104,10 +104,11 @@ def write(out: Path, files: Sequence[Path]) -> None:
                             _add(tar, name, file)
             partial.replace(out)
         except OSError as error:
-            partial.unlink(missing_ok=True)
             raise FedreproError(
                 f"{out}: cannot write the records and checkpoints: {error}"
             ) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _add(tar: tarfile.TarFile, name: str, file: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
     Raises:
         NotSaved: the file cannot be written (no space left, say).
     """
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary, handled = path.with_suffix(f".{os.getpid()}.tmp"), sys.exception()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _Hashed(io.FileIO(temporary, "wb")) as file:
@@ -59,11 +60,17 @@ def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
             file.write(header)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
-        temporary.unlink(missing_ok=True)
+        reason: BaseException = error
+        if error.__context__ not in (None, handled):  # PyTorch's error in ending the file came last
+            reason = error.__context__
+        if isinstance(reason, KeyboardInterrupt):
+            raise reason from None
         raise NotSaved(
-            f"{path}: cannot write the checkpoint ({error}); free some space and run again, "
+            f"{path}: cannot write the checkpoint ({reason}); free some space and run again, "
             "training goes on from the last checkpoint"
         ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load(path: Path, run_id: str) -> dict[str, Any] | None:

@@ -551,8 +551,14 @@ def test_a_prediction_is_said_to_take_steps_without_a_graph(monkeypatch):
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(monkeypatch, ends_well):
+@pytest.mark.parametrize("broken_by", [torch.OutOfMemoryError(), KeyboardInterrupt()])
+def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(
+    monkeypatch, ends_well, broken_by
+):
     """CUDA refuses to end a capture that is broken, and what was captured then has to stay."""
+
+    def fails():
+        raise broken_by
 
     @contextlib.contextmanager
     def capturing(graph, pool, stream):
@@ -572,8 +578,8 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(monkeypatch, 
     monkeypatch.setattr("torch.cuda.graph", capturing)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: (0, 2))
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end_allocation, raising=False)
-    with pytest.raises(torch.OutOfMemoryError):
-        place.capture(as_on_a_gpu)
+    with pytest.raises(type(broken_by)):
+        place.capture(fails)
     assert len(place._given_up) == (not ends_well)
     assert place._pool == ((0, 1) if ends_well else (0, 2))
 

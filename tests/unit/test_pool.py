@@ -407,6 +407,20 @@ def test_closing_does_not_wait_long_for_a_worker_that_stands_still(make_pool, mo
     assert not any(one.process.is_alive() for one in workers)
 
 
+def test_an_interrupt_while_data_arrive_leaves_no_worker(make_pool, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    spec, request = some_request()
+    backend = make_pool(2)
+    answer(backend, spec, request)
+    workers = list(backend._pool)
+    monkeypatch.setattr(backend, "_let_data_arrive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backend.close()
+    assert not any(one.process.is_alive() for one in workers)
+
+
 def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
     adam = {"name": "adam", "lr": 0.01}
     runs = [planned(seed=seed, rounds=6, optimizer=adam) for seed in (1, 2)]

@@ -476,6 +476,20 @@ def test_an_out_that_fails_leaves_an_interrupt_what_it_is_and_no_claim(
     assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
 
 
+def test_a_second_interrupt_while_the_backend_is_closed_leaves_no_claim(monkeypatch, tmp_path):
+    """As Ctrl-C twice in a notebook, whose process goes on and may train the runs again."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LoopBackend, "close", interrupted)
+    out = tmp_path / "new.tar"
+    with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        session.train([planned(5)], TrainOptions(backend="loop", out=out))
+    assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
+    assert out.exists()
+
+
 @pytest.mark.parametrize("out", ["file/new.tar", "."])
 def test_an_out_that_cannot_be_written_is_found_out_before_the_training(monkeypatch, out):
     Path("file").touch()

@@ -229,14 +229,13 @@ class _Training:
 
     def close(self) -> None:
         """Give everything up, whatever ended the training, and write the file of ``--out``."""
-        self._backend.close()
-        try:
+        with contextlib.ExitStack() as closing:  # from the last to the first, whatever fails
+            closing.callback(self._messages.close)
+            closing.callback(self._queue.close)  # a store out of reach takes time
             if self._options.out is not None:
-                runs = list(self._runs.values())
-                write_out(self._options.out, self.written, runs, self._options.checkpoints)
-        finally:  # a store out of reach takes time
-            self._queue.close()
-            self._messages.close()
+                runs, folder = list(self._runs.values()), self._options.checkpoints
+                closing.callback(write_out, self._options.out, self.written, runs, folder)
+            closing.callback(self._backend.close)
         self._messages.sum_up()
 
     def say_what_is_left(self, budget: float, interrupted: Sequence[ActiveRun]) -> None:

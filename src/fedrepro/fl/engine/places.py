@@ -121,7 +121,7 @@ class CudaPlace:
             RuntimeError: the step cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
-        broken: Exception | None = None
+        broken: BaseException | None = None
         try:
             with (
                 without_collections(),
@@ -129,7 +129,7 @@ class CudaPlace:
             ):
                 try:
                     step()
-                except Exception as error:
+                except BaseException as error:
                     broken = error
                     raise
         except Exception as error:

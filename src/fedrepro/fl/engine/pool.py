@@ -244,13 +244,15 @@ class PoolBackend:
 
     def close(self) -> None:
         """End the workers, even in the middle of a task."""
-        self._let_data_arrive()
-        for worker in self._pool:
-            worker.pipe.close()
-            worker.process.kill()
-        for worker in self._pool:
-            worker.process.join()
-        self._pool = []
+        try:
+            self._let_data_arrive()
+        finally:
+            for worker in self._pool:
+                worker.pipe.close()
+                worker.process.kill()
+            for worker in self._pool:
+                worker.process.join()
+            self._pool = []
 
     def _let_data_arrive(self) -> None:
         """Wait for workers that are being sent a data set, but not for long.

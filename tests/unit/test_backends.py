@@ -25,6 +25,7 @@ from small_runs import (
     make_lanes,
     make_spec,
 )
+from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
 from fedrepro.base.errors import FedreproError
@@ -375,6 +376,24 @@ def test_which_networks_are_stacked_densely(changes, objective, expected):
     [one] = make_lanes(federation(spec), (5,))
     job = LaneJob(spec, Train([], 0, objective=objective), one)
     assert dense.can_stack(resources().network(spec), job) is expected
+
+
+class Normalised(nn.Linear):
+    """Another layer that is a Linear to ``isinstance``."""
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)], True),
+        ([nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), Normalised(3, 2)], False),
+        ([nn.Flatten(), nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2)], False),
+        ([nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)], False),
+        ([nn.Linear(4, 2)], False),
+    ],
+)
+def test_what_a_dense_stack_would_not_compute_is_none(layers, expected):
+    assert dense.is_dense(nn.Sequential(*layers)) is expected
 
 
 # Alone or fused

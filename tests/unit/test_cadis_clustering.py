@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import classifier, clustering
 from fedrepro.fl.layout import Layout
 
@@ -195,3 +196,9 @@ def test_the_final_layer_is_the_last_two_trainable_tensors():
         "weight": [[2, 3, 4, 5], [2, 4, 6, 8]],
         "bias": [[6, 7], [10, 12]],
     }
+
+
+def test_a_final_layer_without_a_bias_cannot_be_compared():
+    layout = Layout(("a.bias", "out.weight"), ((2,), (2, 2)), (0, 2, 6), 6)
+    with pytest.raises(FedreproError, match="has no bias"):
+        classifier.tensors(layout, torch.zeros(6))

@@ -114,6 +114,12 @@ class Plain(nn.Module):
         return x
 
 
+def tied():
+    encoder, decoder = nn.Linear(784, 784), nn.Linear(784, 784)
+    decoder.weight = encoder.weight
+    return [nn.Flatten(), encoder, decoder, nn.Linear(784, 10)]
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -123,6 +129,12 @@ class Plain(nn.Module):
         ([nn.Flatten(), nn.Linear(784, 3)], "has 3 outputs, and there are 10 classes"),
         ([nn.Flatten(), nn.Dropout(), nn.Linear(784, 10)], "has torch.nn.Dropout, whose masks"),
         ([nn.Flatten(), nn.Linear(700, 10)], "cannot take examples of 1x28x28"),
+        ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "has 1.weight with requires"),
+        (tied(), "has one tensor as 1.weight and 2.weight"),
+        (
+            [nn.Flatten(), nn.BatchNorm1d(784, momentum=None), nn.Linear(784, 10)],
+            "has torch.nn.BatchNorm1d with momentum=None",
+        ),
     ],
 )
 def test_a_network_that_the_engine_cannot_train_is_refused(monkeypatch, given, text):

@@ -56,8 +56,21 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
         )
     if last.out_features != classes:
         return f"has {last.out_features} outputs, and there are {classes} classes"
-    for layer in net.modules():
+    owners: dict[int, str] = {}
+    for name, layer in net.named_modules():
+        for own, parameter in layer.named_parameters(name, recurse=False):
+            if not parameter.requires_grad:
+                return (
+                    f"has {own} with requires_grad=False, which would be trained: make it a buffer"
+                )
+            if owners.setdefault(id(parameter), own) != own:
+                return f"has one tensor as {owners[id(parameter)]} and {own}; give each its own"
         kind = type(layer).__name__
+        if getattr(layer, "momentum", 0.1) is None:
+            return (
+                f"has torch.nn.{kind} with momentum=None, whose statistics depend on what else is "
+                "trained; give it a momentum"
+            )
         if isinstance(layer, torch.nn.modules.dropout._DropoutNd):
             return (
                 f"has torch.nn.{kind}, whose masks depend on what else is trained; take Dropout of "

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.base.errors import FedreproError
+
 if TYPE_CHECKING:
     from fedrepro.fl.layout import Layout
     from fedrepro.fl.requests import Weights
@@ -22,9 +24,17 @@ Vector = Literal["weight_change", "bias_change", "weight", "bias"]
 def tensors(layout: Layout, weights: Weights) -> tuple[Weights, Weights]:
     """Return the final layer's matrix, float32 [classes, features], and bias, float32 [classes].
 
-    They are the last two trainable tensors of every network (see :mod:`fedrepro.fl.models`).
+    They are the last two trainable tensors of a network (see :mod:`fedrepro.fl.models`).
+
+    Raises:
+        FedreproError: the final layer has no bias.
     """
     last = layout.offsets.index(layout.parameters) - 1
+    if not layout.names[last].endswith(".bias"):
+        raise FedreproError(
+            "model.name: clients are compared by the weights and the bias of the final layer, and "
+            "that of this network has no bias"
+        )
     return layout.view(weights, last - 1), layout.view(weights, last)
 
 

@@ -52,10 +52,17 @@ _TRIALS = 17  # lanes: their matrices begin at every place in 64 bytes that any 
 
 
 def is_dense(module: nn.Module) -> bool:
-    """Return whether a network consists of Flatten, Linear and ReLU, and starts by flattening."""
-    layers = list(module.children())
-    kinds = (nn.Linear, nn.ReLU)
-    return isinstance(layers[0], nn.Flatten) and all(isinstance(x, kinds) for x in layers[1:])
+    """Return whether a network consists of Flatten, Linear and ReLU, and starts by flattening.
+
+    Subclasses of these, which may compute something else, and Linear without a bias are others.
+    """
+    first, *layers = module.children()
+    return type(first) is nn.Flatten and all(type(x) is nn.ReLU or _is_linear(x) for x in layers)
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    own = {name for name, _ in layer.named_parameters()}  # others than these with weight_norm
+    return type(layer) is nn.Linear and own == {"weight", "bias"}
 
 
 def can_stack(net: FlatModule, job: LaneJob) -> bool:

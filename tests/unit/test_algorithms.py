@@ -7,6 +7,7 @@ import pytest
 import torch
 from fake_federation import FakeFederation, add_client, drive
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import fedavg, local, selective, sgd
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.requests import Predict, Prediction, Train
@@ -122,6 +123,13 @@ def test_fedavg_warms_up_on_the_shared_examples_until_the_accuracy_is_reached(un
     assert state.weights.item() == pytest.approx(300 + 1.75)
     later, _ = drive(fedavg.round(fed, state, 1), answer)
     assert len(later) == 1, "the warm-up precedes the first round only"
+
+
+def test_a_warm_up_needs_shared_examples():
+    fed = FakeFederation(fedavg.Params(name="fedavg", warm_up={"until": 1.0, "epochs": 2}))
+    fed.partition.shared = np.zeros(0, dtype=np.int64)
+    with pytest.raises(FedreproError, match=r"algorithm\.warm_up needs examples"):
+        fedavg.init(fed)
 
 
 def test_fedavg_goes_on_where_the_warm_up_does_not_reach_its_accuracy():

@@ -1277,6 +1277,9 @@ def test_batch_normalisation_of_a_single_example_is_refused_with_the_fix(two_wor
         assert "last_batch: drop_single" in str(refused)
         fixed = spec.model_copy(update={"last_batch": "drop_single"})
         assert not isinstance(answer(backend, fixed, request), LaneError)
+    assert "raise batch" in str(
+        answer(LoopBackend(), spec.model_copy(update={"batch": 1}), request)
+    )
 
 
 def test_convolutions_train_on_a_single_example():

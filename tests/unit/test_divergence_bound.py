@@ -43,6 +43,7 @@ def federation(counts, rounds=3, **optimizer):
             local_epochs=STEPS,
             rounds=rounds,
             model=SimpleNamespace(name="m"),
+            dataset=SimpleNamespace(augment=False),
             algorithm=params,
         ),
         params=lambda kind: params,
@@ -198,6 +199,13 @@ def test_networks_with_running_statistics_are_refused():
     fed = federation([[1, 1], [1, 1]])
     fed.layout.size = 2
     with pytest.raises(FedreproError, match="running statistics"):
+        divergence_bound.init(fed)
+
+
+def test_examples_that_differ_from_step_to_step_are_refused():
+    fed = federation([[1, 1], [1, 1]])
+    fed.spec.dataset.augment = True
+    with pytest.raises(FedreproError, match=r"dataset\.augment must be off"):
         divergence_bound.init(fed)
 
 

@@ -17,7 +17,7 @@ from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Predict, Prediction, Train, Trained
-from fedrepro.fl.spec import Sgd
+from fedrepro.fl.spec import Adam, Sgd
 from fedrepro.runs.plan import expand
 
 use_one_thread()
@@ -447,9 +447,24 @@ def test_momentum_kick_by_hand():
     assert len(asked) == 2  # each device its own copy
 
 
-def test_momentum_kick_needs_momentum():
-    fed = FakeFederation(optimizer=Sgd(name="sgd", lr=0.1), momentum_kick=True)
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        Sgd(name="sgd", lr=0.1),
+        Sgd(name="sgd", lr=0.1, momentum=0.9, nesterov=True),
+        Sgd(name="sgd", lr=0.1, momentum=0.9, vector_lr_factor=0.1),
+        Adam(name="adam", lr=0.1),
+    ],
+)
+def test_momentum_kick_needs_plain_momentum(optimizer):
+    fed = FakeFederation(optimizer=optimizer, momentum_kick=True)
     with pytest.raises(FedreproError, match="momentum_kick needs sgd with momentum"):
+        fedcd.init(fed)
+
+
+def test_legacy_step_sizes_know_no_decay():
+    fed = FakeFederation(optimizer=Sgd(name="sgd", lr=0.1, lr_decay=0.9), clone_lr="legacy")
+    with pytest.raises(FedreproError, match="no lr_decay"):
         fedcd.init(fed)
 
 

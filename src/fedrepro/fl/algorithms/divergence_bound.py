@@ -86,14 +86,19 @@ def init(fed: Federation) -> State:
     """Start both sides from the common initialisation.
 
     Raises:
-        FedreproError: the optimiser is not gradient descent with a constant step size, or the
-            network has running statistics.
+        FedreproError: the optimiser is not gradient descent with a constant step size, examples
+            are augmented, or the network has running statistics.
     """
     optimizer = fed.spec.optimizer
     if optimizer.model_dump(exclude_defaults=True) != {"name": "sgd", "lr": optimizer.lr}:
         raise FedreproError(
             "algorithm divergence_bound: optimizer must be sgd with a constant step size and "
             "nothing else, as in Proposition 3.1"
+        )
+    if fed.spec.dataset.augment:
+        raise FedreproError(
+            "algorithm divergence_bound: dataset.augment must be off: the gradients of Proposition "
+            "3.1 are of the same examples everywhere"
         )
     if fed.layout.size != fed.layout.parameters:
         raise FedreproError(

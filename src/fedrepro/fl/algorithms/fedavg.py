@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
@@ -108,7 +109,16 @@ class State:
 
 
 def init(fed: Federation) -> State:
-    """Start from one common initialisation."""
+    """Start from one common initialisation.
+
+    Raises:
+        FedreproError: a warm-up is asked for, and the server shares no examples.
+    """
+    if fed.params(Params).warm_up and not len(fed.partition.shared):
+        raise FedreproError(
+            "algorithm.warm_up needs examples that the server shares; partition.scheme "
+            "data_sharing has them"
+        )
     return State(fed.initial_weights())
 
 

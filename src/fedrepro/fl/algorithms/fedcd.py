@@ -150,7 +150,7 @@ def init(fed: Federation) -> State:
 
     Raises:
         FedreproError: the partition gives the devices no validation and test sets of their own, or
-            ``momentum_kick`` is asked for without a momentum that is kept.
+            the optimiser is not one that ``momentum_kick`` or ``clone_lr: legacy`` knows.
     """
     params = fed.params(Params)
     missing = {"validation", "test"} - set(fed.partition.node_sets)
@@ -159,10 +159,23 @@ def init(fed: Federation) -> State:
             f"algorithm.name: fedcd needs {' and '.join(sorted(missing))} images of every device; "
             "partition.scheme hierarchical and hypergeometric have them"
         )
+    optimizer = fed.spec.optimizer
     if params.momentum_kick and not (
-        getattr(fed.spec.optimizer, "momentum", 0) and params.optimizer_state == "keep"
+        optimizer.name == "sgd"
+        and optimizer.momentum
+        and not optimizer.nesterov
+        and optimizer.vector_lr_factor == 1
+        and params.optimizer_state == "keep"
     ):
-        raise FedreproError("algorithm.momentum_kick needs sgd with momentum that is kept")
+        raise FedreproError(
+            "algorithm.momentum_kick needs sgd with momentum that is kept, without nesterov and "
+            "vector_lr_factor"
+        )
+    if params.clone_lr == "legacy" and optimizer.lr_decay != 1:
+        raise FedreproError(
+            "algorithm.clone_lr: legacy knows optimizer.lr_milestones and no lr_decay; leave one "
+            "of the two out"
+        )
     devices = range(len(fed.clients))
     return State(
         models=[fed.initial_weights()],

@@ -120,8 +120,8 @@ def check_lane(job: LaneJob, net: FlatModule) -> None:
         )
     if net.normalises_vectors and 1 in job.sizes:
         raise LaneError(
-            f"{job.name} has a last batch of one example, which batch normalisation cannot train "
-            "on; set last_batch: drop_single"
+            f"{job.name} has a batch of one example, which batch normalisation cannot train on; "
+            + ("raise batch" if job.batch == 1 else "set last_batch: drop_single")
         )
 
 
@@ -176,8 +176,8 @@ def unexpected(error: Exception) -> LaneError:
     """
     if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
         return LaneError(
-            "it has a last batch of one example, which batch normalisation of single pixels cannot "
-            "train on; set last_batch: drop_single"
+            "it has a batch of one example, which batch normalisation of single pixels cannot "
+            "train on; set last_batch: drop_single, and a batch above 1"
         )
     trace = "".join(traceback.format_exception(error)).rstrip()
     return ProgramFailed(f"the program failed over it:\n{trace}")

@@ -294,6 +294,15 @@ def test_the_checkpoint_of_a_recorded_run_is_deleted():
     assert not left.exists()
 
 
+def test_a_half_written_checkpoint_of_a_killed_process_is_deleted():
+    run, other = planned(0), planned(1)
+    session.CHECKPOINTS.mkdir()
+    for name in (f"{run.id}.123.tmp", f"{other.id}.123.tmp"):
+        (session.CHECKPOINTS / name).write_bytes(b"half")
+    session.train([run], TrainOptions(backend="loop"))
+    assert [file.name for file in session.CHECKPOINTS.iterdir()] == [f"{other.id}.123.tmp"]
+
+
 def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
     runs = [planned(seed) for seed in range(2)]
     session.train(runs[1:])

@@ -67,6 +67,8 @@ class Queue:
         if run.recorded:  # another process ended it since we looked
             self._claims.release(run.id)
             return False
+        for half in self._checkpoints.glob(f"{run.id}.[0-9]*.tmp"):  # of a process that was killed
+            half.unlink(missing_ok=True)
         self._messages.claimed(run)
         return True
 

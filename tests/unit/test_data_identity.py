@@ -172,6 +172,18 @@ def test_training_on_other_data_makes_runs_of_their_own(
     assert train() == 0
 
 
+def test_a_run_that_a_plan_also_has_on_the_other_data_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sha256 = data.load("mnist", OTHER, content=ANY).sha256
+    other = {"title": "the same", "set": {"dataset": {"name": "mnist", "content": sha256}}}
+    Path("mine.yaml").write_text(yaml.safe_dump(PLAN | {"runs": PLAN["runs"] | {"named": other}}))
+    plan.load_plan.cache_clear()
+    plan.expand.cache_clear()
+    assert train("--allow-other-data") == 0
+    assert "1 of 1 runs trained" in capsys.readouterr().out
+
+
 def test_a_run_on_the_data_that_are_meant_keeps_its_id() -> None:
     Path("mine.yaml").write_text(yaml.safe_dump(PLAN))
     run = planned()

@@ -105,12 +105,13 @@ def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list
                 f"own and records in {records.OWN_FOLDER}",
                 file=sys.stderr,
             )
-    return [
+    here = [
         run.on_content(contents[run.spec.dataset.name])
         if not run.spec.dataset.content and run.spec.dataset.name in contents
         else run
         for run in planned
     ]
+    return list(unique(here).values())  # a plan may name these data as well
 
 
 def _devices(device: str) -> list[str]:

@@ -286,7 +286,11 @@ def _train(
     options = session.TrainOptions(
         device=device, workers=workers, checkpoints=folder / ".checkpoints", wait=True
     )
-    session.train(runs, options, dataset=lambda _: data)
+    threads = torch.get_num_threads()
+    try:
+        session.train(runs, options, dataset=lambda _: data)
+    finally:  # the program has other uses for PyTorch
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

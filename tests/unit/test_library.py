@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fedrepro as fr
 from fedrepro.base.errors import FedreproError
@@ -132,6 +133,16 @@ def test_processes_that_train_are_given_the_constants_of_the_data(
         for n in (1, 2)
     )
     assert together.frame.equals(alone.frame)
+
+
+def test_the_program_keeps_its_compute_threads(data: fr.Dataset, tmp_path: Path) -> None:
+    torch.set_num_threads(2)
+    try:
+        result = fr.train(data, [[0, 1], [2]], seeds=1, folder=tmp_path, **OPTIONS)
+        assert result.records[0].provenance.threads == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:

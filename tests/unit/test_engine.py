@@ -478,6 +478,22 @@ def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_pat
     assert {file.stem for file in tmp_path.glob("*.pt")} == {run_id(spec) for spec in specs[1:]}
 
 
+def test_a_signal_while_checkpoints_are_written_at_the_deadline_keeps_none(tmp_path, monkeypatch):
+    """As a scheduler sends one when its own limit is near."""
+    specs = [make_spec(seed=seed) for seed in range(3)]
+    save, once = checkpoint.save, iter([True])
+
+    def interrupted(path, run, progress):
+        if next(once, False):
+            raise KeyboardInterrupt
+        save(path, run, progress)
+
+    monkeypatch.setattr(checkpoint, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collect(specs, tmp_path, in_flight=3, deadline=0.0)
+    assert {file.stem for file in tmp_path.glob("*.pt")} == {run_id(spec) for spec in specs}
+
+
 def cut_off(spec, tmp_path, **options):
     """Train a run until round 2 and leave its checkpoint of round 1 or 2."""
 

@@ -112,13 +112,16 @@ def drive(
             _fill(flight, opener)
             if not flight.runs:
                 return []
-            for answer in backend.collect(limits.deadline):
+            try:
+                answers = backend.collect(limits.deadline)
+            except OutOfTime:
+                interrupted = list(flight.runs.values())
+                for run in interrupted:
+                    run.save()
+                return interrupted
+            for answer in answers:
                 flight.take(answer)
             listener.progress(list(flight.runs.values()))
-    except OutOfTime:
-        interrupted = list(flight.runs.values())
-        _save_all(interrupted)
-        return interrupted
     except BaseException as error:
         active = list(flight.runs.values())
         for run in active:
@@ -140,22 +143,6 @@ def _fill(flight: _Flight, opener: _Opener) -> None:
             flight.fail(run_id(spec), error)
         else:
             flight.admit(run)
-
-
-def _save_all(runs: Sequence[ActiveRun]) -> None:
-    """Write all checkpoints that can be written.
-
-    Raises:
-        NotSaved: the first that cannot.
-    """
-    problems = []
-    for run in runs:
-        try:
-            run.save()
-        except checkpoint.NotSaved as error:
-            problems.append(error)
-    if problems:
-        raise problems[0] from None
 
 
 class _Opener:

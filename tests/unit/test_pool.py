@@ -76,9 +76,12 @@ def wait_for_the_end_of(pids):
 
 @pytest.mark.parametrize("stack", [False, True])
 @pytest.mark.parametrize("victims", [1, 2])
-def test_training_goes_on_when_workers_are_killed(make_pool, stack, victims):
+def test_training_goes_on_when_workers_are_killed(make_pool, monkeypatch, tmp_path, stack, victims):
+    """Before they have answered: no worker does until it is released."""
+    monkeypatch.chdir(tmp_path)
     spec, request = some_request()
     expected = answer(make_pool(1, stack=stack), spec, request)
+    monkeypatch.setattr(pool, "work", held_up_work)
     backend = make_pool(2, stack=stack)
     backend.submit(1, Ask(spec, data.load("synthetic"), request))
     backend._hand_out()
@@ -86,6 +89,7 @@ def test_training_goes_on_when_workers_are_killed(make_pool, stack, victims):
     assert len(killed) == victims
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
+    Path("released").touch()
     [only] = backend.collect()
     assert all(map(torch.equal, weights(only.result), weights(expected)))
     assert not set(killed) & {one.process.pid for one in backend._pool}
@@ -157,9 +161,14 @@ def perform_or_fail(task, resources, deadline=float("inf")):
 
 
 def perform_when_released(task, resources, deadline=float("inf")):
-    while has_lane_1(task) and not Path("released").exists():
+    while not Path("released").exists():
         time.sleep(0.01)
     return PERFORM(task, resources, deadline)
+
+
+def perform_lane_1_when_released(task, resources, deadline=float("inf")):
+    perform = perform_when_released if has_lane_1(task) else PERFORM
+    return perform(task, resources, deadline)
 
 
 def deadly_work(pipe):
@@ -179,6 +188,11 @@ def faulty_work(pipe):
 
 def held_up_work(pipe):
     worker.perform = perform_when_released
+    worker.work(pipe)
+
+
+def work_that_holds_up_lane_1(pipe):
+    worker.perform = perform_lane_1_when_released
     worker.work(pipe)
 
 
@@ -241,7 +255,7 @@ def test_lanes_are_shared_out_evenly(make_pool):
 
 def test_requests_are_answered_as_soon_as_they_are_ready(make_pool, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pool, "work", held_up_work)
+    monkeypatch.setattr(pool, "work", work_that_holds_up_lane_1)
     backend = make_pool(2)
     for ticket, sizes in ((1, (20, 9)), (2, (8,))):
         spec, request = some_request(sizes, seed=ticket)
@@ -377,7 +391,8 @@ def test_a_deadline_holds_where_an_answer_is_always_ready(make_pool):
         backend.collect(time.monotonic() - 1)
 
 
-def test_closing_lets_workers_receive_what_they_are_being_sent(make_pool, capfd):
+def test_closing_lets_workers_receive_what_they_are_being_sent(make_pool, monkeypatch, capfd):
+    monkeypatch.setattr(pool, "_LONGEST_HANDOVER", 300)
     spec, request = some_request()
     for milliseconds in range(0, 100, 20):
         backend = make_pool(2)

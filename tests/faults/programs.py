@@ -10,8 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,24 +126,3 @@ class Server:
             assert self._process.stdin is not None
             self._process.stdin.close()
         self._folder.cleanup()
-
-
-def children(process: int) -> list[int]:
-    """Return the processes below one, as far as they are in its session, without itself."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == process and int(folder.name) != process and fields[0] != "Z":
-                found.append(int(folder.name))
-    return sorted(found)
-
-
-def wait_for_end_of(processes: Sequence[int], seconds: float = 20.0) -> list[int]:
-    """Wait until processes have ended; return those that have not."""
-    end = time.monotonic() + seconds
-    left = list(processes)
-    while left and time.monotonic() < end:
-        time.sleep(0.02)
-        left = [one for one in left if Path(f"/proc/{one}").exists()]
-    return left

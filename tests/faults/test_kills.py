@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from programs import Running, Server, children, wait_for_end_of
+from processes import alive, wait_for_end
+from programs import Running, Server
 from trials import Trial
 from undisturbed import PLAN, TRAIN, Undisturbed
 
@@ -53,7 +54,7 @@ def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) 
         trial.done = "SIGKILL to workers"
         for _ in range(trial.draw.choice([1, 2])):
             time.sleep(trial.draw.uniform(0, 2 * whole.seconds))
-            workers = children(running.process)[1:]  # the first one is who starts them
+            workers = workers_of(running)[1:]  # the first one is who starts them
             if workers:
                 Running(server, trial.draw.choice(workers), folder).send(signal.SIGKILL)
         ended = running.wait()
@@ -61,9 +62,14 @@ def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) 
     else:
         moment = trial.draw.uniform(0, 2 * whole.seconds)
         time.sleep(moment)
-        workers = children(running.process)
+        workers = workers_of(running)
         running.send(signal.SIGKILL)
         running.wait()
         trial.done = "SIGKILL to the trainer"
-        assert not wait_for_end_of(workers), "workers outlive the trainer"
+        assert not wait_for_end(workers), "workers outlive the trainer"
     trial.recover(server.run(folder, *command), same=whole.same(folder))
+
+
+def workers_of(running: Running) -> list[int]:
+    """Return the processes of a training but for the one that was started."""
+    return [one for one in alive(session=running.process) if one != running.process]

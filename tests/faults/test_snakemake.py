@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from processes import alive, wait_for_end
 from programs import REPOSITORY, Server
 from trials import Trial
 from undisturbed import CHECKPOINTS, RECORDS, results
@@ -104,7 +106,9 @@ def test_kill(trial: Trial, workflow: Workflow, tmp_path: Path) -> None:
     if process.poll() is None:
         (os.killpg if everywhere else os.kill)(process.pid, number)
     process.wait()
-    wait_for_jobs(process.pid)
+    # Snakemake, killed alone, leaves jobs that it cannot know of any more.
+    left = wait_for_end(functools.partial(alive, session=process.pid))
+    assert not left, trial.notes
     workflow.call(folder, "--unlock", "--config", "scale=smoke")
     done = workflow.call(folder, *CONFIG)
     trial.notes.append(done.stderr[-3000:])
@@ -112,16 +116,6 @@ def test_kill(trial: Trial, workflow: Workflow, tmp_path: Path) -> None:
     assert workflow.what_is_made(folder) == workflow.made, trial.notes
     assert not list((folder / CHECKPOINTS).glob("*.pt")), trial.notes
     trial.outcome = "recovered"
-
-
-def wait_for_jobs(session: int) -> None:
-    """Wait for jobs that Snakemake, killed alone, has left: it cannot know of them any more."""
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        found = subprocess.run(["ps", "-o", "pid=", "-s", str(session)], capture_output=True)
-        if not found.stdout.strip():
-            return
-        time.sleep(0.2)
 
 
 @pytest.mark.slow

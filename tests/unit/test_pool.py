@@ -1,5 +1,6 @@
 """The pool's worker processes: killed, replaced, given up, and heard when they fail."""
 
+import functools
 import multiprocessing
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import alive, wait_for_end
 from small_runs import (
     answer,
     answers,
@@ -63,14 +65,6 @@ def busy(backend):
     return [one.process.pid for one in backend._pool if one.pieces]
 
 
-def wait_for_the_end_of(pids):
-    deadline = time.monotonic() + 300
-    for pid in pids:
-        while Path(f"/proc/{pid}").exists():
-            assert time.monotonic() < deadline, f"process {pid} goes on"
-            time.sleep(0.01)
-
-
 # Workers that are killed from outside
 
 
@@ -105,7 +99,7 @@ def test_workers_that_die_while_idle_are_replaced(make_pool):
         assert pids
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        wait_for_the_end_of(pids)
+        assert not wait_for_end(pids)
         found = answer(backend, spec, request)
         assert all(map(torch.equal, weights(found), expected))
 
@@ -376,7 +370,7 @@ def test_the_deadline_ends_the_wait_for_workers(make_pool, workers):
     assert time.monotonic() - begin < 30
     pids = [one.process.pid for one in backend._pool]
     backend.close()
-    wait_for_the_end_of(pids)
+    assert not wait_for_end(pids)
 
 
 def test_a_deadline_holds_where_an_answer_is_always_ready(make_pool):
@@ -528,18 +522,7 @@ def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, n
     assert "Traceback" not in error
     assert checkpoint.load(file, run.id)["progress"]["round"] > 0
     assert not list(file.parent.glob("*.lock"))
-    deadline = time.monotonic() + 300
-    while group_exists(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not group_exists(process.pid)  # no worker is left
-
-
-def group_exists(pid):
-    try:
-        os.killpg(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert not wait_for_end(functools.partial(alive, group=process.pid)), "no worker is left"
 
 
 # Memory

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen, check_output
+from subprocess import PIPE, Popen, call, check_output
 
 import numpy as np
 import pytest
@@ -497,6 +497,22 @@ if __name__ == "__main__":
 """
 
 
+def command_for(run, folder):
+    """Return the command that trains a run with two workers."""
+    script = folder / "program.py"
+    script.write_text(PROGRAM)
+    return [sys.executable, str(script), run.spec.model_dump_json(), run.id]
+
+
+def test_a_long_name_of_the_folder_of_temporary_files_is_no_obstacle(tmp_path):
+    """It holds sockets, whose names are short."""
+    run, temporary = planned(), tmp_path / ("x" * 100)
+    temporary.mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    assert call(command_for(run, tmp_path), cwd=tmp_path, env=environment) == 0
+    assert not list(temporary.iterdir())
+
+
 @pytest.mark.parametrize(
     ("number", "message"),
     [
@@ -507,9 +523,7 @@ if __name__ == "__main__":
 )
 def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, number, message):
     run = planned(rounds=100_000)
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    command = [sys.executable, str(script), run.spec.model_dump_json(), run.id]
+    command = command_for(run, tmp_path)
     with Popen(command, cwd=tmp_path, stderr=PIPE, start_new_session=True, text=True) as process:
         file = tmp_path / ".checkpoints" / f"{run.id}.pt"
         deadline = time.monotonic() + 300

@@ -18,11 +18,13 @@ import math
 import multiprocessing
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.util import get_temp_dir
 from types import ModuleType
 from typing import Any
 
@@ -59,6 +61,7 @@ _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
 _LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
 _LONGEST_HANDOVER = 5.0  # seconds
+_LONGEST_TMPDIR = 70  # bytes; the name of a socket has 104 at most, of which Python takes 32
 
 
 @dataclass(eq=False)
@@ -80,6 +83,16 @@ class _Piece:
     group: Hashable
     most: int
     deaths: int = 0
+
+
+def _keep_names_of_sockets_short() -> None:
+    """Let Python's own sockets lie in /tmp where TMPDIR is too long for them, as 3.14 does."""
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_TMPDIR:
+        usual, tempfile.tempdir = tempfile.tempdir, "/tmp"
+        try:
+            get_temp_dir()  # remembers its answer
+        finally:
+            tempfile.tempdir = usual
 
 
 @contextlib.contextmanager
@@ -141,6 +154,8 @@ class PoolBackend:
         self._pool: list[_Worker] = []
         if self.workers == 1:
             set_memory_use()
+        else:
+            _keep_names_of_sockets_short()
 
     def load(self, ask: Ask) -> float:
         """Return a request's share of the lanes that keep all workers busy.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from fedrepro.runs.plan import PlannedRun
 
 hypothesis.settings.register_profile("fedrepro", deadline=None)  # machines are slow at times
 hypothesis.settings.load_profile("fedrepro")
+
+# Servers of tests are on this machine; both spellings, for the lower case wins.
+os.environ |= {"NO_PROXY": "*", "no_proxy": "*"}
 
 # Tests send these signals to programs they start, which `nohup make test &` would have ignore them.
 for _number, _handler in (

@@ -75,7 +75,6 @@ def described(content: bytes) -> dict[str, Any]:
 
 def allow_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let downloads ask a server of the test, which has no certificate."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     allowed = functools.partial(fetch.fetch, plain_hosts=["127.0.0.1"])
     monkeypatch.setattr(fetch, "fetch", allowed)
 

@@ -123,7 +123,6 @@ def silence(handler: Handler) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.chdir(tmp_path)
     with Server() as listening:
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})

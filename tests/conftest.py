@@ -22,6 +22,10 @@ hypothesis.settings.load_profile("fedrepro")
 # Servers of tests are on this machine; both spellings, for the lower case wins.
 os.environ |= {"NO_PROXY": "*", "no_proxy": "*"}
 
+# Git sets these for its hooks and for `git rebase --exec`: repositories of tests would be that one.
+for _name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"):
+    os.environ.pop(_name, None)
+
 # Tests send these signals to programs they start, which `nohup make test &` would have ignore them.
 for _number, _handler in (
     (signal.SIGHUP, signal.SIG_DFL),

@@ -149,6 +149,7 @@ def clone(tmp_path, monkeypatch):
         command = ["git", "-C", str(folder), *who, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # may ask for signatures, or have hooks
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
@@ -165,6 +166,12 @@ def test_code_is_dirty_where_it_or_its_configuration_is_edited(clone, tmp_path, 
     if edited:
         (tmp_path / "clone" / edited).write_text("2")
     assert provenance.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), dirty)
+
+
+def test_a_new_file_is_an_edit_whatever_git_is_told_to_show(clone, tmp_path):
+    clone("config", "status.showUntrackedFiles", "no")
+    (tmp_path / "clone/src/new.py").write_text("2")
+    assert provenance.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), True)
 
 
 def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):

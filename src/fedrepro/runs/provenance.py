@@ -163,7 +163,7 @@ def code_version() -> tuple[str, bool]:
     try:
         git("ls-files", "--error-unmatch", str(code))
         commit = git("rev-parse", "HEAD")
-        dirty = bool(git("status", "--porcelain", "--", "src", "config"))
+        dirty = bool(git("status", "--porcelain", "--untracked-files", "--", "src", "config"))
     except (OSError, subprocess.CalledProcessError):
         return "unknown", False
     return commit, dirty

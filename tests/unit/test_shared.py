@@ -1,5 +1,6 @@
 """Records in a store that machines share: a folder, a store in memory, and S3 (moto's server)."""
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -738,27 +739,59 @@ def test_a_damaged_record_of_a_planned_run_ends_the_training_before_it_begins(me
 PLAN = TINY_PLAN | {"seeds": list(range(6))}
 TRAINER = """
     import pathlib, sys, time
+    from fedrepro.fl.engine import checkpoint
     from fedrepro.runs import __main__, session, shared
-    pathlib.Path("ready").touch()
-    while not pathlib.Path("../begin").exists():
-        time.sleep(0.01)
-    shared.RENEWED_AFTER, shared.ABANDONED_AFTER = 0.2, 3.0
+
+    def wait_for(file):
+        while not pathlib.Path(file).exists():
+            time.sleep(0.01)
+
     shared.SharedClaims.seconds_between_looks = 0.2
+    {change}
+    pathlib.Path("ready").touch()
+    wait_for("../begin")
     sys.exit(__main__.main(["train", "tiny.yaml", "--backend=loop", *sys.argv[1:]]))
+    """
+MEET = """
+    take = shared.SharedClaims.take
+
+    def meet(claims, run):
+        taken = take(claims, run)
+        if taken:
+            pathlib.Path("claimed").touch()
+            wait_for("../all-claimed")
+        return taken
+
+    shared.SharedClaims.take = meet
+    """
+STOP_IN_MID_TRAINING = """
+    save = checkpoint.save
+
+    def save_and_stop(*arguments):
+        save(*arguments)
+        if any(pathlib.Path("results/own/runs").glob("*.json")):  # another run has ended
+            pathlib.Path("stopped").touch()
+            wait_for("never")
+
+    checkpoint.save = save_and_stop
+    """
+LOSE_PATIENCE = """
+    shared.RENEWED_AFTER, shared.ABANDONED_AFTER = 0.2, 3.0
     """
 
 
 class Trainer:
     """A process that trains a plan in a folder of its own, as on a machine of its own."""
 
-    def __init__(self, folder, address, *options, **changes):
+    def __init__(self, folder, address, change, *options, **changes):
         folder.mkdir()
         plan = PLAN | {"defaults": PLAN["defaults"] | changes}
         (folder / "tiny.yaml").write_text(yaml.safe_dump(plan))
         self.folder = folder
         source = str(Path(fedrepro.__file__).parents[1])
+        program = textwrap.dedent(TRAINER).replace("{change}", textwrap.dedent(change))
         self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(TRAINER), f"--shared={address}", *options],
+            [sys.executable, "-c", program, f"--shared={address}", *options],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
@@ -774,6 +807,20 @@ class Trainer:
     @property
     def records(self):
         return {file.name: file.read_bytes() for file in self.folder.glob("results/own/runs/*")}
+
+
+@pytest.fixture
+def trainer():
+    """Start trainers; none outlives the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments, **changes):
+            found = Trainer(*arguments, **changes)
+            stack.enter_context(found.process)
+            stack.callback(found.process.kill)
+            return found
+
+        yield start
 
 
 def trained(said):
@@ -796,10 +843,14 @@ def waits_for(is_so, *trainers):
 
 
 @pytest.mark.slow
-def test_two_machines_train_each_run_once(s3, tmp_path):
-    trainers = [Trainer(tmp_path / name, s3[0], "--in-flight=1", rounds=10) for name in "ab"]
+def test_two_machines_train_each_run_once(s3, tmp_path, trainer):
+    """Each has a run before either goes on."""
+    options = ("--in-flight=1",)
+    trainers = [trainer(tmp_path / name, s3[0], MEET, *options, rounds=10) for name in "ab"]
     begin(tmp_path, *trainers)
-    said = [trained(trainer.end()[1]) for trainer in trainers]
+    waits_for(lambda: all((each.folder / "claimed").exists() for each in trainers), *trainers)
+    (tmp_path / "all-claimed").touch()
+    said = [trained(each.end()[1]) for each in trainers]
     assert sorted(said[0] + said[1]) == sorted(trainers[0].records)
     assert len(trainers[0].records) == len(PLAN["seeds"])
     assert all(said), "both train"
@@ -808,17 +859,18 @@ def test_two_machines_train_each_run_once(s3, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_runs_of_a_killed_machine_are_taken_over(tmp_path):
+def test_the_runs_of_a_killed_machine_are_taken_over(tmp_path, trainer):
     address, store = str(tmp_path / "store"), Store(str(tmp_path / "store"))
     options = ("--checkpoint-seconds=0", "--in-flight=2")
-    killed = Trainer(tmp_path / "a", address, *options, rounds=30)
+    killed = trainer(tmp_path / "a", address, STOP_IN_MID_TRAINING, *options, rounds=30)
     begin(tmp_path, killed)
-    waits_for(lambda: [*killed.folder.glob(".checkpoints/*.pt")], killed)
+    waits_for(lambda: (killed.folder / "stopped").exists(), killed)
     killed.process.send_signal(signal.SIGKILL)
     ended = trained(killed.process.communicate()[1])
+    assert ended
     claimed = {name.split("/")[1].split(".")[0] for name in store.listed("claims")}
     assert claimed
-    other = Trainer(tmp_path / "b", address, rounds=30)
+    other = trainer(tmp_path / "b", address, LOSE_PATIENCE, rounds=30)
     said = trained(other.end()[1])
     assert claimed <= {name.removesuffix(".json") for name in said}
     assert not {*said} & {*ended}

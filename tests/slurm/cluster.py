@@ -20,7 +20,7 @@ from pathlib import Path
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-PATIENCE = 30  # seconds
+PATIENCE = 300  # seconds; a machine may have much else to do
 
 CONFIGURATION = """\
 ClusterName=test
@@ -105,9 +105,9 @@ class Cluster:
         said = self.ask("scontrol", "--oneliner", "show", "job", number)
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
-    def wait(self, until: Callable[[], object], seconds: float = PATIENCE) -> None:
+    def wait(self, until: Callable[[], object]) -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PATIENCE
         while not until():
             assert time.monotonic() < deadline, self.log
             time.sleep(0.1)
@@ -176,7 +176,7 @@ def _daemon(cluster: Cluster, name: str, *arguments: str) -> Iterator[None]:
         finally:
             process.terminate()
             try:
-                process.wait(PATIENCE)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -190,4 +190,4 @@ def _state(cluster: Cluster) -> str:
 
 def _end_jobs(cluster: Cluster) -> None:
     cluster.ask("scancel", f"--user={getpass.getuser()}")
-    cluster.wait(lambda: not cluster.ask("squeue", "--noheader"), seconds=2 * PATIENCE)
+    cluster.wait(lambda: not cluster.ask("squeue", "--noheader"))

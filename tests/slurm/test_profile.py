@@ -19,7 +19,7 @@ import psutil
 import pytest
 import yaml
 from clones import REPOSITORY, Clone, copy_repository
-from cluster import Cluster
+from cluster import PATIENCE, Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,6 @@ ROUNDS = 40
 SETTINGS = ("--config", "scale=smoke", "papers=fedcd", "runs_per_batch=1")
 HASTE = ("--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5")
 """A cluster would not like to be asked that often."""
-PATIENCE = 240  # seconds, on a machine that has much else to do
 
 
 @contextlib.contextmanager
@@ -92,12 +91,12 @@ def trained(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Train
     short, long = run_ids(clone, "hier_fedcd", "hier_fedavg")
     checkpoint = clone.root / f".checkpoints/{long}.pt"
     with submitting(clone, *SETTINGS, "--", FIGURE) as process:
-        cluster.wait(checkpoint.exists, PATIENCE)
+        cluster.wait(checkpoint.exists)
         training(long).suspend()  # SLURM looks for jobs past their limit every 30 seconds
         (number,) = jobs_of(long, cluster, said(clone))
         cluster.ask("scontrol", "update", f"JobId={number}", "EndTime=now")
         plain = train_without_slurm(clone, short, long)  # meanwhile
-        cluster.wait(lambda: cluster.job(number)["JobState"] == "TIMEOUT", PATIENCE)
+        cluster.wait(lambda: cluster.job(number)["JobState"] == "TIMEOUT")
         left = Path(
             shutil.copy(checkpoint, clone.root.parent)
         )  # the next job deletes it in the end
@@ -195,7 +194,7 @@ def test_gpus_are_asked_for_as_many_as_the_profile_lets(trained: Trained) -> Non
     before, limit = len(cluster.jobs()), PROFILE["resources"]["gpu"]
     cluster.ask("scontrol", "update", "PartitionName=main", "State=DOWN")
     with submitting(clone, *SETTINGS, "device=cuda", "--", "all_tables") as process:
-        cluster.wait(lambda: said(clone).count("has been submitted") == limit, PATIENCE)
+        cluster.wait(lambda: said(clone).count("has been submitted") == limit)
         waiting = [cluster.job(number) for (number,) in cluster.jobs()[before:]]
         process.send_signal(signal.SIGINT)
         process.wait(PATIENCE)

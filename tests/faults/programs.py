@@ -94,6 +94,7 @@ class Server:
         *arguments: str,
         most_bytes: int | None = None,
         modest: bool = False,
+        saves: int | None = None,
         **environment: str,
     ) -> Running:
         """Start a command.
@@ -103,6 +104,7 @@ class Server:
             arguments: of ``fedrepro``.
             most_bytes: that a file may have, if there is such a limit.
             modest: whether it may write only where its user may, even if that is root.
+            saves: after so many checkpoints it kills itself, if there is such a limit.
             environment: variables beside those of the server.
         """
         self._count += 1
@@ -114,6 +116,7 @@ class Server:
             "said": str(said),
             "most_bytes": most_bytes,
             "modest": modest,
+            "saves": saves,
         }
         return Running(self, int(self.ask({"start": order})), said)
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import itertools
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from typing import Any
 
 from fedrepro import cli
+from fedrepro.fl.engine import checkpoint
 
 USED = [
     *("fl.data.commands", "report.drawings", "report.generic", "report.recorded"),
@@ -83,12 +86,26 @@ def _give_up_rights() -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
+def die_after(saves: int) -> None:
+    """Let this process kill itself once it has written so many checkpoints."""
+    save, left = checkpoint.save, itertools.count(saves - 1, -1)
+
+    def save_and_die(*arguments: Any) -> None:
+        save(*arguments)
+        if not next(left):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    checkpoint.save = save_and_die
+
+
 if __name__ == "__main__":
     for module in USED:
         importlib.import_module(f"fedrepro.{module}")
     gc.freeze()  # what is imported is never looked through, nor copied for that
     task = serve()
-    arguments = task.pop("arguments")
+    arguments, saves = task.pop("arguments"), task.pop("saves")
+    if saves is not None:
+        die_after(saves)
     writer = become(**task)
     status = cli.main([os.fsdecode(bytes.fromhex(word)) for word in arguments])
     sys.stdout.flush()

@@ -1,8 +1,8 @@
 """Starts commands at once: a process that has imported everything forks one for each order.
 
 Orders are lines of JSON on the standard input, answers are lines on the standard output:
-``{"start": {...}}`` is answered with the id of a new process, which is the leader of a session of
-its own, ``{"wait": id}`` with its exit status, negative for a signal, once it has ended.
+``{"start": {...}}`` is answered with the id of a new process, once that is the leader of a session
+of its own, ``{"wait": id}`` with its exit status, negative for a signal, once it has ended.
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ def serve() -> dict[str, Any]:
             _, status = os.waitpid(order["wait"], 0)
             print(os.waitstatus_to_exitcode(status), flush=True)
             continue
+        begun, begin = os.pipe()
         process = os.fork()
         if not process:
-            return dict(order["start"])
+            return order["start"] | {"begin": begin}
+        os.close(begin)
+        os.read(begun, 1)
+        os.close(begun)
         print(process, flush=True)
     sys.exit()
 
@@ -101,13 +105,18 @@ def die_after(saves: int) -> None:
 if __name__ == "__main__":
     for module in USED:
         importlib.import_module(f"fedrepro.{module}")
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback but the command's
     gc.freeze()  # what is imported is never looked through, nor copied for that
     task = serve()
-    arguments, saves = task.pop("arguments"), task.pop("saves")
+    arguments, saves, begin = (task.pop(name) for name in ("arguments", "saves", "begin"))
     if saves is not None:
         die_after(saves)
     writer = become(**task)
-    status = cli.main([os.fsdecode(bytes.fromhex(word)) for word in arguments])
+    words = [os.fsdecode(bytes.fromhex(word)) for word in arguments]
+    os.close(begin)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    status = cli.main(words)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.stdout.flush()
     sys.stderr.flush()
     if writer is not None:

@@ -331,7 +331,7 @@ def test_who_adds_to_one_pack_at_once_does_so_in_turn() -> None:
 
         def write(path: Path, both: threading.Barrier = both) -> None:
             path.write_bytes(b"x")
-            both.wait(60)
+            both.wait(300)
 
         files = [f"{number}{side}.npz" for side in "ab"]
         added = [threading.Thread(target=packs.publish, args=(PACK, {f: write})) for f in files]

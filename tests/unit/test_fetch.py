@@ -132,7 +132,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def get(server: Server, *, sha256: str = SHA256, seconds: float = 60.0) -> None:
+def get(server: Server, *, sha256: str = SHA256, seconds: float = 300.0) -> None:
     fetch.fetch(
         [server.url],
         TARGET,
@@ -287,7 +287,7 @@ def test_two_downloads_at_once_do_not_disturb_each_other(server: Server) -> None
     def halves(handler: Handler) -> None:
         handler.answer(200, Content_Length=len(CONTENT))
         for half in (CONTENT[:500_000], CONTENT[500_000:]):
-            both.wait(60)
+            both.wait(300)
             handler.wfile.write(half)
 
     server.behave = halves

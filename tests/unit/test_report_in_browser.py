@@ -111,7 +111,7 @@ def test_a_link_shows_a_claim_that_the_filter_hides(browser: Chrome, folder: Pat
     browser.find_element(By.CSS_SELECTOR, "[data-filter='deviates']").click()
     claim = browser.find_element(By.CSS_SELECTOR, ".claims tr[hidden]")
     browser.execute_script("location.hash = arguments[0].id", claim)
-    WebDriverWait(browser, 10).until(lambda _: claim.is_displayed())
+    WebDriverWait(browser, 300).until(lambda _: claim.is_displayed())
 
 
 def test_the_keyboard_reaches_the_content_first(browser: Chrome, folder: Path) -> None:  # noqa: F811

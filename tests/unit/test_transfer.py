@@ -432,7 +432,7 @@ def test_processes_that_write_one_file_keep_what_the_other_wrote(there, tmp_path
 
     monkeypatch.setattr(transfer, "content", slowly)
     checkpoint = session.CHECKPOINTS / f"{cut}.pt"
-    other = threading.Thread(target=lambda: started.wait(30) and transfer.write(out, [checkpoint]))
+    other = threading.Thread(target=lambda: started.wait(300) and transfer.write(out, [checkpoint]))
     other.start()
     transfer.write(out, [record])
     other.join()

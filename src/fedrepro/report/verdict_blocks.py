@@ -115,8 +115,17 @@ def _score(paper: str) -> str:
     return "\n\n".join(lines)
 
 
+_BASELINES = (
+    "How many values are reproduced, and how many would be if our values were shuffled, or each "
+    "replaced by its neighbour's (where a curve or table has at least three):"
+)
+
+
 def _baselines(paper: str, scale: Scale) -> str:
-    """One row a curve or table: what share of it our values reproduce, and would elsewhere."""
+    """One row a curve or table: what share of it our values reproduce, and would elsewhere.
+
+    Nothing where no curve or table has three values that were tried.
+    """
     rows = [
         {
             "curve or table": item.group,
@@ -129,8 +138,8 @@ def _baselines(paper: str, scale: Scale) -> str:
         for item in score.baselines(checks_of(paper, scale))
     ]
     if not rows:
-        return "No curve or table has three values that were tried."
-    return str(pd.DataFrame(rows).to_markdown(index=False))
+        return ""
+    return f"{_BASELINES}\n\n{pd.DataFrame(rows).to_markdown(index=False)}"
 
 
 def _no_targets(paper: str) -> str:

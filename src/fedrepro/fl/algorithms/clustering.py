@@ -105,14 +105,15 @@ def bridged(
     """
     s = np.where(known, similarity, 0.0)
     away = np.sqrt(np.maximum(1 - s**2, 0.0))
-    both = known[:, None, :] & known[None, :, :]  # [x, y, z]
-    sigma = away[:, None, :] * away[None, :, :]
-    usable = both & (sigma < eps)
-    values = s[:, None, :] * s[None, :, :]
-    if rng is not None:
-        values = values + sigma * rng.standard_normal(values.shape)
-    number = usable.sum(axis=2)
-    total = np.where(usable, values, 0.0).sum(axis=2)
+    number, total = np.zeros(s.shape, dtype=np.int64), np.zeros(s.shape)
+    for x in range(len(s)):  # [y, z] each: all at once would take the memory of N^3 numbers
+        sigma = away[x] * away
+        usable = known[x] & known & (sigma < eps)
+        values = s[x] * s
+        if rng is not None:
+            values = values + sigma * rng.standard_normal(values.shape)
+        number[x] = usable.sum(axis=1)
+        total[x] = np.where(usable, values, 0.0).sum(axis=1)
     with np.errstate(invalid="ignore"):
         mean = np.where(number > 0, total / number, np.nan)
     return np.triu(mean, 1) + np.triu(mean, 1).T + np.diag(np.full(len(mean), np.nan))

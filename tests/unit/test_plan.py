@@ -198,6 +198,10 @@ def test_merge() -> None:
         (lambda p: p["runs"]["plain"].update(set={"round": 3}), ["round", "'rounds'"]),
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
         (
+            lambda p: p["runs"]["plain"].update(set={"dataset": {"downsample": 3}}),
+            ["toy.yaml: runs.plain (paper): dataset.downsample: ", "3x3 do not fill"],
+        ),
+        (
             lambda p: p["defaults"]["algorithm"].update(name="fedavgg"),
             ["algorithm.name: unknown name 'fedavgg' (did you mean 'fedavg'? known: cadis, "],
         ),

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import describe
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs.plan_files import argument, file_of, is_own
 from fedrepro.runs.plan_schema import (
@@ -290,6 +291,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 content = merge(content, _nested(path, value))
             content = _with_precision(content, entry)
             spec = validate(content, RunSpec, where, file_of(paper).parent)
+            _require_images(where, spec)
             coordinates = {
                 _coordinate(path): value for path, value in zip(grid, point, strict=True)
             }
@@ -297,6 +299,24 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
+
+
+def _require_images(where: str, spec: RunSpec) -> None:
+    """Check that a run's images can be cut as it says.
+
+    Args:
+        where: file and group, for the error.
+        spec: the run.
+
+    Raises:
+        FedreproError: they cannot.
+    """
+    dataset = spec.dataset
+    if dataset.downsample > 1 or dataset.transform == "tutorial24":
+        try:
+            dataset.input_shape(describe(dataset.name).shape)
+        except FedreproError as error:
+            raise FedreproError(f"{where}: {error}") from error
 
 
 def _require_more(

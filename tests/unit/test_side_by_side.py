@@ -38,7 +38,7 @@ def test_a_command_that_a_signal_ended_counts_as_shells_count_it():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, *stopping.STOPPING])
-def test_signals_are_forwarded_and_the_end_is_waited_for(tmp_path, capfd, number):
+def test_signals_are_forwarded_and_the_end_is_waited_for(tmp_path, capfd, sends, number):
     program = f"""
         import signal, sys, time, pathlib
         def end(*_):
@@ -52,25 +52,32 @@ def test_signals_are_forwarded_and_the_end_is_waited_for(tmp_path, capfd, number
     ready = [tmp_path / "0", tmp_path / "1"]
     commands = {f"cuda:{i}": [*python(program), str(file)] for i, file in enumerate(ready)}
     before = signal.getsignal(number)
-    sender = sends(number, lambda: all(file.exists() for file in ready))
+    sends(number, lambda: all(file.exists() for file in ready))
     assert side_by_side.run(commands) == 7
-    sender.join()
     assert sorted(capfd.readouterr().out.splitlines()) == ["cuda:0: saved", "cuda:1: saved"]
     assert signal.getsignal(number) == before
 
 
-def sends(number, when):
-    """Start a thread that sends this process a signal once something is so."""
+@pytest.fixture
+def sends():
+    """Return how to send this process a signal once something is so, or after a long time."""
+    over, senders = threading.Event(), []
 
-    def wait():
-        end = time.monotonic() + 300
-        while not when() and time.monotonic() < end:
-            time.sleep(0.02)
-        os.kill(os.getpid(), number)
+    def start(number, when):
+        def wait():
+            end = time.monotonic() + 300
+            while not over.wait(0.02):
+                if when() or time.monotonic() > end:
+                    os.kill(os.getpid(), number)
+                    return
 
-    sender = threading.Thread(target=wait)
-    sender.start()
-    return sender
+        senders.append(threading.Thread(target=wait))
+        senders[-1].start()
+
+    yield start
+    over.set()
+    for sender in senders:
+        sender.join()
 
 
 def test_a_command_that_cannot_be_started_ends_the_others(tmp_path):
@@ -139,16 +146,15 @@ def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
 
 
 @pytest.mark.slow
-def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, capfd):
+def test_an_interrupt_leaves_checkpoints_of_all_gpus_in_one_tar(two_gpus, sends, capfd):
     planned = two_gpus(2, 10**6)
 
     def both_at_work():
         done = [share_done(run, session.CHECKPOINTS) for run in planned]
         return all(done)
 
-    sender = sends(signal.SIGTERM, both_at_work)
+    sends(signal.SIGTERM, both_at_work)
     assert cli.main([*TRAIN, "--checkpoint-seconds", "0.2"]) == 143
-    sender.join()
     with tarfile.open("all.tar") as tar:
         assert tar.getnames() == [f".checkpoints/{run.id}.pt" for run in planned]
     assert {file.suffix for file in session.CHECKPOINTS.iterdir()} == {".pt"}
@@ -264,16 +270,15 @@ def test_the_time_that_is_left_is_that_until_the_deadline(monkeypatch):
 
 @pytest.mark.parametrize("number", stopping.STOPPING)
 def test_termination_saves_the_runs_in_flight_as_an_interrupt_does(
-    tmp_path, monkeypatch, capsys, number
+    tmp_path, monkeypatch, capsys, sends, number
 ):
     monkeypatch.chdir(tmp_path)
     [run] = runs(1, 10**6)
     monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
     before = signal.getsignal(number)
-    sender = sends(number, lambda: share_done(run, session.CHECKPOINTS) > 0)
+    sends(number, lambda: share_done(run, session.CHECKPOINTS) > 0)
     words = ["train", "--pending", "--backend", "loop", "--checkpoint-seconds", "0.2"]
     assert cli.main([*words, "--out", "all.tar"]) == 128 + number
-    sender.join()
     how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
     assert how in capsys.readouterr().err
     with tarfile.open("all.tar") as tar:

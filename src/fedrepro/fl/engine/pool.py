@@ -3,8 +3,8 @@
 This is how a CPU is kept busy: a large network fills a core by itself, so lanes are trained side by
 side rather than stacked, with convolution kernels stored channels last; with ``stack``, small dense
 networks are stacked within each worker (:mod:`.dense`). A few models that are asked about many
-examples are asked about a batch by each worker. A lane's bits depend neither on the number of workers
-nor on what else is in flight, and neither do predictions.
+examples are asked about a batch by each worker. A lane's bits depend neither on the number of
+workers nor on what else is in flight, and neither do those of predictions.
 
 The workers are started once, by a fork server that has imported PyTorch, and share the data sets. A
 worker that dies (killed for want of memory, usually) is replaced, and its lanes are tried again,

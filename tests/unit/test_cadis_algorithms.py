@@ -75,12 +75,12 @@ def test_fedprox_uniform_and_repeated_order():
     ],
 )
 def test_accuracy_on_the_participants_examples_is_of_the_received_model(algorithm, params):
-    fed = Federation(params, sizes=(1, 4), start=(3.0,))
+    fed = Federation(params, sizes=(1, 4), start=(3.0, 0.0, 0.0, 0.0), layout=WIDE)
     state = algorithm.init(fed)
     requests, log = drive(algorithm.round(fed, state, 0), right_on([1, 1, 0, 0, 0]))
     assert [type(request) for request in requests] == [Predict, Train]
     assert requests[0].split == "train"
-    assert requests[0].models[0].item() == 3
+    assert requests[0].models[0].tolist() == [3, 0, 0, 0]
     assert requests[0].examples.tolist() == [0, 1, 2, 3, 4]
     # Client 0 is right on 1 of 1, client 1 on 1 of 4.
     assert log["local_accuracy"] == pytest.approx(0.625)

@@ -243,8 +243,13 @@ def test_a_target_is_reached_where_it_is_met_exactly():
 def test_the_ends_of_runs_stand_beside_their_best(lite):
     table = artefacts.frame(lite, "ends")
     written = [*METHODS[1:]]
-    parts = {"CADIS without distillation", "FedAvg's weights, with distillation"}
-    parts |= {"weights inverse to the true cluster sizes"}
+    parts = {
+        "CADIS without distillation",
+        "FedAvg's weights, with distillation",
+        "weights inverse to the true cluster sizes",
+        "CADIS, as run, without distillation",
+        "FedAvg's weights, with distillation, as run",
+    }
     assert set(table["row"]) == {*written} | {f"{name}, as run" for name in written} | parts
     assert dict(zip(table["column"], table["unit"], strict=True)) == {
         "best evaluation": "fraction",

@@ -33,6 +33,12 @@ LABELS = {name: _GROUPS[of.labels.get("of", name)].labels for name, of in _GROUP
 THREE_GROUPS = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 ONE_GROUP = [list(range(9))]
 
+NODES = range(9)
+APART = [[0.95 if one // 3 == other // 3 else 0.3 for other in NODES] for one in NODES]
+"""Agreement of nodes of three label groups."""
+WITH_THE_FIRST = [[0.9 if 0 in (one, other) else 0.5 for other in NODES] for one in NODES]
+"""Agreement where all nodes are like the first, and no two others alike."""
+
 
 def distinct(run: PlannedRun) -> dict[str, Any]:
     """Give each metric a value of its own, so that a mix-up shows."""
@@ -46,6 +52,7 @@ def distinct(run: PlannedRun) -> dict[str, Any]:
     final = {name: value + model for name, value in final.items()}
     if labels["method"] == "selective":
         final["groups"] = THREE_GROUPS if percent == 0 else ONE_GROUP
+        final["agreement"] = APART if percent == 0 else WITH_THE_FIRST
     if labels.get("variant") == "threshold tuned":
         final["accuracy_tuning"] = run.coordinates["threshold"] / 10 + percent / 1000
     return final

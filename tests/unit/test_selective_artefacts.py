@@ -189,6 +189,22 @@ def test_groups(runs):
     assert cell(frame, "50", "selective, as written, dot product as printed")["mean"] == 1
 
 
+@pytest.mark.parametrize("models", ["as run", "as written"])
+def test_each_rule_groups_the_models_of_both_readings(runs, models):
+    frame = artefacts.frame(runs, "grouping_rules")
+    found = {
+        (percent, rule): cell(frame, percent, f"models {models}, rule {rule}")["values"]
+        for percent in ("0", "50")
+        for rule in ("as run", "as written")
+    }
+    assert found == {
+        ("0", "as run"): (3, 3),
+        ("0", "as written"): (3, 3),
+        ("50", "as run"): (1, 1),  # each agrees with the first
+        ("50", "as written"): (8, 8),  # the second joins the first, no other agrees with both
+    }
+
+
 def test_merge_counts_groups_that_unite_label_groups(runs):
     frame = artefacts.frame(runs, "merge")
     assert list(frame["row"])[::4] == ["Model 1", "Model 2", "Model 3"]

@@ -18,10 +18,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.algorithms.selective import Params
+from fedrepro.fl.algorithms.algorithm import params_of
+from fedrepro.fl.algorithms.selective import Params, group_nodes
 from fedrepro.fl.data import describe
 from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
@@ -191,6 +194,38 @@ def groups(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """Count the groups that selective averaging forms at every N, in both readings."""
     cells = measured(runs, artefact, "groups").sort_values(["percent", "curve"])
     return _table(cells, row=cells["percent"].astype(str), column=cells["curve"], unit="count")
+
+
+def grouping_rules(runs: RunSet) -> pd.DataFrame:
+    """Count the groups that each reading's rule makes of the models of both readings, Model 1.
+
+    Models and their agreement are those of the records; one of the two rules is the one that made
+    the recorded groups.
+    """
+    groups = shown(runs, "grouping_rules")
+    rules = {runs.plan.runs[group].labels["reading"]: _rule(runs, group) for group in groups}
+    parts = []
+    for group in groups:
+        reading = runs.plan.runs[group].labels["reading"]
+        finals = runs.final([group], ["agreement"])
+        for other, rule in rules.items():
+            number = [len(rule(np.array(agreement))) for agreement in finals["agreement"]]
+            cells = summarise(finals.assign(groups=number), "groups", ["percent"])
+            column = f"models {READINGS[reading]}, rule {READINGS[other]}"
+            parts.append(cells.assign(column=column))
+    cells = pd.concat(parts).sort_values(["percent", "column"])
+    return _table(cells, row=cells["percent"].astype(str), unit="count")
+
+
+def _rule(runs: RunSet, group: str) -> Callable[[NDArray[np.float64]], list[list[int]]]:
+    """Return what makes groups of the agreement of nodes in the runs of a group."""
+    params = params_of(runs.members([group])[0].spec, Params)
+    return functools.partial(
+        group_nodes,
+        threshold=params.threshold,
+        compare=params.compare,
+        several_groups=params.several_groups,
+    )
 
 
 def merges(groups: Sequence[Sequence[int]]) -> bool:
@@ -417,6 +452,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "groups": _of(groups, artefact="groups"),
     "m2_groups": _of(groups, artefact="m2_groups"),
     "m3_groups": _of(groups, artefact="m3_groups"),
+    "grouping_rules": grouping_rules,
     "merge": merge,
     "threshold": threshold,
     "communication": communication,

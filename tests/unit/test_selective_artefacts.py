@@ -205,6 +205,21 @@ def test_each_rule_groups_the_models_of_both_readings(runs, models):
     }
 
 
+def test_agreement_is_a_mean_over_pairs_of_nodes(runs):
+    frame = artefacts.frame(runs, "agreement")
+    for reading in ("as run", "as written"):
+        at_0, at_50 = (
+            [
+                cell(frame, percent, f"{reading}: nodes of {which} labels")["mean"]
+                for which in ("the same", "other")
+            ]
+            for percent in ("0", "50")
+        )
+        assert at_0 == pytest.approx([0.95, 0.3])
+        # of 18 pairs of the same labels two are with the first node, of 54 others six
+        assert at_50 == pytest.approx([0.5 + 0.4 * 4 / 18, 0.5 + 0.4 * 12 / 54])
+
+
 def test_merge_counts_groups_that_unite_label_groups(runs):
     frame = artefacts.frame(runs, "merge")
     assert list(frame["row"])[::4] == ["Model 1", "Model 2", "Model 3"]

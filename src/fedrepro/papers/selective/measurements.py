@@ -213,8 +213,25 @@ def grouping_rules(runs: RunSet) -> pd.DataFrame:
             cells = summarise(finals.assign(groups=number), "groups", ["percent"])
             column = f"models {READINGS[reading]}, rule {READINGS[other]}"
             parts.append(cells.assign(column=column))
-    cells = pd.concat(parts).sort_values(["percent", "column"])
+    cells = pd.concat(parts).sort_values("percent", kind="stable")
     return _table(cells, row=cells["percent"].astype(str), unit="count")
+
+
+def agreement(runs: RunSet) -> pd.DataFrame:
+    """Show on what share of the validation images two nodes agree, per N: means over pairs."""
+    group_of = np.arange(9) // 3
+    same = np.equal.outer(group_of, group_of)
+    pairs = {"of the same labels": same & ~np.eye(9, dtype=bool), "of other labels": ~same}
+    parts = []
+    for group in shown(runs, "agreement"):
+        finals = runs.final([group], ["agreement"])
+        reading = READINGS[runs.plan.runs[group].labels["reading"]]
+        for which, taken in pairs.items():
+            mean = [float(np.array(found)[taken].mean()) for found in finals["agreement"]]
+            cells = summarise(finals.assign(mean_agreement=mean), "mean_agreement", ["percent"])
+            parts.append(cells.assign(column=f"{reading}: nodes {which}"))
+    cells = pd.concat(parts).sort_values("percent", kind="stable")
+    return _table(cells, row=cells["percent"].astype(str))
 
 
 def _rule(runs: RunSet, group: str) -> Callable[[NDArray[np.float64]], list[list[int]]]:
@@ -453,6 +470,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "m2_groups": _of(groups, artefact="m2_groups"),
     "m3_groups": _of(groups, artefact="m3_groups"),
     "grouping_rules": grouping_rules,
+    "agreement": agreement,
     "merge": merge,
     "threshold": threshold,
     "communication": communication,

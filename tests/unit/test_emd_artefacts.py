@@ -276,6 +276,32 @@ def test_the_rise_of_the_divergence_is_shown_by_pixels_and_initial_weights(smoke
     assert model == "truncated_normal"
 
 
+def test_a_cell_of_a_step_size_holds_the_runs_with_it(smoke):
+    frame = artefacts.frame(smoke, "step_size")
+    first = [f"MNIST, conv1, step size {size}" for size in ("0.01", "0.003", "0.001")]
+    assert list(frame["row"].unique())[:3] == first
+    assert list(frame["column"].unique()) == ["IID", "non-IID(2)", "non-IID(1)"]
+    specs = {run.id: run.spec for run in smoke.members(smoke.groups_of("step_size"))}
+    for row, training, scheme, size, classes in (
+        ("MNIST, fc2, step size 0.003", "non-IID(2)", "class_aligned", 0.003, 2),
+        ("CIFAR-10, fc5, step size 0.1", "non-IID(1)", "class_aligned", 0.1, 1),
+        ("KWS, output, step size 0.005", "IID", "iid_stratified", 0.005, None),
+    ):
+        for run in cell(frame, row, training)["runs"]:
+            spec = specs[run]
+            assert (spec.partition.scheme, spec.optimizer.lr) == (scheme, size)
+            assert getattr(spec.partition, "classes_per_client", None) == classes
+
+
+def test_the_sweep_by_step_size_has_a_column_an_emd(smoke):
+    frame = artefacts.frame(smoke, "step_size_sweep")
+    assert list(frame["column"].unique()) == ["EMD 0", "EMD 0.36", "EMD 1.08", "EMD 1.8"]
+    assert "CIFAR-10, conv2, step size 0.1" in set(frame["row"])
+    found = cell(frame, "KWS, fc, step size 0.005", "EMD 1.08")
+    (run,) = (run for run in smoke.members(["kws_sweep_step"]) if run.id in found["runs"])
+    assert (run.coordinates["emd"], run.spec.optimizer.lr) == (1.08, 0.005)
+
+
 def test_a_divergence_does_not_rise_from_an_emd_to_itself(smoke, tmp_path):
     lowest = part(
         smoke,

@@ -4,7 +4,8 @@ The paper does not say which accuracy of a training it prints. Here it is the me
 evaluations in the last ten rounds; the accuracy of the last round and the best one stand beside it.
 
 Groups of runs are chosen by their labels in the plan: ``dataset``, ``training`` and ``batches``;
-``reference: sgd`` where they record the weight divergence from SGD after the first round.
+``reference: sgd`` where they record the weight divergence from SGD after the first round, and
+``choice`` where they differ from the paper's in one.
 """
 
 from __future__ import annotations
@@ -305,6 +306,20 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
     return summarise(cells, "value", ["row", "column"]).assign(unit="ratio")
 
 
+def by_step_size(runs: RunSet, artefact: str) -> pd.DataFrame:
+    """Show each layer's weight divergence by step size; a column a training, or an EMD."""
+    groups = runs.groups_of(artefact)
+    table = divergences(runs, groups)
+    step_size = {run.id: f"{run.spec.optimizer.lr:g}" for run in runs.members(groups)}
+    table["row"] = table["dataset"] + ", " + table["layer"] + ", step size "
+    table["row"] += table["run"].map(step_size)
+    if "emd" in table:
+        table["column"] = "EMD " + table["emd"].map("{:g}".format)
+    else:
+        table["column"] = table["training"].map(CHOICE_TRAININGS)
+    return summarise(table, "value", ["row", "column"]).assign(unit="ratio")
+
+
 def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
     """Summarise ``accuracy`` by two columns of a table; ``final`` and ``best`` as means."""
     table = table.rename(columns={row: "row", column: "column"})
@@ -334,4 +349,6 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "unit_pixels": unit_pixels,
     "choices": lambda runs: moved(by_choice(runs)),
     "choice_divergence": choice_divergence,
+    "step_size": lambda runs: by_step_size(runs, "step_size"),
+    "step_size_sweep": lambda runs: by_step_size(runs, "step_size_sweep"),
 }

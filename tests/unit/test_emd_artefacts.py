@@ -276,6 +276,17 @@ def test_the_rise_of_the_divergence_is_shown_by_pixels_and_initial_weights(smoke
     assert model == "truncated_normal"
 
 
+def test_curves_are_apart_by_their_mean_absolute_distance(tmp_path):
+    world = World(accuracy={"mnist_one_class_large": 0.9, "mnist_one_class_large_e5": 0.87})
+    frame = artefacts.frame(write_all(tmp_path, "lite", world), "curves_apart")
+    # the three evaluations of a made-up run have half of its accuracy, and about all of it twice
+    trainings = cell(frame, "non-IID(1), E = 5 and E = 1", "MNIST")
+    assert trainings["values"] == pytest.approx([0.03 * 5 / 6] * 2)
+    seeds = cell(frame, "non-IID(1), two seeds", "MNIST")
+    assert seeds["values"] == pytest.approx([0.00025, 0.0002 * 5 / 6, 0.00025, 0], rel=1e-5)
+    assert [len(set(frame["column"])), frame["row"].nunique()] == [3, 6]
+
+
 def test_a_cell_of_a_step_size_holds_the_runs_with_it(smoke):
     frame = artefacts.frame(smoke, "step_size")
     first = [f"MNIST, conv1, step size {size}" for size in ("0.01", "0.003", "0.001")]
@@ -339,7 +350,7 @@ def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
         name,
         share,
         tmp_path,
-        of_pairs=("choices", "open_choices", "choice_divergence", "sweep_text"),
+        of_pairs=("choices", "open_choices", "choice_divergence", "curves_apart", "sweep_text"),
     )
 
 

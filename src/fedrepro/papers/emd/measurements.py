@@ -306,6 +306,47 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
     return summarise(cells, "value", ["row", "column"]).assign(unit="ratio")
 
 
+OVERLAPPING = {
+    "IID and SGD": ("iid", "sgd"),
+    "non-IID(1), E = 5 and E = 1": ("one_class_e5", "one_class"),
+}
+"""Trainings whose curves overlap, as section 2.2 says, by what our table calls them."""
+
+
+def curves_apart(runs: RunSet) -> pd.DataFrame:
+    """Show how far apart the curves of two trainings are, and those of two seeds of one training.
+
+    That is the mean absolute distance over the evaluations: of each seed's two curves, and of the
+    seeds 0 and 1, 2 and 3 and so on, which nothing but chance sets apart.
+    """
+    curves = runs.curves(runs.groups_of("curves_apart"), "accuracy")
+    curves["dataset"] = curves["dataset"].map(titles(runs))
+    of = {name: curves[curves["training"] == name] for name in curves["training"].unique()}
+    parts = []
+    for name, (one, other) in OVERLAPPING.items():
+        if one in of and other in of:
+            parts.append(_apart(of[one], of[other]).assign(row=name))
+    for name, these in of.items():
+        even = these["seed"] % 2 == 0
+        title = {"sgd": "SGD", **CHOICE_TRAININGS}[name]
+        apart = _apart(these[even], these[~even].assign(seed=these["seed"] - 1))
+        parts.append(apart.assign(row=f"{title}, two seeds"))
+    table = pd.concat(parts)
+    if table.empty:
+        raise MissingRunsError("no two curves of a pair are recorded")
+    return summarise(table, "value", ["row", "column"]).assign(unit="points")
+
+
+def _apart(ones: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean absolute distance of curves, one row a data set and seed."""
+    pairs = differences(ones, others, "value", on=["dataset", "seed", "round"])
+    pairs["value"] = pairs["value"].abs()
+    means = pairs.groupby(["dataset", "seed"], sort=False).agg(
+        value=("value", "mean"), run=("run", "first")
+    )
+    return means.reset_index().rename(columns={"dataset": "column"})
+
+
 def by_step_size(runs: RunSet, artefact: str) -> pd.DataFrame:
     """Show each layer's weight divergence by step size; a column a training, or an EMD."""
     groups = runs.groups_of(artefact)
@@ -349,6 +390,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "unit_pixels": unit_pixels,
     "choices": lambda runs: moved(by_choice(runs)),
     "choice_divergence": choice_divergence,
+    "curves_apart": curves_apart,
     "step_size": lambda runs: by_step_size(runs, "step_size"),
     "step_size_sweep": lambda runs: by_step_size(runs, "step_size_sweep"),
 }

@@ -359,6 +359,19 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 1
 
 
+def test_recovery_by_length_of_local_training(lite):
+    table = artefacts.frame(lite, "recovery_epochs")
+    starts = ("fresh", "trained")
+    rows = [f"{n} local epochs, {start} model" for n in (5, 10, 30) for start in starts]
+    assert list(table["row"].unique()) == rows
+    specs = {run.id: run.spec for run in lite.members(lite.groups_of("recovery_epochs"))}
+    for row, epochs, warm_up in ((rows[0], 5, 0), (rows[1], 5, 6), (rows[5], 30, 1)):
+        found = cell(table, row, "other labels")
+        assert found["mean"] == pytest.approx(0.95)  # of the changes of the weights
+        of_cell = [specs[run] for run in found["runs"]]
+        assert {(s.local_epochs, s.algorithm.warm_up) for s in of_cell} == {(epochs, warm_up)}
+
+
 def test_clusters_and_partitions(paper):
     table = artefacts.frame(paper, "clusters")
     assert cell(table, "CADIS, MNIST MC", "share of pairs wrong")["mean"] == 0.005

@@ -270,7 +270,6 @@ VECTORS = {
     "weight": "weights",
     "bias": "biases",
 }
-STARTS = {0: "fresh model", 1: "trained model"}
 RULES = {"all": "clusters", "as_run": "clusters as run"}
 COSINES = ("same labels", "other labels")
 
@@ -283,12 +282,24 @@ def recovery(runs: RunSet) -> pd.DataFrame:
     """
     found = results(runs, runs.groups_of("recovery"))
     lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")
-    rows = lines["vector"].map(VECTORS) + ", " + lines["warm_up"].map(STARTS)
+    rows = lines["vector"].map(VECTORS) + ", " + _start(lines)
     values = [
         _separation(record.final["vectors"][vector])
         for record, vector in zip(lines["record"], lines["vector"], strict=True)
     ]
     return _each(lines, rows, values, "count", number=COSINES)
+
+
+def recovery_epochs(runs: RunSet) -> pd.DataFrame:
+    """Show what :func:`recovery` shows of changes of the weights, a row a length of training."""
+    found = results(runs, runs.groups_of("recovery_epochs"))
+    values = [_separation(record.final["vectors"]["weight_change"]) for record in found["record"]]
+    return _each(found, found["title"] + ", " + _start(found), values, "count", number=COSINES)
+
+
+def _start(found: pd.DataFrame) -> pd.Series:
+    """Return what the local training of each line began with."""
+    return (found["warm_up"] > 0).map({False: "fresh model", True: "trained model"})
 
 
 def _separation(found: dict[str, Any]) -> dict[str, float]:
@@ -556,6 +567,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table3": functools.partial(other_partitions, table="table3"),
     "table3_mnist": functools.partial(other_partitions, table="table3_mnist"),
     "recovery": recovery,
+    "recovery_epochs": recovery_epochs,
     "clusters": clusters,
     "ablation": functools.partial(ablation, table="ablation"),
     "ablation_others": functools.partial(ablation, table="ablation_others"),

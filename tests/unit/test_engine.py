@@ -385,6 +385,20 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
     assert "sgd: a tensor in weights of its state was changed in place" in str(*failures.values())
 
 
+def test_lanes_of_one_request_that_share_a_stream_fail_their_run(tmp_path, monkeypatch):
+    """They would have the same shuffles and dropout masks, and nothing would show it."""
+
+    def a_round(fed, state, t):
+        lanes = [Lane(state.weights, fed.clients[k], ("client",)) for k in range(2)]
+        trained = yield Train(lanes, t)
+        state.weights = trained[0].weights
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert "sgd: two lanes of a request have the stream ('client',)" in str(*failures.values())
+
+
 def test_pretraining_logs_what_all_rounds_do():
     with pytest.raises(ValueError, match="local_accuracy: epochs of pretrain_epochs have none"):
         make_spec(algorithm={"name": "fedavg", "pretrain_epochs": 2, "local_accuracy": True})

@@ -3,7 +3,8 @@
 The server holds several models. A device trains all those it has, scores each by its validation
 images, and drops those that score low; a model is averaged with the scores as weights. After a
 milestone round every model is cloned, and a clone scores high where its parent is bad, so that the
-devices part in groups. Without milestones this is the paper's FedAvg.
+devices part in groups. Without milestones this is the paper's FedAvg, in which the drawn devices
+count alike, however many images they hold.
 
 The paper and its public code differ; each difference is a parameter whose description says which
 reading is which. Cloning opens the round after a milestone, so the state between two rounds is the

@@ -1,7 +1,8 @@
 """FedProx (Li et al. 2020, Algorithm 2), as Nguyen et al. 2023 compare with it.
 
 A client minimises its cross entropy plus ``mu / 2 * ||w - w_t||^2``; the server averages as FedAvg
-does. With ``mu = 0`` it is FedAvg.
+does. With ``mu = 0`` it is FedAvg. Clients are drawn uniformly; Li et al. draw client k with
+probability n_k / n, and then average with 1 / K.
 """
 
 from __future__ import annotations

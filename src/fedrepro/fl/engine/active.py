@@ -281,6 +281,8 @@ class ActiveRun:
         except StopIteration:
             self.request = None
             return
+        if isinstance(self.request, Train):
+            _require_own_streams(self.spec.algorithm.name, self.request)
         self.idle = max(self.idle, sum(not job.sizes for job in self.ask.jobs))
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
@@ -312,6 +314,22 @@ class ActiveRun:
     def lanes(self) -> int:
         """Number of models that the open request trains; 1 if it predicts."""
         return len(self.request.lanes) if isinstance(self.request, Train) else 1
+
+
+def _require_own_streams(algorithm: str, request: Train) -> None:
+    """Refuse lanes that would have the same shuffles, dropout masks and noise.
+
+    Raises:
+        FedreproError: two of a request have the same stream.
+    """
+    known = set()
+    for lane in request.lanes:
+        if lane.stream in known:
+            raise FedreproError(
+                f"algorithm {algorithm}: two lanes of a request have the stream {lane.stream}, so "
+                "their shuffles and dropout masks would be the same; give each ids of its own"
+            )
+        known.add(lane.stream)
 
 
 def _short(digests: list[str]) -> str:

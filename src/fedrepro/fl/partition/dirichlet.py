@@ -1,7 +1,9 @@
-"""Label skew and quantity skew from Dirichlet laws, as most of the field draws them.
+"""Label skew and quantity skew from Dirichlet laws: a smaller ``alpha`` makes clients more unequal.
 
-Yurochkin et al. 2019 (section 4), Hsu et al. 2019 and Li et al. 2022 (NIID-Bench, section III) let
-``alpha`` say how unequal clients are: the smaller, the more.
+Classes are shared out over the clients, as Yurochkin et al. 2019 (section 4) and Li et al. 2022
+(NIID-Bench, section III) write, so clients differ in size, too. The code of both also gives a
+client no more once it has its equal share, which is not done here. Hsu et al. 2019 draw the other
+way round: clients of one size, each with class shares of its own.
 """
 
 from __future__ import annotations

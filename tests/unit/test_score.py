@@ -157,6 +157,15 @@ def test_values_are_held_against_those_of_other_places() -> None:
     assert score.baselines(checks[:2]) == []
 
 
+def test_values_of_another_unit_are_no_baseline() -> None:
+    """A number of rounds is never taken for a speed-up, so that a table of both has two rows."""
+    rounds = [number(f"N{k}", unit="count", ours=90.0, published=90.0 + k) for k in range(3)]
+    ratios = [number(f"R{k}", unit="ratio", ours=1.0, published=1.0) for k in range(3)]
+    one, other = score.baselines([*rounds, *ratios])
+    assert (one.unit, other.unit) == ("count", "ratio")
+    assert (one.shuffled, other.shuffled) == (pytest.approx(1 / 3), 1)
+
+
 def test_constants_reproduce_where_all_is_the_same() -> None:
     (found,) = score.baselines([number(name, ours=0.52) for name in "abc"])
     assert (found.reproduced, found.shuffled, found.neighbour) == (1, 1, 1)

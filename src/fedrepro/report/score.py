@@ -171,6 +171,7 @@ class Baseline:
 
     Attributes:
         group: the curve or table.
+        unit: of its values that are compared.
         reading: of the paper.
         tried: how many values.
         reproduced: share within the tolerance where they belong.
@@ -179,6 +180,7 @@ class Baseline:
     """
 
     group: str
+    unit: str
     reading: str
     tried: int
     reproduced: float
@@ -187,19 +189,24 @@ class Baseline:
 
 
 def baselines(checks: Iterable[Check]) -> list[Baseline]:
-    """Return the baselines of all curves and tables of which at least three values were tried."""
-    groups: dict[tuple[str, str], list[Check]] = {}
+    """Return the baselines of all curves and tables of which at least three values were tried.
+
+    Values of several units, such as rounds and ratios of them, are never mistaken for each other:
+    each unit of a table has its own.
+    """
+    groups: dict[tuple[str, str, str], list[Check]] = {}
     for item in checks:
         if item.kind == "number" and item.verdict in DECIDED:
-            groups.setdefault((item.group, item.reading), []).append(item)
+            groups.setdefault((item.group, item.unit, item.reading), []).append(item)
     return [_baseline(*key, items) for key, items in groups.items() if len(items) >= 3]
 
 
-def _baseline(group: str, reading: str, items: Sequence[Check]) -> Baseline:
+def _baseline(group: str, unit: str, reading: str, items: Sequence[Check]) -> Baseline:
     passes = np.array([[would_pass(one, other) for other in items] for one in items])
     beside = [*np.diag(passes, 1), *np.diag(passes, -1)]
     return Baseline(
         group,
+        unit,
         reading,
         len(items),
         float(np.diag(passes).mean()),

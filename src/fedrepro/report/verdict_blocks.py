@@ -130,6 +130,7 @@ def _baselines(paper: str, scale: Scale) -> str:
     rows = [
         {
             "curve or table": item.group,
+            "unit": item.unit,
             "reading": score.in_words(item.reading),
             "tried": item.tried,
             "reproduced": f"{100 * item.reproduced:.0f} %",

@@ -9,7 +9,7 @@ import pytest
 
 from fedrepro.report import score
 from fedrepro.report.checks import Check
-from fedrepro.report.score import Score, Significance
+from fedrepro.report.score import Score, Sides, Significance
 
 NUMBER = Check(
     id="N1",
@@ -122,16 +122,23 @@ def test_what_is_tried_and_what_it_says() -> None:
 
 
 def test_many_tests_at_once_are_adjusted() -> None:
-    """Holm: 0.001 and 0.02 of three become 0.003 and 0.04."""
+    """Holm: 0.001, 0.002 and 0.02 of four become 0.004, 0.006 and 0.04."""
     checks = [
         claim("C1", p=0.001),
         claim("C2", p=0.02),
-        claim("C3", p=0.4),
+        claim("C3", p=0.4, verdict="inconclusive"),
         claim("C4"),
         claim("C5", p=0.001, verdict="no target"),
+        claim("C6", p=0.002, verdict="deviates"),
     ]
-    assert score.significance(checks) == Significance(tested=3, single=2, adjusted=1)
-    assert score.significance([]) == Significance(0, 0, 0)
+    assert score.significance(checks) == Significance(4, Sides(2, 1), Sides(1, 1))
+    assert score.significance([]) == Significance(0, Sides(0, 0), Sides(0, 0))
+
+
+def test_a_difference_that_decides_nothing_is_on_no_side() -> None:
+    """Networks near chance may differ significantly, and are inconclusive."""
+    checks = [claim("C1", p=0.001, verdict="inconclusive")]
+    assert score.significance(checks) == Significance(1, Sides(0, 0), Sides(0, 0))
 
 
 def test_values_are_held_against_those_of_other_places() -> None:
@@ -148,6 +155,15 @@ def test_values_are_held_against_those_of_other_places() -> None:
     assert found.shuffled == pytest.approx(4 / 9)
     assert found.neighbour == pytest.approx(1 / 4), "N1 by the value after it alone"
     assert score.baselines(checks[:2]) == []
+
+
+def test_values_of_another_unit_are_no_baseline() -> None:
+    """A number of rounds is never taken for a speed-up, so that a table of both has two rows."""
+    rounds = [number(f"N{k}", unit="count", ours=90.0, published=90.0 + k) for k in range(3)]
+    ratios = [number(f"R{k}", unit="ratio", ours=1.0, published=1.0) for k in range(3)]
+    one, other = score.baselines([*rounds, *ratios])
+    assert (one.unit, other.unit) == ("count", "ratio")
+    assert (one.shuffled, other.shuffled) == (pytest.approx(1 / 3), 1)
 
 
 def test_constants_reproduce_where_all_is_the_same() -> None:

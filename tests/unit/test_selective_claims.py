@@ -339,6 +339,12 @@ def test_a_small_rise_is_a_rise():
     assert not decide("B2", MadeUpRuns(final)).holds
 
 
+@pytest.mark.parametrize(("name", "margins"), [("B9", 8), ("B9-as_written", 7)])
+def test_a_claim_is_tested_by_the_margins_that_it_states(name, margins):
+    """At N = 0, 2, ..., 12, and at N = 0 again where more is asked there."""
+    assert len(decide(name, MadeUpRuns(as_claimed)).margins) == margins
+
+
 def test_every_claim_has_data_against_it():
     assert set(BROKEN) == set(ALL) - COUNTED
 

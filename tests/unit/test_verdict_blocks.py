@@ -76,8 +76,10 @@ def test_a_page_shows_all_counts_and_how_many_tests_there_are() -> None:
         ("paper", "paper's claims"),
         ("lite", "paper's claims"),
     }
-    assert "At scale paper 1 of the paper's claims compare means of several seeds: 1 of" in text
-    assert "At scale lite 1 of the paper's claims compare means of several seeds: 0 of" in text
+    several = "of the paper's claims compare means of several seeds. Taken one by one,"
+    assert f"At scale paper 1 {several} 1 hold significantly and 0 significantly do not" in text
+    assert f"At scale lite 1 {several} 0 hold significantly and 0 significantly do not" in text
+    assert text.count("after Holm's adjustment for all of them, ") == 2
     assert "as run" in block("score", "emd")
 
 
@@ -97,7 +99,7 @@ def test_baselines_need_three_values() -> None:
     assert block("baselines", "emd", "paper") == ""
     text = block("baselines", "cadis", "paper")
     assert text.startswith("How many values are reproduced, and how many would be if")
-    ((place, _, tried, *shares),) = rows(text.partition(":\n\n")[2])[2:]
+    ((place, _, _, tried, *shares),) = rows(text.partition(":\n\n")[2])[2:]
     assert (place, tried) == ("Table 1", "3")
     assert shares == ["100 %", "100 %", "100 %"]
 

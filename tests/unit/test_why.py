@@ -161,11 +161,13 @@ def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: A
     of = [run for run in runs if run.group == runs[0].group]
     because = f"{len(of) - 1} of {len(of)} runs of {runs[0].group} are recorded"
     assert f"  verdict       not run\n  because       {because}\n" in lacking
+    assert "  seeds " not in lacking
     assert re.search(rf"^{runs[0].id}  cadis {runs[0].group} seed=0 +pending \(", lacking, re.M)
     assert lacking.endswith(f"to train them: fedrepro train {runs[0].id}")
     trained(runs[0])
     decided = why("cadis", "NC1-uc", None, "lite")
     assert "  verdict       reproduced\n" in decided
+    assert f"  seeds         {len(of)}\n" in decided
     assert decided.endswith("\n".join(f"{run.id}  {describe(run)}" for run in runs))
 
 

@@ -118,7 +118,7 @@ def would_pass(check: Check, other: Check) -> bool:
 
 
 def line(item: Check) -> str:
-    """Return a check in a line: verdict, id, of a number ours and the published one, evidence."""
+    """Return a check in a line: verdict, id, ours and the published value or seeds, evidence."""
     text = f"{item.verdict:<17} {item.paper} {item.id}"
     if item.kind == "number" and item.ours is not None:
         text += f": ours {shown(item.ours, item.unit)}"
@@ -128,6 +128,8 @@ def line(item: Check) -> str:
             text += f", published {shown(item.published, item.unit)}"
             if item.tolerance is not None:
                 text += f" (tolerance ± {shown(item.tolerance, difference(item.unit))})"
+    if item.kind == "claim" and item.seeds:
+        text += f", {item.seeds} seed{'s' * (item.seeds > 1)}"
     if item.verdict in DECIDED and not item.informative:
         text += ", not informative"
     return f"{text} ({detail})" if (detail := remarks(item)) else text

@@ -78,7 +78,7 @@ class Number(Strict):
     @property
     def group(self) -> str:
         """The curve, or the table and what of it, among whose values it could be mistaken."""
-        return self.series or f"{self.artefact}, {self.value}"
+        return self.series or f"{self.artefact}, {'gain' if self.gain else self.value}"
 
 
 class Unusable(Strict):

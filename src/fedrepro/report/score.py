@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from tabulate import tabulate
@@ -125,26 +126,43 @@ def _score(
     )
 
 
+class Sides(NamedTuple):
+    """How many claims differ significantly from their thresholds, and on which side.
+
+    Attributes:
+        met: they hold.
+        unmet: they do not.
+    """
+
+    met: int
+    unmet: int
+
+
 @dataclass(frozen=True)
 class Significance:
     """Claims about means over several seeds, tested together.
 
     Attributes:
         tested: how many have a p value.
-        single: how many are below :data:`fedrepro.report.stats.LEVEL` taken one by one.
-        adjusted: how many are after Holm's adjustment for all of them.
+        single: those below :data:`fedrepro.report.stats.LEVEL` taken one by one.
+        adjusted: those below it after Holm's adjustment for all of them.
     """
 
     tested: int
-    single: int
-    adjusted: int
+    single: Sides
+    adjusted: Sides
 
 
 def significance(checks: Iterable[Check]) -> Significance:
     """Return how many claims are significant, one by one and all together."""
-    found = [item.p for item in checks if item.p is not None and item.verdict in DECIDED]
-    adjusted = sum(p < LEVEL for p in holm(found))
-    return Significance(len(found), sum(p < LEVEL for p in found), adjusted)
+    found = [(x.p, x.verdict) for x in checks if x.p is not None and x.verdict in DECIDED]
+    each, verdicts = [p for p, _ in found], [verdict for _, verdict in found]
+
+    def sides(p_values: Iterable[float]) -> Sides:
+        counts = Counter(v for p, v in zip(p_values, verdicts, strict=True) if p < LEVEL)
+        return Sides(counts["reproduced"], counts["deviates"])
+
+    return Significance(len(found), sides(each), sides(holm(each)))
 
 
 @dataclass(frozen=True)
@@ -153,6 +171,7 @@ class Baseline:
 
     Attributes:
         group: the curve or table.
+        unit: of its values that are compared.
         reading: of the paper.
         tried: how many values.
         reproduced: share within the tolerance where they belong.
@@ -161,6 +180,7 @@ class Baseline:
     """
 
     group: str
+    unit: str
     reading: str
     tried: int
     reproduced: float
@@ -169,19 +189,24 @@ class Baseline:
 
 
 def baselines(checks: Iterable[Check]) -> list[Baseline]:
-    """Return the baselines of all curves and tables of which at least three values were tried."""
-    groups: dict[tuple[str, str], list[Check]] = {}
+    """Return the baselines of all curves and tables of which at least three values were tried.
+
+    Values of several units, such as rounds and ratios of them, are never mistaken for each other:
+    each unit of a table has its own.
+    """
+    groups: dict[tuple[str, str, str], list[Check]] = {}
     for item in checks:
         if item.kind == "number" and item.verdict in DECIDED:
-            groups.setdefault((item.group, item.reading), []).append(item)
+            groups.setdefault((item.group, item.unit, item.reading), []).append(item)
     return [_baseline(*key, items) for key, items in groups.items() if len(items) >= 3]
 
 
-def _baseline(group: str, reading: str, items: Sequence[Check]) -> Baseline:
+def _baseline(group: str, unit: str, reading: str, items: Sequence[Check]) -> Baseline:
     passes = np.array([[would_pass(one, other) for other in items] for one in items])
     beside = [*np.diag(passes, 1), *np.diag(passes, -1)]
     return Baseline(
         group,
+        unit,
         reading,
         len(items),
         float(np.diag(passes).mean()),

@@ -120,6 +120,8 @@ def _why_verdict(runs: RunSet, name: str) -> str:
         values = ", ".join(f"{key}: {value}" for key, value in entry.values.items())
         known["rule"] = f"{entry.rule} ({values})"
     known |= {"reading": item.reading, "verdict": item.verdict, "because": because}
+    if item.kind == "claim" and item.seeds:
+        known["seeds"] = str(item.seeds)
     known["p"] = "" if item.p is None else f"{item.p:.2g}"
     title = f"{paper} {name}, scale {runs.scale}: {item.statement or 'a published number'}"
     told = [f"  {key:<14}{value}" for key, value in known.items() if value]

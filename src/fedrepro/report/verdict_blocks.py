@@ -106,11 +106,12 @@ def _score(paper: str) -> str:
     for scale, items in checks.items():
         tests = score.significance(item for item in items if item.origin == "paper")
         if tests.tested:
+            single, adjusted = tests.single, tests.adjusted
             lines.append(
                 f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
-                f"seeds: {tests.single} of the differences are significant one by one (p < "
-                f"{LEVEL}, one-sided), {tests.adjusted} after Holm's adjustment for all of "
-                "them."
+                f"seeds. Taken one by one, {single.met} hold significantly and {single.unmet} "
+                f"significantly do not (p < {LEVEL}, one-sided); after Holm's adjustment for all "
+                f"of them, {adjusted.met} and {adjusted.unmet}."
             )
     return "\n\n".join(lines)
 
@@ -129,6 +130,7 @@ def _baselines(paper: str, scale: Scale) -> str:
     rows = [
         {
             "curve or table": item.group,
+            "unit": item.unit,
             "reading": score.in_words(item.reading),
             "tried": item.tried,
             "reproduced": f"{100 * item.reproduced:.0f} %",

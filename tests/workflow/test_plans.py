@@ -282,6 +282,18 @@ def test_a_plan_with_the_name_of_a_target(clone: Clone) -> None:
     assert "plan 'tables': the target all_tables is that of all plans; rename the plan" in said
 
 
+def test_as_a_module_it_keeps_its_paths(clone: Clone) -> None:
+    """With others, a training would end well and its record be where no rule looks for it."""
+    module = 'module fed:\n    snakefile:\n        "workflow/Snakefile"\n'
+    use = "\n\nuse rule * from fed as fed_*\n"
+    file = clone.root / "module.smk"
+    file.write_text(module + use)
+    assert clone.plan("-s", "module.smk", *SMOKE, OVERHEAD).jobs == {"fed_table": 1}
+    file.write_text(f'{module}    prefix:\n        "fed"\n{use}')
+    said = clone.fails("-n", "-s", "module.smk", *SMOKE, f"fed/{OVERHEAD}")
+    assert "use it as a module without `prefix`" in said
+
+
 def test_a_damaged_record_stops_the_parse(recorded: Clone, smoke_ids: Any) -> None:
     file = recorded.records / f"{smoke_ids()[0]}.json"
     file.write_text(file.read_text()[:-200])

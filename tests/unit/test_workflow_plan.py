@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
         workflow.data_of(workflow.batches[0])
     text = str(error.value)
     missing = workflow.batches[0].runs
-    assert text.startswith(f"{len(missing)} runs of a job that a target needs have no record")
+    assert text.startswith(f"{len(missing)} runs that are needed have no record")
     for run in RUNS:
         listed = re.search(
             rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +about \d+ (s|min)\n", text
@@ -93,13 +93,44 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
     assert "all 2 pending runs of scale smoke about" in text
 
 
+def needs(workflow: Workflow, ask: Callable[[Workflow], object]) -> set[str]:
+    """Return the ids of the runs that are listed where training is off."""
+    with pytest.raises(FedreproError, match="have no record, and training is off") as error:
+        ask(workflow)
+    return set(re.findall(r"^  ([0-9a-f]{12})  ", str(error.value), re.MULTILINE))
+
+
+def test_never_lists_all_that_a_target_or_an_artefact_needs(write_record: Any) -> None:
+    """Also where several jobs would train it."""
+    gone = {run.id: run for run in (RUNS[0], RUNS[-1])}
+    for run in RUNS:
+        if run.id not in gone:
+            write_record(run, records.FOLDER)
+    workflow = Workflow(CONFIG | {"train": "never"})
+    assert len(workflow.batches) == 2
+    assert needs(workflow, lambda w: w.pending(w.papers)) == {*gone}
+    assert needs(workflow, lambda w: w.pending(["emd"])) == {RUNS[-1].id}
+    assert needs(workflow, lambda w: w.of_overview("smoke", "emd")) == {RUNS[-1].id}
+
+
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_a_target_needs_the_runs_of_its_artefacts(kind: Literal["tables", "figures"]) -> None:
+    workflow = Workflow(CONFIG)
+    of = workflow.of_table if kind == "tables" else workflow.of_figure
+    for paper in workflow.papers:
+        names = load_plan(paper).made(kind, "smoke")
+        made_of = {file for name in names for file in of("smoke", paper, name)["records"]}
+        assert set(workflow.pending([paper], kind)) == made_of
+        assert made_of <= set(workflow.pending([paper]))
+
+
 def test_never_lists_no_more_than_can_be_read() -> None:
     workflow = Workflow(CONFIG | {"train": "never", "runs_per_batch": 1000})
     largest = max(workflow.batches, key=lambda batch: len(batch.runs))
     with pytest.raises(FedreproError) as error:
         workflow.data_of(largest)
     text = str(error.value)
-    assert text.startswith(f"{len(largest.runs)} runs of a job that a target needs have no record")
+    assert text.startswith(f"{len(largest.runs)} runs that are needed have no record")
     assert f"and {len(largest.runs) - 20} more\n" in text
     assert len(text.splitlines()) == 23
 

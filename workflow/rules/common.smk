@@ -58,6 +58,14 @@ if workflow.is_main_process:
     logger.info(PLAN.summary)
 
 
+def pending(papers, kind=None):
+    # The records that a target needs and that are not there yet.
+    def records(wildcards):
+        return PLAN.pending(papers, kind)
+
+    return records
+
+
 def training_input(batch):
     def data(wildcards):
         keep_records()

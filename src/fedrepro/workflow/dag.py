@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
@@ -98,8 +98,7 @@ class Workflow:
             FedreproError: training is switched off (lists the runs of the job), or is on a CPU, and
                 the job has runs that only a GPU can train.
         """
-        if self.config.train == "never":
-            raise FedreproError(_refusal(batch, self._status, self.scale))
+        self._pending(batch.runs)
         if batch.tf32 and not self.config.on_gpu:
             raise FedreproError(
                 f"{len(batch.tf32)} runs of a job that a target needs, such as {batch.tf32[0]}, "
@@ -220,6 +219,45 @@ class Workflow:
             *self.checks(papers),
             *self.overviews(papers),
         ]
+
+    def pending(
+        self, papers: Iterable[str], kind: Literal["tables", "figures"] | None = None
+    ) -> list[str]:
+        """Return the records that artefacts need and that are not there yet.
+
+        A target asks for them beside the artefacts, for Snakemake makes no missing input of a file
+        that is there.
+
+        Args:
+            papers: slugs of the papers.
+            kind: what is made of each paper; None for what all its runs go into.
+
+        Raises:
+            FedreproError: training is switched off (lists the runs).
+        """
+        runs: dict[str, None] = {}
+        for paper in papers:
+            groups = self._groups(paper, kind)
+            runs |= dict.fromkeys(r.id for r in expand(paper, self.scale) if r.group in groups)
+        return [self._records[run_id] for run_id in self._pending(runs)]
+
+    def _groups(self, paper: str, kind: Literal["tables", "figures"] | None) -> set[str]:
+        """Return the groups of runs that artefacts of a paper are made of."""
+        plan = load_plan(paper)
+        if kind is None:
+            return {*plan.runs}
+        return {group for name in plan.made(kind, self.scale) for group in plan.artefact(name).runs}
+
+    def _pending(self, run_ids: Iterable[str]) -> list[str]:
+        """Return those of the runs that have no record.
+
+        Raises:
+            FedreproError: there are some, and training is switched off (lists them).
+        """
+        missing = [run_id for run_id in run_ids if run_id in self._status.seconds]
+        if missing and self.config.train == "never":
+            raise FedreproError(_refusal(missing, self._status, self.scale))
+        return missing
 
     def of_table(self, scale: str, paper: str, table: str) -> dict[str, Any]:
         """Return what a table is made of."""
@@ -343,9 +381,13 @@ class Workflow:
             groups: the groups of runs.
             made_with: modules of the package, without its name.
             parts: modules of the paper's code, which have the published values beside ours.
+
+        Raises:
+            FedreproError: some have no record, and training is switched off (lists the runs).
         """
         wanted = set(groups)
         runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
+        self._pending(runs)
         own = [name for part in parts if (name := code.module_of(paper, part))]
         if parts and not own:
             own = ["fedrepro.report.generic"]
@@ -370,9 +412,9 @@ def _batch(name: str, runs: Sequence[PlannedRun]) -> Batch:
 _MOST_LISTED = 20
 
 
-def _refusal(batch: Batch, state: Status, scale: str) -> str:
+def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
     seconds = state.seconds
-    missing = [run for run in state.runs if run.id in batch.runs]
+    missing = [run for run in state.runs if run.id in run_ids]
     lines = [
         f"  {run.id}  {describe(run):<60} about {duration(seconds[run.id])}"
         for run in missing[:_MOST_LISTED]
@@ -382,7 +424,7 @@ def _refusal(batch: Batch, state: Status, scale: str) -> str:
     needed = duration(sum(seconds[run.id] for run in missing))
     return "\n".join(
         [
-            f"{len(missing)} runs of a job that a target needs have no record, and training is off "
+            f"{len(missing)} runs that are needed have no record, and training is off "
             "(train: never):",
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "

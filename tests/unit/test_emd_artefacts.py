@@ -121,6 +121,8 @@ def test_table1_subtracts_seed_by_seed(paper):
     assert len(frame) == 15
     assert list(frame["mean"]) == pytest.approx(list(frame["published"]), abs=1e-9)
     assert list(frame["sd"]) == pytest.approx([0] * 15, abs=1e-9)  # equal jitter cancels
+    for other in ("final", "best"):  # lost as well
+        assert list(frame[other]) == pytest.approx(list(frame["mean"]), abs=1e-9)
     ids = {run.id for run in paper.members(["mnist_sgd_large", "mnist_one_class_large"])}
     assert set(frame["runs"].iloc[0]) == ids
     small = {run.id for run in paper.members(["kws_sgd_small", "kws_two_class_small"])}

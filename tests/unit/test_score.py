@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.report import score
-from fedrepro.report.checks import Check
+from fedrepro.report.checks import Check, would_pass
 from fedrepro.report.score import Score, Significance
 
 NUMBER = Check(
@@ -148,6 +148,12 @@ def test_values_are_held_against_those_of_other_places() -> None:
     assert found.shuffled == pytest.approx(4 / 9)
     assert found.neighbour == pytest.approx(1 / 4), "N1 by the value after it alone"
     assert score.baselines(checks[:2]) == []
+
+
+def test_a_value_at_the_tolerance_passes_as_it_is_reproduced() -> None:
+    """In binary 0.8 - 0.7 is above 0.1."""
+    assert would_pass(number("N1", published=0.7), number("N2", ours=0.8))
+    assert not would_pass(number("N1", published=0.7), number("N2", ours=0.801))
 
 
 def test_constants_reproduce_where_all_is_the_same() -> None:

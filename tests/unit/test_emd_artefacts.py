@@ -10,7 +10,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.figure
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
@@ -31,7 +30,7 @@ mpl.use("Agg")
 
 
 def drawn(runs: RunSet, name: str) -> mpl.figure.Figure:
-    """Return a figure as it is drawn; the caller closes it."""
+    """Return a figure as it is drawn."""
     return DRAWINGS[name](artefacts.frame(runs, name))
 
 
@@ -45,13 +44,6 @@ def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> Run
     for run in filter(keep, whole.members(whole.plan.runs)):
         shutil.copy(records.path_of(run.id, whole._folder), folder)
     return RunSet(whole.paper, whole.scale, folder)
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    """Close what a test has drawn."""
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")

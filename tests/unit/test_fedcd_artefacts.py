@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -481,7 +480,6 @@ def test_figures_can_be_read(paper, scale, name):
     style.use()
     figure = DRAWINGS[name](artefacts.frame(runs, name))
     check_readable(figure)
-    plt.close(figure)
 
 
 @pytest.fixture(scope="module")

@@ -358,7 +358,6 @@ def test_points_are_joined_only_where_n_is_as_fine_as_published():
     _ours(canvas, canvas.axis, points[:3], Ink("red"), "", step=2)
     drawn = [line for line in canvas.axis.lines if line.get_linestyle() != "None"]
     assert [line.get_linestyle() for line in drawn] == ["-"]
-    plt.close(canvas.figure)
 
 
 def test_steps_are_those_of_the_published_curves():

@@ -6,7 +6,6 @@ import math
 import shutil
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -384,13 +383,6 @@ def test_marks_of_the_grid_search(paper):
     assert sum(mark != "" for mark in marks.values()) == 2
     table = searched(paper).groupby("cell")[HELD_OUT].mean()
     assert list(frame["x"]) == pytest.approx(list(table[frame["series"]]))
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    """Close what a test has drawn."""
-    yield
-    plt.close("all")
 
 
 def test_configurations_that_coincide_share_a_line(paper):

@@ -7,10 +7,12 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.figure
 import numpy as np
+import pandas as pd
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell, check_any_subset
@@ -18,7 +20,7 @@ from readable import check_readable
 
 from fedrepro.papers.emd.drawings import DRAWINGS
 from fedrepro.papers.emd.figures import plane
-from fedrepro.papers.emd.measurements import LAYERS, reported
+from fedrepro.papers.emd.measurements import LAYERS, reported, warm_up
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.verdicts import check
@@ -231,6 +233,13 @@ def test_warm_up_table_shows_each_model_once(tmp_path):
     assert len(frame) == 4
 
 
+def test_warm_up_models_of_other_seeds_are_others():
+    rows = {"beta": 0.1, "alpha": [0.5, 1.0] * 2, "seed": [0, 0, 1, 1], "run": list("abcd")}
+    found = {"warm_up.epochs": [40, 40, 42, 42], "warm_up.accuracy": 0.6}
+    frame = warm_up(SimpleNamespace(final=lambda groups, metrics: pd.DataFrame(rows | found)))
+    assert cell(frame, "G = 10 % of D", "epochs")["values"] == (40, 42)
+
+
 def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_path):
     """At lite every choice has three of the eight seeds of the reading, and E = 5 two."""
     gain = {
@@ -398,9 +407,15 @@ def test_plane_of_vectors_that_lie_in_one_keeps_their_distances():
             assert np.linalg.norm(place[a] - place[b]) == pytest.approx(between, abs=1e-9)
 
 
-def test_plane_says_how_much_it_loses():
-    _, kept = plane(np.eye(3))
-    assert 0.5 < kept < 1
+def test_plane_is_that_of_the_principal_components():
+    """They are of the distances from the mean, not from the zero vector in front."""
+    vectors = np.random.default_rng(0).normal(3, 1, (6, 4))
+    place, kept = plane(vectors @ vectors.T)
+    every = np.vstack([np.zeros(4), vectors])
+    left, sizes, _ = np.linalg.svd(every - every.mean(axis=0), full_matrices=False)
+    expected = left[:, :2] * sizes[:2]
+    assert np.abs(place) == pytest.approx(np.abs(expected - expected[0]))
+    assert kept == pytest.approx((sizes[:2] ** 2).sum() / (sizes**2).sum())
 
 
 def test_figure_3_shows_the_lowest_and_the_highest_emd(paper):

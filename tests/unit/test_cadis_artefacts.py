@@ -9,7 +9,6 @@ from collections import Counter
 from types import SimpleNamespace
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -555,7 +554,6 @@ def test_figures_can_be_read(lite, name):
     style.use()
     figure = DRAWINGS[name](artefacts.frame(lite, name))
     check_readable(figure)
-    plt.close(figure)
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))

@@ -7,11 +7,12 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.figure
-import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from emd_records import FLOOR, JITTER, World, rise, write_all
 from frames import cell, check_any_subset
@@ -19,7 +20,7 @@ from readable import check_readable
 
 from fedrepro.papers.emd.drawings import DRAWINGS
 from fedrepro.papers.emd.figures import plane
-from fedrepro.papers.emd.measurements import LAYERS, reported
+from fedrepro.papers.emd.measurements import LAYERS, reported, warm_up
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.verdicts import check
@@ -31,7 +32,7 @@ mpl.use("Agg")
 
 
 def drawn(runs: RunSet, name: str) -> mpl.figure.Figure:
-    """Return a figure as it is drawn; the caller closes it."""
+    """Return a figure as it is drawn."""
     return DRAWINGS[name](artefacts.frame(runs, name))
 
 
@@ -45,13 +46,6 @@ def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> Run
     for run in filter(keep, whole.members(whole.plan.runs)):
         shutil.copy(records.path_of(run.id, whole._folder), folder)
     return RunSet(whole.paper, whole.scale, folder)
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    """Close what a test has drawn."""
-    yield
-    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +115,8 @@ def test_table1_subtracts_seed_by_seed(paper):
     assert len(frame) == 15
     assert list(frame["mean"]) == pytest.approx(list(frame["published"]), abs=1e-9)
     assert list(frame["sd"]) == pytest.approx([0] * 15, abs=1e-9)  # equal jitter cancels
+    for other in ("final", "best"):  # lost as well
+        assert list(frame[other]) == pytest.approx(list(frame["mean"]), abs=1e-9)
     ids = {run.id for run in paper.members(["mnist_sgd_large", "mnist_one_class_large"])}
     assert set(frame["runs"].iloc[0]) == ids
     small = {run.id for run in paper.members(["kws_sgd_small", "kws_two_class_small"])}
@@ -235,6 +231,13 @@ def test_warm_up_table_shows_each_model_once(tmp_path):
     assert (epochs["n"], epochs["mean"]) == (1, 40)
     assert cell(frame, "G = 20 % of D", "accuracy")["mean"] == 0.61
     assert len(frame) == 4
+
+
+def test_warm_up_models_of_other_seeds_are_others():
+    rows = {"beta": 0.1, "alpha": [0.5, 1.0] * 2, "seed": [0, 0, 1, 1], "run": list("abcd")}
+    found = {"warm_up.epochs": [40, 40, 42, 42], "warm_up.accuracy": 0.6}
+    frame = warm_up(SimpleNamespace(final=lambda groups, metrics: pd.DataFrame(rows | found)))
+    assert cell(frame, "G = 10 % of D", "epochs")["values"] == (40, 42)
 
 
 def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_path):
@@ -441,9 +444,15 @@ def test_plane_of_vectors_that_lie_in_one_keeps_their_distances():
             assert np.linalg.norm(place[a] - place[b]) == pytest.approx(between, abs=1e-9)
 
 
-def test_plane_says_how_much_it_loses():
-    _, kept = plane(np.eye(3))
-    assert 0.5 < kept < 1
+def test_plane_is_that_of_the_principal_components():
+    """They are of the distances from the mean, not from the zero vector in front."""
+    vectors = np.random.default_rng(0).normal(3, 1, (6, 4))
+    place, kept = plane(vectors @ vectors.T)
+    every = np.vstack([np.zeros(4), vectors])
+    left, sizes, _ = np.linalg.svd(every - every.mean(axis=0), full_matrices=False)
+    expected = left[:, :2] * sizes[:2]
+    assert np.abs(place) == pytest.approx(np.abs(expected - expected[0]))
+    assert kept == pytest.approx((sizes[:2] ** 2).sum() / (sizes**2).sum())
 
 
 def test_figure_3_shows_the_lowest_and_the_highest_emd(paper):

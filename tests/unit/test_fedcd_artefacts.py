@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -127,6 +126,15 @@ def test_lives_by_hand(monkeypatch):
     }
 
 
+def test_lives_end_where_models_are_counted(monkeypatch):
+    monkeypatch.setattr(tables, "logs", lambda *_: [cloned_twice()])
+    monkeypatch.setattr(tables, "COUNTED_UNTIL", 3)
+    frame = tables.lives(None)
+    assert cell(frame, "model 0", "deletions")["mean"] == 1
+    assert cell(frame, "model 0", "devices at the end")["mean"] == 1
+    assert "deleted by all in round" not in set(frame["column"])
+
+
 def test_a_record_is_unpacked(paper):
     made = tables.logs(paper, "Hierarchical", "FedCD")[0]
     record = paper.record(made.run)
@@ -205,6 +213,28 @@ def test_table1(paper):
     assert seconds["mean"] == pytest.approx((6 + 144 * 5.5) / (6 + 31 * 5.5))
 
 
+def test_table1_compares_runs_of_the_same_seed(monkeypatch):
+    """FedAvg passes 10 images over in two rounds with seed 0, 40 with seed 1; FedCD always 20."""
+    passes = {"FedCD": {2: 20, 0: 20, 1: 20}, "FedAvg": {1: 40, 0: 10}}
+
+    def logs(runs, experiment, method):
+        return [
+            log(
+                run=SimpleNamespace(id=f"{method} {seed}", seed=seed),
+                method=method,
+                passes=np.array([number / 2, number / 2]),
+            )
+            for seed, number in passes[method].items()
+        ]
+
+    monkeypatch.setattr(tables, "logs", logs)
+    record = SimpleNamespace(provenance=SimpleNamespace(seconds=1.0))
+    frame = tables.table1(SimpleNamespace(record=lambda run: record))
+    ratio = cell(frame, "Hierarchical", "FedAvg : FedCD, sample passes")
+    assert ratio["values"] == (0.5, 2)
+    assert ratio["runs"] == ("FedCD 0", "FedAvg 0", "FedCD 1", "FedAvg 1")
+
+
 def test_accuracy(paper):
     frame = artefacts.frame(paper, "accuracy")
     assert cell(frame, "hierarchical, archetype 3", "FedCD")["mean"] == pytest.approx(
@@ -218,6 +248,7 @@ def test_accuracy(paper):
     above = cell(frame, "hypergeometric, archetype 5", "FedCD, above the majority label")
     ours = cell(frame, "hypergeometric, archetype 5", "FedCD")
     assert above["mean"] == pytest.approx(ours["mean"] - majority)
+    assert (above["unit"], ours["unit"]) == ("points", "fraction")
     assert cell(frame, "hierarchical, all devices", "FedCD")["mean"] == pytest.approx(
         0.915, abs=5e-3
     )
@@ -229,6 +260,7 @@ def test_models(paper):
     assert cell(frame, "FedCD", "models left")["mean"] == 6
     assert cell(frame, "FedCD", "deleted by all devices")["mean"] == 10
     assert cell(frame, "FedCD", "deleted by all devices")["published"] == 10
+    assert cell(frame, "FedCD", "models preferred at the end")["mean"] == 6
     assert cell(frame, "FedCD", "active models of a device, at most")["mean"] == 2
     assert cell(frame, "FedCD", "devices with more than two")["mean"] == 0
     assert cell(frame, "FedCD at a fixed bias: b = 0.2", "models created")["mean"] == 16
@@ -317,6 +349,8 @@ def test_bits(paper):
         "FedAvg, 32 bits",
     }
     assert frame["x"].max() == 44
+    (fedavg,) = tables.logs(paper, "Hierarchical", "FedAvg")
+    assert cell(frame, "FedAvg, 32 bits", 10)["mean"] == pytest.approx(fedavg.accuracy[10].mean())
 
 
 def test_preferences(paper):
@@ -332,6 +366,7 @@ def test_biases(paper):
     names = ["b = 0.2", "b = 0.4", "b = 0.5", "b = 0.6 to 0.7", "b = 0.8"]
     assert list(active["series"].unique()) == names
     assert list(spread["series"].unique()) == [*names, LOG_OF_18]
+    assert (set(active["unit"]), set(spread["unit"])) == ({"count"}, {"points"})
     assert cell(spread, LOG_OF_18, 6)["mean"] == 0.3829
     assert cell(active, "b = 0.2", 0)["mean"] == 30
     assert cell(active, "b = 0.2", 10)["mean"] == 60
@@ -445,7 +480,6 @@ def test_figures_can_be_read(paper, scale, name):
     style.use()
     figure = DRAWINGS[name](artefacts.frame(runs, name))
     check_readable(figure)
-    plt.close(figure)
 
 
 @pytest.fixture(scope="module")
@@ -461,6 +495,7 @@ def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
 
 def test_traffic(paper):
     frame = artefacts.frame(paper, "traffic")
+    assert set(frame["unit"]) == {"MB"}
     full = 4 * (1_212_778 + 2048) / 1e6
     assert cell(frame, "FedAvg, down", 20)["mean"] == pytest.approx(2 * 15 * full)
     assert cell(frame, "FedCD, down", 20)["mean"] == pytest.approx(2 * 15 * 5.5 * full)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -33,10 +32,8 @@ SEEDS = {0: (0.1, 0.3), 1: (0.2, 0.4)}
 
 
 @pytest.fixture(autouse=True)
-def styled() -> Iterator[None]:
+def styled() -> None:
     style.use()
-    yield
-    plt.close("all")
 
 
 def points(seeds: dict[int, tuple[float, ...]] = SEEDS) -> pd.DataFrame:

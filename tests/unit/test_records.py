@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import made_up
+import numpy as np
 import pytest
 import small_runs
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import Dataset
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand
 
@@ -146,6 +148,20 @@ def test_a_spec_of_something_else(file: Path, tmp_path: Path, spec: dict[str, An
     records.path_of(run_id, tmp_path).write_text(json.dumps(content))
     with pytest.raises(FedreproError, match=f"{run_id}.json: not a whole run record"):
         records.read(run_id, tmp_path)
+
+
+def test_a_record_of_other_arrays_than_its_data_set_is_named_after(tmp_path: Path) -> None:
+    x, y = np.arange(256, dtype=np.uint8).reshape(4, 8, 8), np.arange(4) % 2
+    arrays = Dataset.from_arrays(x, y, x, y)
+    run = small_runs.planned(dataset={"name": arrays.name})
+    found = made_up.content(run)
+    found["provenance"]["dataset_sha256"] = arrays.sha256
+    records.write(found, tmp_path)
+    assert records.read(run.id, tmp_path).spec["dataset"] == {"name": arrays.name}
+    found["provenance"]["dataset_sha256"] = "1" * 64
+    records.write(found, tmp_path)
+    with pytest.raises(FedreproError, match=f"other data than the data set {arrays.name} means"):
+        records.read(run.id, tmp_path)
 
 
 def test_an_edited_spec_is_another_run(file: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.report import score
-from fedrepro.report.checks import Check
+from fedrepro.report.checks import Check, would_pass
 from fedrepro.report.score import Score, Sides, Significance
 
 NUMBER = Check(
@@ -164,6 +164,12 @@ def test_values_of_another_unit_are_no_baseline() -> None:
     one, other = score.baselines([*rounds, *ratios])
     assert (one.unit, other.unit) == ("count", "ratio")
     assert (one.shuffled, other.shuffled) == (pytest.approx(1 / 3), 1)
+
+
+def test_a_value_at_the_tolerance_passes_as_it_is_reproduced() -> None:
+    """In binary 0.8 - 0.7 is above 0.1."""
+    assert would_pass(number("N1", published=0.7), number("N2", ours=0.8))
+    assert not would_pass(number("N1", published=0.7), number("N2", ours=0.801))
 
 
 def test_constants_reproduce_where_all_is_the_same() -> None:

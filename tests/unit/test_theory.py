@@ -69,6 +69,13 @@ def test_steps_are_counted_through_the_rounds():
     assert w[:, 0] == pytest.approx([-1.0, -23 / 48, -5 / 22])
 
 
+def test_more_local_steps_than_eight_begin_smaller():
+    """Steps of 1/16, 1/17, ... 1/31 leave 14/16, 15/17, ... 29/31 of the distance: 7/31 in all."""
+    case = UnfairOptimum(2.0, 0.25, 3 / 16, nodes=2)
+    w = federated_averaging(case, 1, 16, np.random.default_rng(0))
+    assert w[:, 0] == pytest.approx([-1.0, -1 / 31])
+
+
 @pytest.mark.parametrize(
     "wrong", [(1.0, 0.1, 1.0), (2.0, 0.0, 1.0), (2.0, 1.0, 1.0), (2.0, 0.1, 0)]
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,6 +31,7 @@ from fedrepro.papers.tricks.measurements import (
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check
+from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -212,6 +213,15 @@ def test_significance_of_the_noise(paper):
     assert used == {run.id for run in paper.members(["projected", "projected_noise"])}
 
 
+def test_significance_is_of_the_smaller_number_of_repeats(paper, tmp_path):
+    for run in paper.members(["niid", "momentum_5"]):
+        if (run.group, run.seed) != ("niid", 6):
+            shutil.copy(records.path_of(run.id, paper._folder), tmp_path)
+    frame = artefacts.frame(RunSet("tricks", "paper", tmp_path), "significance", partial=True)
+    ours = cell(frame, paper.plan.runs["momentum_5"].title, "t, ours")
+    assert (ours["n"], len(ours["runs"])) == (6, 13)
+
+
 def test_calibration_has_eight_cells(paper):
     frame = artefacts.frame(paper, "calibration")
     assert list(frame["row"].unique()) == [
@@ -222,6 +232,9 @@ def test_calibration_has_eight_cells(paper):
     ]
     assert len(frame) == 8
     assert set(frame["n"]) == {1}
+    (run_id,) = cell(frame, "no augmentation, momentum 0.9", "at a tenth of it")["runs"]
+    (run,) = (run for run in paper.members(["calibration"]) if run.id == run_id)
+    assert run.coordinates == {"augment": False, "momentum": 0.9, "vector_lr_factor": 0.1}
 
 
 def test_names_of_cells():
@@ -252,6 +265,11 @@ def test_grid_and_selection_on_test_and_on_held_out_images(tmp_path):
     papers = cell(choice, "best on test images, as in the paper: momentum 0.5", "test accuracy")
     assert papers["mean"] == pytest.approx(0.9)
     assert set(choice["column"]) == {"test accuracy", "held-out accuracy"}
+
+
+def test_a_cell_is_chosen_by_its_mean_over_the_seeds():
+    table = pd.DataFrame({"cell": list("aabb"), TEST: [0.9, 0.1, 0.6, 0.6]})
+    assert chosen(table, TEST) == "b"
 
 
 def test_diagnostics_are_of_the_second_half(smoke, paper):
@@ -363,13 +381,8 @@ def test_marks_of_the_grid_search(paper):
         "best on test images, best on held-out images, the paper's best"
     )
     assert sum(mark != "" for mark in marks.values()) == 2
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    """Close what a test has drawn."""
-    yield
-    plt.close("all")
+    table = searched(paper).groupby("cell")[HELD_OUT].mean()
+    assert list(frame["x"]) == pytest.approx(list(table[frame["series"]]))
 
 
 def test_configurations_that_coincide_share_a_line(paper):

@@ -256,7 +256,7 @@ def cell(unit: str, values: list[float], published: float = float("nan")) -> pd.
         (cell("count", [81.0, 64.0], 94), "72.50 ± 12.02 (n=2) [94]"),
         (cell("number", [105.173, 104.173], 39.2), "104.7 ± 0.7 (n=2) [39.2]"),
         (cell("number", [3.8e-7, 3.6e-7]), "3.7e-07 ± 1.4e-08 (n=2)"),
-        (cell("number", [0.0, 0.002]), "0.001 ± 0.001 (n=2)"),
+        (cell("number", [0.0, 0.002]), "0.00100 ± 0.00141 (n=2)"),
         (cell("number", [float("nan")]), "undefined (n=1)"),
         (cell("count", [], 1001), "[1001]"),
         (cell("fraction", []), ""),

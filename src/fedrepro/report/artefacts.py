@@ -255,12 +255,13 @@ def _bracket(cell: pd.Series, factor: int, sign: str) -> str:
 
 
 def _digits(mean: float, values: Sequence[float]) -> int | None:
-    """Return how many decimals show four digits, at most three; None: too small for that."""
+    """Return the decimals of four digits, at most three; below 0.1 of three; None: below 0.001."""
     if all(value.is_integer() and value == mean for value in values):
         return 0
     if 0 < abs(mean) < 1e-3:
         return None
-    return int(np.clip(3 - np.floor(np.log10(abs(mean) or 1)), 0, 3))
+    first = int(np.floor(np.log10(abs(mean) or 1)))
+    return 2 - first if first < -1 else int(np.clip(3 - first, 0, 3))
 
 
 def _published(value: float, factor: int) -> str:

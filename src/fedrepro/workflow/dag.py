@@ -424,8 +424,8 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
     needed = duration(sum(seconds[run.id] for run in missing))
     return "\n".join(
         [
-            f"{len(missing)} runs that are needed have no record, and training is off "
-            "(train: never):",
+            "training is off (train: never), and needed runs have no record, "
+            f"{len(missing)} in all:",
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
             f"{scale} about {duration(state.pending_seconds)}. `{missing[0].command}` trains the "

@@ -18,7 +18,7 @@ from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 from fedrepro.cli import main
 from fedrepro.fl.data import describe
 from fedrepro.papers.selective.drawings import DRAWINGS, STEPS, _ours
-from fedrepro.papers.selective.figures import published_curve
+from fedrepro.papers.selective.figures import _reduced, published_curve
 from fedrepro.papers.selective.measurements import (
     CURVES,
     TABLES,
@@ -375,6 +375,7 @@ def test_a_network_is_labelled_with_what_its_training_lacks(runs):
     full = "Model 1\n3 of 21 rounds", "Model 2\n2 of 83 rounds"
     assert labels == [*full, "Model 3\n1 of 74 rounds\n0.0625 of the width"]
     assert {line.get_linestyle() for line in figure.axes[0].lines} == {"None"}
+    assert _reduced("m3_centralised", "lite") == ["0.25 of the width", "0.25 of the pixels"]
 
 
 def test_points_are_joined_only_where_n_is_as_fine_as_published():

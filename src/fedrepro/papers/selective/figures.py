@@ -154,6 +154,9 @@ def _reduced(group: str, scale: Scale) -> list[str]:
         parts.append(f"{ours.rounds} of {full.rounds} rounds")
     if ours.model.width != full.model.width:
         parts.append(f"{ours.model.width / full.model.width:g} of the width")
+    if ours.dataset.downsample != full.dataset.downsample:
+        share = (full.dataset.downsample / ours.dataset.downsample) ** 2
+        parts.append(f"{share:g} of the pixels")
     return parts
 
 

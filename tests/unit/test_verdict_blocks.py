@@ -76,10 +76,11 @@ def test_a_page_shows_all_counts_and_how_many_tests_there_are() -> None:
         ("paper", "paper's claims"),
         ("lite", "paper's claims"),
     }
-    several = "of the paper's claims compare means of several seeds. Taken one by one,"
-    assert f"At scale paper 1 {several} 1 hold significantly and 0 significantly do not" in text
-    assert f"At scale lite 1 {several} 0 hold significantly and 0 significantly do not" in text
-    assert text.count("after Holm's adjustment for all of them, ") == 2
+    several = "of the paper's claims compare means of several seeds. Significant one by one"
+    one_sided = "(p < 0.025, one-sided):"
+    assert f"At scale paper 1 {several} {one_sided} 1 for the claim, 0 against" in text
+    assert f"At scale lite 1 {several} {one_sided} 0 for the claim, 0 against" in text
+    assert text.count("after Holm's adjustment for all of them: ") == 2
     assert "as run" in block("score", "emd")
 
 

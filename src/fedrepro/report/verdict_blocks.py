@@ -109,9 +109,9 @@ def _score(paper: str) -> str:
             single, adjusted = tests.single, tests.adjusted
             lines.append(
                 f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
-                f"seeds. Taken one by one, {single.met} hold significantly and {single.unmet} "
-                f"significantly do not (p < {LEVEL}, one-sided); after Holm's adjustment for all "
-                f"of them, {adjusted.met} and {adjusted.unmet}."
+                f"seeds. Significant one by one (p < {LEVEL}, one-sided): {single.met} for the "
+                f"claim, {single.unmet} against; after Holm's adjustment for all of them: "
+                f"{adjusted.met} for, {adjusted.unmet} against."
             )
     return "\n\n".join(lines)
 

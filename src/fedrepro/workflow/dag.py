@@ -237,8 +237,7 @@ class Workflow:
         """
         runs: dict[str, None] = {}
         for paper in papers:
-            groups = self._groups(paper, kind)
-            runs |= dict.fromkeys(r.id for r in expand(paper, self.scale) if r.group in groups)
+            runs |= self._runs(paper, self._groups(paper, kind))
         return [self._records[run_id] for run_id in self._pending(runs)]
 
     def _groups(self, paper: str, kind: Literal["tables", "figures"] | None) -> set[str]:
@@ -247,6 +246,10 @@ class Workflow:
         if kind is None:
             return {*plan.runs}
         return {group for name in plan.made(kind, self.scale) for group in plan.artefact(name).runs}
+
+    def _runs(self, paper: str, groups: set[str]) -> dict[str, None]:
+        """Return the ids of the runs of some groups, in plan order, each once."""
+        return dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in groups)
 
     def _pending(self, run_ids: Iterable[str]) -> list[str]:
         """Return those of the runs that have no record.
@@ -385,8 +388,7 @@ class Workflow:
         Raises:
             FedreproError: some have no record, and training is switched off (lists the runs).
         """
-        wanted = set(groups)
-        runs = dict.fromkeys(run.id for run in expand(paper, self.scale) if run.group in wanted)
+        runs = self._runs(paper, set(groups))
         self._pending(runs)
         own = [name for part in parts if (name := code.module_of(paper, part))]
         if parts and not own:

@@ -53,6 +53,7 @@ def test_every_key_is_written_out() -> None:
         ({"train": "sometimes"}, ["train", "'auto' or 'never'"]),
         ({"device": "gpu"}, ["device"]),
         ({"runs_per_batch": 0}, ["runs_per_batch", "greater than or equal to 1"]),
+        ({"threads": 0}, ["threads", "greater than or equal to 1"]),
     ],
 )
 def test_mistakes(change: dict[str, Any], texts: list[str]) -> None:
@@ -60,6 +61,10 @@ def test_mistakes(change: dict[str, Any], texts: list[str]) -> None:
         load_config(DEFAULT | change)
     for text in texts:
         assert text in str(error.value)
+
+
+def test_a_key_that_a_module_does_not_pass_is_that_of_the_file() -> None:
+    assert load_config({"scale": "quick"}) == load_config(DEFAULT | {"scale": "quick"})
 
 
 def test_papers_as_on_a_command_line() -> None:

@@ -34,11 +34,11 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 @pytest.fixture(scope="module")
 def with_options(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    """What is done, and by which commands, on a GPU with a folder of packed data."""
+    """What is done, and by which commands, on a GPU with packed data and jobs of three cores."""
     clone = copy_repository(tmp_path_factory.mktemp("options"))
     (clone.root / "some packs").mkdir()
-    options = ("scale=smoke", "device=cuda", "data_root=some packs")
-    return clone.plan("-p", "--config", *options, "--", "all_tables")
+    options = ("scale=smoke", "device=cuda", "data_root=some packs", "threads=3")
+    return clone.plan("-p", "--cores", "4", "--config", *options, "--", "all_tables")
 
 
 def test_a_clone_with_records_trains_nothing_and_needs_no_data(
@@ -142,6 +142,12 @@ def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> N
 def test_training_jobs_ask_for_a_gpu(everything: Plan, with_options: Plan) -> None:
     assert "gpu=1" in with_options.text
     assert "gpu=1" not in everything.text
+
+
+def test_training_jobs_take_their_cores(everything: Plan, with_options: Plan) -> None:
+    assert "threads: 3" in with_options.text
+    assert "--workers 3" in with_options.text
+    assert "threads:" not in everything.text
 
 
 def test_jobs_are_told_where_packed_data_are(with_options: Plan) -> None:
@@ -289,6 +295,8 @@ def test_as_a_module_it_keeps_its_paths(clone: Clone) -> None:
     file = clone.root / "module.smk"
     file.write_text(module + use)
     assert clone.plan("-s", "module.smk", *SMOKE, OVERHEAD).jobs == {"fed_table": 1}
+    file.write_text(f'{module}    config:\n        {{"scale": "smoke"}}{use}')
+    assert clone.plan("-s", "module.smk", OVERHEAD).jobs == {"fed_table": 1}
     file.write_text(f'{module}    prefix:\n        "fed"\n{use}')
     said = clone.fails("-n", "-s", "module.smk", *SMOKE, f"fed/{OVERHEAD}")
     assert "use it as a module without `prefix`" in said

@@ -26,7 +26,7 @@ for batch in PLAN.batches:
             f"logs/{PLAN.scale}/train/{batch.name}.tsv"
         conda:
             "../../envs/fedrepro.yaml"
-        threads: 1
+        threads: PLAN.config.threads
         resources:
             gpu=1 if PLAN.config.on_gpu else 0,
         params:

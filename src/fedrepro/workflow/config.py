@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from fedrepro.base.configfile import nearest, validate
+from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import data_root, root
 from fedrepro.base.strict import Strict
@@ -43,6 +43,7 @@ class WorkflowConfig(Strict):
         "data/pack, data/raw or a download"
     )
     runs_per_batch: int = Field(ge=1, description="most runs that one training job trains")
+    threads: int = Field(ge=1, description="cores of one training job")
 
     @property
     def on_gpu(self) -> bool:
@@ -58,10 +59,14 @@ class WorkflowConfig(Strict):
 def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     """Check what Snakemake read from the configuration file and the command line.
 
+    A key that is missing, as where a module passes its own configuration, is that of the file.
+
     Raises:
         FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value.
     """
-    where = str(root() / "config/config.yaml") + " or --config"
+    file = root() / "config/config.yaml"
+    where = f"{file} or --config"
+    values = {**read_yaml(file, WorkflowConfig).model_dump(), **values}
     scale = values.get("scale")
     if isinstance(scale, str) and scale not in SCALES:
         raise FedreproError(f"{where}: scale: unknown scale '{scale}' {nearest(scale, SCALES)}")

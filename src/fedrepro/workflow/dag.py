@@ -100,10 +100,12 @@ class Workflow:
         """
         self._pending(batch.runs)
         if batch.tf32 and not self.config.on_gpu:
+            number = sum(len(batch.tf32) for batch in self.batches)
             raise FedreproError(
-                f"{len(batch.tf32)} runs of a job that a target needs, such as {batch.tf32[0]}, "
-                "have precision: tf32, which NVIDIA GPUs alone have: add `--config device=cuda`; "
-                f"on a CPU, `fedrepro train --pending --scale {self.scale}` trains the others"
+                f"{number} pending runs of scale {self.scale}, such as {batch.tf32[0]}, which a "
+                "target needs, have precision: tf32, which NVIDIA GPUs alone have: add `--config "
+                f"device=cuda`; on a CPU, `fedrepro train --pending --scale {self.scale}` trains "
+                "the others"
             )
         return self.ready(batch.dataset)
 

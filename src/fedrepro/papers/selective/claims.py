@@ -142,10 +142,7 @@ def ahead(
     at_zero: float | None = None,
     **where: Any,
 ) -> Finding:
-    """Decide whether a method leads by more than ``points`` up to an N, and by more at N = 0.
-
-    An ``at_zero`` that asks no more than ``points`` does is no part of its own.
-    """
+    """Decide whether a method leads by more than ``points`` up to an N, and by more at N = 0."""
     pairs = {
         n: (accuracy(runs, what, n=n, **where), accuracy(runs, over, n=n, **where))
         for n in _trained(runs, what, over, last=last, **where)
@@ -153,7 +150,7 @@ def ahead(
     leads_by = {n: lead(*pair) for n, pair in pairs.items()}
     least = min(leads_by, key=lambda n: leads_by[n])
     margins = [less(one, other, points / 100, strict=True) for one, other in pairs.values()]
-    if at_zero is not None and at_zero > points:
+    if at_zero is not None:
         one, other = pairs[0]
         margins.append(less(one, other, at_zero / 100, strict=True))
     evidence = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report import code, verdicts
-from fedrepro.report.checks import Check
+from fedrepro.report.checks import Check, to_json
 from fedrepro.report.expected import Claim, Number
 from fedrepro.report.finding import Finding, Margin
 from fedrepro.report.rules import final, leads
@@ -290,6 +291,15 @@ def test_the_verdict_on_a_claim_is_what_its_margins_say(
     assert (judged.verdict, judged.ours, judged.evidence) == (verdict, 0.5, "counted")
     assert (judged.explanation, judged.needed is not None) == (explanation, open_)
     assert (judged.p is None) == math.isnan(finding.p)
+
+
+def test_a_check_keeps_the_margins_of_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = found(monkeypatch, Finding(True, "", PUBLISHED, margins=[MET, NO_MARGIN]))
+    (written,) = json.loads(to_json([judged]))
+    met, unknown = written["margins"]
+    bounds = {"low": MET.low, "high": MET.high, "p": MET.p}
+    assert met == pytest.approx({"value": 1, "seeds": 3} | bounds, rel=1e-4)
+    assert unknown == dict.fromkeys(("value", "low", "high", "p")) | {"seeds": 1}
 
 
 def test_a_claim_says_who_makes_it_and_why_its_networks_decide_nothing(

@@ -58,6 +58,8 @@ class Check:
         seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
             those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
+        margins: of a claim about means, one for each condition: ``value``, above 0 where it is met,
+            ``low`` and ``high`` of its interval, one-sided ``p``, ``seeds``; None: not known.
         p: of a claim about means, one-sided, not adjusted; None: none.
         needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
             spreads are as found; None: not known.
@@ -90,6 +92,7 @@ class Check:
     evidence: str = ""
     seeds: int = 0
     spread: float | None = None
+    margins: list[dict[str, float | None]] = field(default_factory=list)
     p: float | None = None
     needed: int | None = None
     explanation: str = ""

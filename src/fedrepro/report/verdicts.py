@@ -41,7 +41,7 @@ from fedrepro.report.expected import (
     cell_key,
     load_expected,
 )
-from fedrepro.report.finding import SLACK, Finding
+from fedrepro.report.finding import SLACK, Finding, Margin
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import bounds, sd_bounds, seeds_needed
 from fedrepro.runs import records
@@ -323,6 +323,7 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             evidence="; ".join(filter(None, (finding.evidence, finding.undecided))),
             ours=finding.ours,
             seeds=finding.seeds or _seeds(runs, finding.runs),
+            margins=[_known(margin) for margin in finding.margins],
             p=None if math.isnan(finding.p) else finding.p,
             needed=finding.needed if verdict == "inconclusive" else None,
             runs=sorted(set(finding.runs)),
@@ -338,6 +339,12 @@ def _lacking(runs: RunSet, error: MissingRunsError) -> str:
         planned = len(runs.planned([group]))
         told.append(f"{planned - missing} of {planned} runs of {group} are recorded")
     return ", ".join(told) or str(error)
+
+
+def _known(margin: Margin) -> dict[str, float | None]:
+    """Return what a check keeps of a margin: None for NaN."""
+    numbers = {name: getattr(margin, name) for name in ("value", "low", "high", "p", "seeds")}
+    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
 
 
 def _verdict_of(finding: Finding) -> Verdict:

@@ -170,6 +170,16 @@ def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
     assert clone.plan(*manifest).jobs == {"dataset": 1}
 
 
+def test_jobs_are_not_looked_for_all_the_time(recorded: Clone) -> None:
+    """Unless by a limit of one's own."""
+    recorded.edit("workflow/rules/tables.smk", "python3 -m fedrepro.cli", "touch {output} && echo")
+    with (recorded.root / "Snakefile").open("a") as file:
+        file.write('\nonsuccess:\n    print("limit:", workflow.scheduler.job_rate_limiter)\n')
+    for own, limit in (((), "None"), (("--max-jobs-per-timespan", "9/1s"), "<")):
+        done = recorded.snakemake("--cores", "1", *own, "-F", *SMOKE, OVERHEAD)
+        assert f"limit: {limit}" in done.stdout + done.stderr
+
+
 def without(runs: list[str]) -> list[str]:
     """Return a table that is made without these runs."""
     for paper in PAPERS:

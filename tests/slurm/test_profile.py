@@ -188,12 +188,12 @@ def test_a_job_that_met_its_time_limit_goes_on_in_the_next(trained: Trained) -> 
     assert not list((trained.clone.root / ".checkpoints").iterdir())
 
 
-def test_gpus_are_asked_for_as_many_as_the_profile_lets(trained: Trained) -> None:
+def test_gpus_and_cores_are_asked_for_and_no_more_gpus_than_the_profile_lets(trained: Trained) -> None:
     """None is needed: the jobs wait for a partition that is down, and end with Snakemake."""
     cluster, clone = trained.cluster, trained.clone
     before, limit = len(cluster.jobs()), PROFILE["resources"]["gpu"]
     cluster.ask("scontrol", "update", "PartitionName=main", "State=DOWN")
-    with submitting(clone, *SETTINGS, "device=cuda", "--", "all_tables") as process:
+    with submitting(clone, *SETTINGS, "device=cuda", "threads=3", "--", "all_tables") as process:
         cluster.wait(lambda: said(clone).count("has been submitted") == limit)
         waiting = [cluster.job(number) for (number,) in cluster.jobs()[before:]]
         process.send_signal(signal.SIGINT)
@@ -203,5 +203,6 @@ def test_gpus_are_asked_for_as_many_as_the_profile_lets(trained: Trained) -> Non
     for job in waiting:
         assert job["JobState"] == "PENDING"
         assert job["TresPerJob"] == "gres:gpu:1"
+        assert job["NumCPUs"] == "3"
         assert job["TimeLimit"] == f"{PROFILE['default-resources']['runtime'] // 60:02}:00:00"
     assert cluster.jobs("%T")[before:] == [["CANCELLED"]] * limit

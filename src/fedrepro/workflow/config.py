@@ -66,7 +66,8 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     """
     file = root() / "config/config.yaml"
     where = f"{file} or --config"
-    values = {**read_yaml(file, WorkflowConfig).model_dump(), **values}
+    if not values.keys() >= WorkflowConfig.model_fields.keys():
+        values = {**read_yaml(file, WorkflowConfig).model_dump(), **values}
     scale = values.get("scale")
     if isinstance(scale, str) and scale not in SCALES:
         raise FedreproError(f"{where}: scale: unknown scale '{scale}' {nearest(scale, SCALES)}")

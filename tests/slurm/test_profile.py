@@ -188,7 +188,7 @@ def test_a_job_that_met_its_time_limit_goes_on_in_the_next(trained: Trained) -> 
     assert not list((trained.clone.root / ".checkpoints").iterdir())
 
 
-def test_gpus_and_cores_are_asked_for_and_no_more_gpus_than_the_profile_lets(trained: Trained) -> None:
+def test_gpus_and_cores_are_asked_for_up_to_the_profiles_limit(trained: Trained) -> None:
     """None is needed: the jobs wait for a partition that is down, and end with Snakemake."""
     cluster, clone = trained.cluster, trained.clone
     before, limit = len(cluster.jobs()), PROFILE["resources"]["gpu"]

@@ -323,8 +323,8 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             evidence="; ".join(filter(None, (finding.evidence, finding.undecided))),
             ours=finding.ours,
             seeds=finding.seeds or _seeds(runs, finding.runs),
-            margins=[_known(margin) for margin in finding.margins],
-            p=None if math.isnan(finding.p) else finding.p,
+            margins=[_shown(margin) for margin in finding.margins],
+            p=_known(finding.p),
             needed=finding.needed if verdict == "inconclusive" else None,
             runs=sorted(set(finding.runs)),
             **(_explained(claim) if explained else {}),
@@ -341,10 +341,14 @@ def _lacking(runs: RunSet, error: MissingRunsError) -> str:
     return ", ".join(told) or str(error)
 
 
-def _known(margin: Margin) -> dict[str, float | None]:
-    """Return what a check keeps of a margin: None for NaN."""
-    numbers = {name: getattr(margin, name) for name in ("value", "low", "high", "p", "seeds")}
-    return {name: None if math.isnan(number) else number for name, number in numbers.items()}
+def _shown(margin: Margin) -> dict[str, float | None]:
+    """Return what a check keeps of a margin."""
+    names = ("value", "low", "high", "p", "seeds")
+    return {name: _known(getattr(margin, name)) for name in names}
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _verdict_of(finding: Finding) -> Verdict:

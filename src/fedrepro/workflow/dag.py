@@ -100,7 +100,7 @@ class Workflow:
         """
         self._pending(batch.runs)
         if batch.tf32 and not self.config.on_gpu:
-            number = sum(len(batch.tf32) for batch in self.batches)
+            number = sum(len(other.tf32) for other in self.batches)
             raise FedreproError(
                 f"{number} pending runs of scale {self.scale}, such as {batch.tf32[0]}, which a "
                 "target needs, have precision: tf32, which NVIDIA GPUs alone have: add `--config "

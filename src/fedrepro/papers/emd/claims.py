@@ -26,6 +26,7 @@ from fedrepro.papers.emd.measurements import (
     SCRATCH,
     WARM,
     divergences,
+    pretrain_epochs,
     reported,
     synchronisations,
 )
@@ -163,10 +164,9 @@ def small_batches(
 def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
     """A pre-trained run ends below where it began, and above one from random weights."""
     scratch, pretrained = (accuracy(runs, name, dataset=dataset) for name in (over, what))
-    groups = runs.labelled(dataset=dataset, training=what)
+    groups = runs.labelled(dataset=dataset, training=what, batches="large")
     curves = runs.curves(groups, "accuracy")
-    before = getattr(runs.members(groups)[0].spec.algorithm, "pretrain_epochs", 0)
-    began = curves[curves["round"] == before]
+    began = curves[curves["round"] == curves["run"].map(pretrain_epochs(runs, groups))]
     start = Sample("pre-training", tuple(began["value"]), (), tuple(began["seed"]))
     samples = [scratch, pretrained]
     evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"

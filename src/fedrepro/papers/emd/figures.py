@@ -22,6 +22,7 @@ from fedrepro.papers.emd.measurements import (
     WARM,
     by_choice,
     divergences,
+    pretrain_epochs,
     reported,
     shared_label,
     synchronisations,
@@ -53,10 +54,7 @@ def accuracy_curves(runs: RunSet, figure: str) -> pd.DataFrame:
     """
     groups = runs.groups_of(figure)
     curves = runs.curves(groups, "accuracy")
-    before = {
-        run.id: getattr(run.spec.algorithm, "pretrain_epochs", 0) for run in runs.members(groups)
-    }
-    curves["x"] = curves["round"] - curves["run"].map(before)
+    curves["x"] = curves["round"] - curves["run"].map(pretrain_epochs(runs, groups))
     curves["dataset"] = curves["dataset"].map(titles(runs))
     curves = curves[curves["x"] >= 0].rename(columns={"title": "series"})
     cells = summarise(curves, "value", _KEYS, "dataset")

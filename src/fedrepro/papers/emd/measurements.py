@@ -107,6 +107,13 @@ def reported(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
     return table.reset_index()
 
 
+def pretrain_epochs(runs: RunSet, groups: Sequence[str]) -> dict[str, int]:
+    """Return how many epochs of pre-training each run begins with: run id -> epochs."""
+    return {
+        run.id: getattr(run.spec.algorithm, "pretrain_epochs", 0) for run in runs.members(groups)
+    }
+
+
 def divergences(runs: RunSet, groups: Sequence[str], what: str = "fedavg") -> pd.DataFrame:
     """Return the weight divergence from SGD after the first round (eq. 1), one row a run and layer.
 
@@ -310,41 +317,77 @@ OVERLAPPING = {
     "IID and SGD": ("iid", "sgd"),
     "non-IID(1), E = 5 and E = 1": ("one_class_e5", "one_class"),
 }
-"""Trainings whose curves overlap, as section 2.2 says, by what our table calls them."""
+"""Trainings whose curves overlap, as section 2.2 says, by what our tables call them."""
+
+STRETCH = 50
+"""Rounds in each stretch of the longer trainings; at lite the others end after the first."""
 
 
 def curves_apart(runs: RunSet) -> pd.DataFrame:
-    """Show how far apart the curves of two trainings are, and those of two seeds of one training.
+    """Show how far apart the curves of two trainings are, and those of two seeds of one."""
+    curves = runs.curves(runs.groups_of("curves_apart"), "accuracy")
+    curves["column"] = curves["dataset"].map(titles(runs))
+    return summarise(_apart(curves), "value", ["row", "column"]).assign(unit="points")
+
+
+def longer(runs: RunSet) -> pd.DataFrame:
+    """Show the same of longer trainings, a column a stretch of rounds."""
+    curves = runs.curves(runs.groups_of("longer"), "accuracy")
+    end = (curves["round"] + STRETCH - 1) // STRETCH * STRETCH
+    curves["column"] = [f"rounds {last - STRETCH + 1} to {last}" for last in end]
+    table = _apart(curves)
+    table["row"] = table["dataset"].map(titles(runs)) + ", " + table["row"]
+    return summarise(table, "value", ["row", "column"]).assign(unit="points")
+
+
+def _apart(curves: pd.DataFrame) -> pd.DataFrame:
+    """Return how far apart curves are that overlap, one row a pair and ``column`` of ``curves``.
 
     That is the mean absolute distance over the evaluations: of each seed's two curves, and of the
     seeds 0 and 1, 2 and 3 and so on, which nothing but chance sets apart.
+
+    Raises:
+        MissingRunsError: no pair is recorded.
     """
-    curves = runs.curves(runs.groups_of("curves_apart"), "accuracy")
-    curves["dataset"] = curves["dataset"].map(titles(runs))
     of = {name: curves[curves["training"] == name] for name in curves["training"].unique()}
     parts = []
     for name, (one, other) in OVERLAPPING.items():
         if one in of and other in of:
-            parts.append(_apart(of[one], of[other]).assign(row=name))
+            parts.append(_distances(of[one], of[other]).assign(row=name))
     for name, these in of.items():
         even = these["seed"] % 2 == 0
         title = {"sgd": "SGD", **CHOICE_TRAININGS}[name]
-        apart = _apart(these[even], these[~even].assign(seed=these["seed"] - 1))
+        apart = _distances(these[even], these[~even].assign(seed=these["seed"] - 1))
         parts.append(apart.assign(row=f"{title}, two seeds"))
     table = pd.concat(parts)
     if table.empty:
         raise MissingRunsError("no two curves of a pair are recorded")
-    return summarise(table, "value", ["row", "column"]).assign(unit="points")
+    return table
 
 
-def _apart(ones: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean absolute distance of curves, one row a data set and seed."""
-    pairs = differences(ones, others, "value", on=["dataset", "seed", "round"])
+def _distances(ones: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean absolute distance of curves, one row a data set, column and seed."""
+    pairs = differences(ones, others, "value", on=["dataset", "column", "seed", "round"])
     pairs["value"] = pairs["value"].abs()
-    means = pairs.groupby(["dataset", "seed"], sort=False).agg(
-        value=("value", "mean"), run=("run", "first")
-    )
-    return means.reset_index().rename(columns={"dataset": "column"})
+    means = pairs.groupby(["dataset", "column", "seed"], sort=False)
+    return means.agg(value=("value", "mean"), run=("run", "first")).reset_index()
+
+
+def by_pretraining(runs: RunSet) -> pd.DataFrame:
+    """Show what pre-training reaches and what FedAvg makes of it, by epochs of pre-training."""
+    groups = runs.groups_of("pretraining")
+    epochs = pretrain_epochs(runs, groups)
+    curves = runs.curves(groups, "accuracy")
+    before = curves[curves["round"] == curves["run"].map(epochs)].set_index("run")["value"]
+    table = reported(runs, groups).rename(columns={"accuracy": "after FedAvg"})
+    table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
+    table["pre-training"] = table["run"].map(before)
+    table["change"] = table["after FedAvg"] - table["pre-training"]
+    table["row"] = table["dataset"] + ", " + table["run"].map(epochs).astype(str) + " epochs"
+    units = {"pre-training": "fraction", "after FedAvg": "fraction", "change": "points"}
+    cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
+    cells["unit"] = cells["column"].map(units)
+    return summarise(cells, "value", ["row", "column"], "unit")
 
 
 def by_step_size(runs: RunSet, artefact: str) -> pd.DataFrame:
@@ -391,6 +434,8 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "choices": lambda runs: moved(by_choice(runs)),
     "choice_divergence": choice_divergence,
     "curves_apart": curves_apart,
+    "longer": longer,
+    "pretraining": by_pretraining,
     "step_size": lambda runs: by_step_size(runs, "step_size"),
     "step_size_sweep": lambda runs: by_step_size(runs, "step_size_sweep"),
 }

@@ -36,7 +36,7 @@ def judged(
 
 
 def judged_in(
-    cells: pd.DataFrame, scale: Scale = "paper", *, whole: bool = True, **changes: Any
+    cells: pd.DataFrame | None, scale: Scale = "paper", *, whole: bool = True, **changes: Any
 ) -> Check:
     """Judge the number by the cells of a table, whose runs are all recorded or not."""
     content = {
@@ -233,15 +233,23 @@ def test_a_number_of_no_cell_is_refused_at_the_published_scale_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "sparse", "verdict"),
-    [("a", False, "not run"), ("a", True, "not decidable"), ("z", True, "not run")],
+    ("emd", "sparse", "verdict"),
+    [
+        (0.36, False, "not run"),
+        (0.36, True, "not run"),
+        (0.4, False, "not run"),
+        (0.4, True, "not decidable"),
+    ],
 )
-def test_a_cell_that_records_may_lack_is_not_run_unless_the_plan_leaves_it_out(
-    row: str, sparse: bool, verdict: str
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_point_that_records_may_lack_is_not_run_unless_the_plan_leaves_it_out(
+    recorded: bool, emd: float, sparse: bool, verdict: str
 ) -> None:
-    """Of a curve that the plan has some points of, the others are not in the plan."""
-    cells = pd.DataFrame({"row": ["a"], "column": ["b"]})
-    assert judged_in(cells, whole=False, cell=(row, "c"), sparse=sparse).verdict == verdict
+    """The plan has an EMD of 0.36, and none of 0.4, whatever the records have of the curve."""
+    cells = pd.DataFrame({"row": ["a"], "column": [0]}) if recorded else None
+    point = judged_in(cells, whole=False, artefact="table2", cell=("a", emd), sparse=sparse)
+    assert point.verdict == verdict
+    assert ("plan" in point.evidence) == (verdict == "not decidable")
 
 
 def test_of_rows_of_equal_keys_the_first_is_judged() -> None:

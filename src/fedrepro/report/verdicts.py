@@ -119,7 +119,8 @@ class _Frame:
     @functools.cached_property
     def keys(self) -> dict[tuple[str, str], int]:
         """The key of every cell, and where it first is."""
-        assert self.cells is not None
+        if self.cells is None:
+            return {}
         keys = keys_of(self.cells)
         return dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
 
@@ -150,13 +151,12 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
     )
     if number.unusable:
         return replace(unjudged, verdict="no target", reason=number.unusable)
-    if made.cells is None:
-        return unjudged
     cell = _find(made, number, runs)
-    if cell is None and not (made.whole or (number.sparse and _has_row(made, number))):
-        return unjudged
     if cell is None:
-        return replace(unjudged, verdict="not decidable", evidence=f"not in the {runs.scale} plan")
+        left_out = made.whole or (number.sparse and not _planned(runs, number))
+        why = f"not in the {runs.scale} plan"
+        return replace(unjudged, verdict="not decidable", evidence=why) if left_out else unjudged
+    assert made.cells is not None
     unjudged = replace(unjudged, unit=cell.get("unit", ""))
     ours = float(cell[number.value])
     if math.isnan(ours):
@@ -268,21 +268,21 @@ def _seeds_needed(number: Number, ours: float, sd: float) -> int | None:
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:
     """Return the number's cell; None where a record or the plan leaves it out."""
-    assert made.cells is not None
     wanted = cell_key(*number.cell)
-    if wanted in made.keys:
+    if made.cells is not None and wanted in made.keys:
         return made.cells.iloc[made.keys[wanted]]
     if runs.scale != "paper" or not made.whole or number.sparse:
         return None
     raise FedreproError(
         f"config/expected/{runs.paper}.yaml: {number.id}: {number.artefact} ({runs.scale}) has no "
-        f"cell {list(number.cell)}; its first cells are {keys_of(made.cells)[:3]}"
+        f"cell {list(number.cell)}; its first cells are {list(made.keys)[:3]}"
     )
 
 
-def _has_row(made: _Frame, number: Number) -> bool:
-    """Return whether the records give any cell of the number's row or series."""
-    return cell_key(*number.cell)[0] in {row for row, _ in made.keys}
+def _planned(runs: RunSet, number: Number) -> bool:
+    """Return whether the plan has runs of the number's artefact at its x."""
+    planned = runs.planned(runs.groups_of(number.artefact))
+    return any(number.cell[1] in run.coordinates.values() for run in planned)
 
 
 def _judge_claim(runs: RunSet, claim: Claim) -> Check:

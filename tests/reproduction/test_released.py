@@ -81,3 +81,11 @@ def test_lite_never_judges_numbers_of_other_runs(paper):
     ]
     assert judged or paper != "selective", "its lite plan shares runs with the published one"
     assert all(check.runs and set(check.runs) <= published for check in judged)
+
+
+@pytest.mark.parametrize(("paper", "scale"), RELEASED)
+def test_each_margin_of_a_claim_says_which_it_is(paper, scale):
+    for claim in checked(paper, scale):
+        names = [margin["what"] for margin in claim.margins]
+        assert all(names), claim.id
+        assert len(set(names)) == len(names), claim.id

@@ -290,6 +290,37 @@ def test_curves_are_apart_by_their_mean_absolute_distance(tmp_path):
     assert [len(set(frame["column"])), frame["row"].nunique()] == [3, 6]
 
 
+def test_longer_trainings_are_apart_by_stretches_of_rounds(tmp_path):
+    """A made-up run of 200 rounds has half of its accuracy in round 100, and then it all."""
+    world = World(
+        accuracy={"mnist_one_class_longer/200": 0.9, "mnist_one_class_e5_longer/200": 0.8}
+    )
+    frame = artefacts.frame(write_all(tmp_path, "lite", world), "longer")
+    assert list(frame["column"].unique()) == ["rounds 51 to 100", "rounds 151 to 200"]
+    half, whole = (
+        cell(frame, "MNIST, non-IID(1), E = 5 and E = 1", column)["values"]
+        for column in ("rounds 51 to 100", "rounds 151 to 200")
+    )
+    assert (half, whole) == (pytest.approx([0.05] * 3), pytest.approx([0.1] * 3))
+    assert cell(frame, "CIFAR-10, SGD, two seeds", "rounds 151 to 200")["n"] == 1
+
+
+def test_pretraining_is_shown_before_and_after_federated_averaging(tmp_path):
+    places = {"kws_pretrained_longer/500": 0.5, "kws_pretrained_longer/200": 0.4}
+    frame = artefacts.frame(write_all(tmp_path, "lite", World(accuracy=places)), "pretraining")
+    rows = [f"KWS, 20 x 11 features, {epochs} epochs" for epochs in (60, 200, 500)]
+    assert [row for row in frame["row"].unique() if "KWS" in row] == rows
+    for row, level in zip(rows[1:], (0.4, 0.5), strict=True):
+        before, after, change = (
+            cell(frame, row, column) for column in ("pre-training", "after FedAvg", "change")
+        )
+        assert (before["mean"], after["mean"]) == (
+            pytest.approx(level + 0.02),
+            pytest.approx(level),
+        )
+        assert (change["values"], change["unit"]) == (pytest.approx([-0.02] * 3), "points")
+
+
 def test_a_cell_of_a_step_size_holds_the_runs_with_it(smoke):
     frame = artefacts.frame(smoke, "step_size")
     first = [f"MNIST, conv1, step size {size}" for size in ("0.01", "0.003", "0.001")]
@@ -353,7 +384,14 @@ def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
         name,
         share,
         tmp_path,
-        of_pairs=("choices", "open_choices", "choice_divergence", "curves_apart", "sweep_text"),
+        of_pairs=(
+            "choices",
+            "open_choices",
+            "choice_divergence",
+            "curves_apart",
+            "longer",
+            "sweep_text",
+        ),
     )
 
 

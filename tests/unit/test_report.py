@@ -233,6 +233,15 @@ def test_a_claim_has_sentences_and_no_number_without_a_unit() -> None:
     assert "0.1257" not in told(held)
 
 
+def test_a_claim_lists_what_has_to_hold() -> None:
+    claim = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    lead = {"what": "IID - 1-class", "strict": True, "value": 0.1, "low": 0.02, "high": 0.18}
+    flat = {"what": "0.05 - sd of IID", "strict": False, "value": None, "low": None, "high": None}
+    held = told(dataclasses.replace(claim, margins=[lead, flat]))
+    assert "IID - 1-class &gt; 0: +0.1 (+0.02 to +0.18)" in held
+    assert "0.05 - sd of IID &gt;= 0: not known" in held
+
+
 def recorded(folder: Path) -> dict[str, Shown]:
     """Return the recorded runs of the report."""
     runs = {run.id: run for run in expand(PAPER, "smoke")}

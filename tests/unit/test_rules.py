@@ -298,6 +298,31 @@ def test_networks_that_guess_decide_nothing() -> None:
     assert compared([RUN], [RUN.above(0)], networks=[low]).undecided
 
 
+def test_a_margin_says_what_difference_it_is() -> None:
+    one, other = Sample("a", (0.5, 0.7), ("x", "y")), Sample("b", (0.4, 0.5), ("z", "w"))
+    margins = [
+        less(one, other),
+        less(one, other, 0.02),
+        less(one, other, -0.02),
+        one.above(0.4),
+        one.below(0.4),
+        steadier(one, other),
+        steady(one, 0.05),
+        steady(RUN, 0.05),
+    ]
+    assert [margin.what for margin in margins] == [
+        "a - b",
+        "a - b - 0.02",
+        "a - b + 0.02",
+        "a - 0.4",
+        "0.4 - a",
+        "sd of b / sd of a - 1",
+        "0.05 - sd of a",
+        "0.05 - sd of a",
+    ]
+    assert [margin.value for margin in margins[:5]] == pytest.approx([0.15, 0.13, 0.17, 0.2, -0.2])
+
+
 def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
     held = compared([RUN], [RUN.above(0.4)], note="above")
     failed = compared([Sample("b", (0.1,), ("y",), chance=0.1)], [RUN.above(0.6)])

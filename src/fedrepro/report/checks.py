@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fedrepro.report.finding import SLACK
 from fedrepro.report.stats import MOST_SEEDS
@@ -58,8 +58,9 @@ class Check:
         seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
             those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
-        margins: of a claim about means, one for each condition: ``value``, above 0 where it is met,
-            ``low`` and ``high`` of its interval, one-sided ``p``, ``seeds``; None: not known.
+        margins: of a claim about means, one for each condition: ``what`` it is, ``value``, above 0
+            where it is met (or 0, unless ``strict``), ``low`` and ``high`` of its interval,
+            one-sided ``p``, ``seeds``; None: not known.
         p: of a claim about means, one-sided, not adjusted; None: none.
         needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
             spreads are as found; None: not known.
@@ -92,7 +93,7 @@ class Check:
     evidence: str = ""
     seeds: int = 0
     spread: float | None = None
-    margins: list[dict[str, float | None]] = field(default_factory=list)
+    margins: list[dict[str, Any]] = field(default_factory=list)
     p: float | None = None
     needed: int | None = None
     explanation: str = ""
@@ -159,6 +160,16 @@ def difference(unit: str) -> str:
 def remarks(item: Check) -> str:
     """Return what is said of a verdict: evidence, seeds that would decide, explanation."""
     return ". ".join(filter(None, (item.evidence, outlook(item), explained(item))))
+
+
+def condition(margin: Mapping[str, Any]) -> str:
+    """Return what a margin of a claim has to be, what it is, and its interval."""
+    value, low, high = (
+        "not known" if margin[name] is None else f"{margin[name]:+.4g}"
+        for name in ("value", "low", "high")
+    )
+    asked = f"{margin['what']} {'>' if margin['strict'] else '>='} 0"
+    return f"{asked}: {value}" + ("" if low == high else f" ({low} to {high})")
 
 
 def outlook(item: Check) -> str:

@@ -35,6 +35,7 @@ class Margin:
         seeds: how many it rests on.
         strict: whether 0 is too little.
         sd: of the margins of single seeds; NaN where it is no mean of such.
+        what: the difference it is, in words: ``IID - 1-class - 0.02``.
     """
 
     value: float
@@ -44,13 +45,15 @@ class Margin:
     seeds: int
     strict: bool = False
     sd: float = math.nan
+    what: str = ""
 
     @classmethod
-    def of(cls, values: Iterable[float], *, strict: bool = False) -> Margin:
+    def of(cls, values: Iterable[float], what: str = "", *, strict: bool = False) -> Margin:
         """Return the mean of margins of single seeds, within its bounds.
 
         Args:
             values: one a seed, differences of runs of equal seeds where two things are compared.
+            what: the difference, in words.
             strict: whether 0 is too little.
 
         See :func:`fedrepro.report.stats.bounds`.
@@ -58,17 +61,18 @@ class Margin:
         each = [float(value) for value in values]
         low, high = bounds(each)
         sd = float(np.std(each, ddof=1)) if len(each) > 1 else math.nan
-        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd)
+        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd, what)
 
     @classmethod
     def by_bootstrap(
-        cls, statistic: Callable[[Sequence[int]], float], seeds: Sequence[int]
+        cls, statistic: Callable[[Sequence[int]], float], seeds: Sequence[int], what: str = ""
     ) -> Margin:
         """Return the margin that is a statistic of all seeds and no mean of values of single ones.
 
         It has no p value. See :func:`fedrepro.report.stats.bootstrap`.
         """
-        return cls(statistic(seeds), *bootstrap(statistic, seeds), math.nan, len(seeds))
+        low, high = bootstrap(statistic, seeds)
+        return cls(statistic(seeds), low, high, math.nan, len(seeds), what=what)
 
     @property
     def met(self) -> bool:

@@ -78,11 +78,13 @@ class Sample:
 
     def above(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is above a bound."""
-        return Margin.of((value - bound for value in self.values), strict=strict)
+        what = f"{self.name} - {bound:g}"
+        return Margin.of((value - bound for value in self.values), what, strict=strict)
 
     def below(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is below a bound."""
-        return Margin.of((bound - value for value in self.values), strict=strict)
+        what = f"{bound:g} - {self.name}"
+        return Margin.of((bound - value for value in self.values), what, strict=strict)
 
     def by_seed(self) -> dict[int, float]:
         """Return seed -> value.
@@ -105,13 +107,25 @@ def lead(one: Sample, other: Sample) -> float:
     return float(np.mean([a - b for a, b in paired(one, other)]))
 
 
-def less(one: Sample, other: Sample, by: float = 0, *, strict: bool = False) -> Margin:
+def less(
+    one: Sample, other: Sample, by: float = 0, what: str = "", *, strict: bool = False
+) -> Margin:
     """Return the margin by which ``one`` exceeds ``other`` by ``by``, over the seeds of both.
+
+    Args:
+        one: what has to be the larger.
+        other: what it is compared with.
+        by: by how much.
+        what: the difference of the two, in words; empty: by the names of the samples.
+        strict: whether an excess of just ``by`` is too little.
 
     Raises:
         ValueError: they have no seed in common.
     """
-    return Margin.of((a - b - by for a, b in paired(one, other)), strict=strict)
+    what = what or f"{one.name} - {other.name}"
+    if by:
+        what += f" {'-' if by > 0 else '+'} {abs(by):g}"
+    return Margin.of((a - b - by for a, b in paired(one, other)), what, strict=strict)
 
 
 def within(one: Sample, other: Sample, points: float) -> list[Margin]:
@@ -125,10 +139,12 @@ def steadier(one: Sample, other: Sample) -> Margin:
     Bounds and p value are those of the F test. NaN where one of them has no spread.
     """
     sds, ns = (other.sd, one.sd), (len(other.values), len(one.values))
+    what = f"sd of {other.name} / sd of {one.name} - 1"
     if not min(sds) > 0:
-        return Margin(nan, nan, nan, nan, min(ns), strict=True)
+        return Margin(nan, nan, nan, nan, min(ns), strict=True, what=what)
     low, high = (ratio - 1 for ratio in sd_ratio_bounds(*sds, ns))
-    return Margin(sds[0] / sds[1] - 1, low, high, sd_ratio_p(*sds, ns), min(ns), strict=True)
+    p = sd_ratio_p(*sds, ns)
+    return Margin(sds[0] / sds[1] - 1, low, high, p, min(ns), strict=True, what=what)
 
 
 def steady(sample: Sample, within: float) -> Margin:
@@ -136,12 +152,12 @@ def steady(sample: Sample, within: float) -> Margin:
 
     Bounds and p value are those of the chi-square test. NaN for a single value.
     """
-    n = len(sample.values)
+    n, what = len(sample.values), f"{within:g} - sd of {sample.name}"
     if n < 2:
-        return Margin(nan, nan, nan, nan, n)
+        return Margin(nan, nan, nan, nan, n, what=what)
     least, most = sd_bounds(sample.sd, n)
     p = sd_p(sample.sd, n, within)
-    return Margin(within - sample.sd, within - most, within - least, p, n)
+    return Margin(within - sample.sd, within - most, within - least, p, n, what=what)
 
 
 def paired(*samples: Sample) -> list[tuple[float, ...]]:

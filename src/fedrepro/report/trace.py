@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -89,7 +89,7 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
 
 def _why_verdict(runs: RunSet, name: str) -> str:
     """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
-    from fedrepro.report.checks import difference, how_sure, remarks, shown
+    from fedrepro.report.checks import condition, difference, how_sure, remarks, shown
     from fedrepro.report.verdicts import check_entry
 
     paper, expected = runs.paper, load_expected(runs.paper)
@@ -122,21 +122,11 @@ def _why_verdict(runs: RunSet, name: str) -> str:
     known |= {"reading": item.reading, "verdict": item.verdict, "because": because}
     if item.kind == "claim" and item.seeds:
         known["seeds"] = str(item.seeds)
-    known["margins"] = f"\n{16 * ' '}".join(map(_margin, item.margins))
+    known["margins"] = f"\n{16 * ' '}".join(map(condition, item.margins))
     known["p"] = "" if item.p is None else f"{item.p:.2g}"
     title = f"{paper} {name}, scale {runs.scale}: {item.statement or 'a published number'}"
     told = [f"  {key:<14}{value}" for key, value in known.items() if value]
     return "\n".join([title, *told, *_runs_of(runs, item)])
-
-
-def _margin(margin: Mapping[str, float | None]) -> str:
-    """Return a margin of a claim and its interval."""
-    value, low, high = (_signed(margin[name]) for name in ("value", "low", "high"))
-    return value if low == high else f"{value} ({low} to {high})"
-
-
-def _signed(value: float | None) -> str:
-    return "not known" if value is None else f"{value:+.4g}"
 
 
 def _runs_of(runs: RunSet, item: Check) -> list[str]:

@@ -341,10 +341,11 @@ def _lacking(runs: RunSet, error: MissingRunsError) -> str:
     return ", ".join(told) or str(error)
 
 
-def _shown(margin: Margin) -> dict[str, float | None]:
+def _shown(margin: Margin) -> dict[str, Any]:
     """Return what a check keeps of a margin."""
-    names = ("value", "low", "high", "p", "seeds")
-    return {name: _known(getattr(margin, name)) for name in names}
+    numbers = ("value", "low", "high", "p", "seeds")
+    known = {name: _known(getattr(margin, name)) for name in numbers}
+    return {"what": margin.what, "strict": margin.strict} | known
 
 
 def _known(value: float) -> float | None:

@@ -166,7 +166,8 @@ def no_later(
     for target in percent:
         reach = functools.partial(rounds_to, target=target / 100)
         one, other = (_sample(runs, name, reach, **where) for name in (what, than))
-        margins.append(less(other, one))
+        difference = f"{other.name} - {one.name}, rounds to {target:g} %"
+        margins.append(less(other, one, what=difference))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
     return compared(samples, margins, None, "; ".join(parts), networks=())
@@ -387,7 +388,10 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     seeds, networks = tuple(levels.index), _networks(runs, group, grid)
     samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
     highest = samples.pop(threshold)
-    margins = [less(highest, sample, strict=True) for sample in samples.values()]
+    margins = [
+        less(highest, sample, what=f"at {highest.name} - at {sample.name}", strict=True)
+        for sample in samples.values()
+    ]
     evidence = f"by threshold: {listed([*samples.values(), highest])}"
     least = min(margin.value for margin in margins)
     return compared([networks], margins, least, evidence)

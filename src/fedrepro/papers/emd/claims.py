@@ -140,7 +140,8 @@ def costs_less(
     losses = [(a - b, a - c) for a, b, c in paired(best, one, other)]
     lost, more = np.mean(losses, axis=0)
     share = [percent / 100 * theirs - ours for ours, theirs in losses]
-    margins = [less(best, other, strict=True), Margin.of(share, strict=True)]
+    what = f"{percent:g} % of ({best.name} - {other.name}) - ({best.name} - {one.name})"
+    margins = [less(best, other, strict=True), Margin.of(share, what, strict=True)]
     return compared(samples, margins, float(lost / more) if more else None)
 
 
@@ -155,8 +156,12 @@ def small_batches(
     )
     changes = [lead(*pair) for pair in zip(small, large, strict=True)]
     evidence = _shown(zip([sample.name for sample in small], changes, strict=True), in_points)
-    gains = [less(*pair, strict=True) for pair in zip(small[:-1], large[:-1], strict=True)]
-    margins = [*gains, less(large[-1], small[-1], points / 100)]
+    margins = [
+        less(*pair, what=f"{pair[0].name}, small - large batches", strict=True)
+        for pair in zip(small[:-1], large[:-1], strict=True)
+    ]
+    loss = f"{small[-1].name}, large - small batches"
+    margins.append(less(large[-1], small[-1], points / 100, loss))
     return compared([*large, *small], margins, changes[-1], f"change: {evidence}")
 
 
@@ -188,7 +193,7 @@ def curves_overlap(
     mean = float(apart.mean())
     evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
-    margin = Margin.of(points / 100 - apart)
+    margin = Margin.of(points / 100 - apart, f"{points / 100:g} - distance of the curves")
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
     return Finding(margin.met, evidence, ids, mean, [margin], undecided(networks))
 
@@ -225,7 +230,8 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
         f"{layer}: {_shown(zip(names, means[layer], strict=True))}" for layer in means
     )
     cells = {
-        key: Sample.of(str(key), of, "value") for key, of in table.groupby(["training", "layer"])
+        (training, layer): Sample.of(f"{called(runs.paper, training)}, {layer}", of, "value")
+        for (training, layer), of in table.groupby(["training", "layer"])
     }
     margins = [
         less(cells[higher, layer], cells[lower, layer], strict=True)
@@ -245,7 +251,11 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
         return _means(table, seeds).apply(_rank_correlation)
 
     lowest = float(ranks().min())
-    margin = Margin.by_bootstrap(lambda some: float(ranks(some).min()) - rank, _seeds(table))
+    margin = Margin.by_bootstrap(
+        lambda some: float(ranks(some).min()) - rank,
+        _seeds(table),
+        f"lowest rank correlation of a layer - {rank:g}",
+    )
     evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
 
@@ -265,7 +275,8 @@ def divergence_rises_most(
         found = rise(seeds)
         return float(found[[*layers]].min() - found.drop([*layers]).max())
 
-    margin = Margin.of(jackknife(ahead, _seeds(table)), strict=True)
+    what = f"least rise of {' and '.join(layers)} - largest rise of the others"
+    margin = Margin.of(jackknife(ahead, _seeds(table)), what, strict=True)
     ordered = rise().sort_values(ascending=False)
     evidence = f"rise: {_shown(ordered.items(), '{:.4g}'.format)}"
     return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
@@ -283,7 +294,10 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
 
     seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
     values = jackknife(lambda some: times(some) - 1, seeds)
-    margin = Margin.of(values, strict=True)
+    rest = " and ".join(called(runs.paper, name) for name in over)
+    margin = Margin.of(
+        values, f"{called(runs.paper, what)} / the larger of {rest} - 1", strict=True
+    )
     evidence = _shown((called(runs.paper, name), value) for name, value in largest.items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
     return Finding(margin.met, evidence, ids, margin.value + 1, [margin])
@@ -318,9 +332,11 @@ def falls_faster(
     evidence = (
         f"loss per unit of EMD: {in_points(early)} up to {middle:g}, {in_points(late)} from there"
     )
+    above = f"loss per unit of EMD above {middle:g}"
+    faster = f"{above} - {times:g} x that below"
     margins = [
-        Margin.of((fall[1] for fall in falls), strict=True),
-        Margin.of((fall[1] - times * fall[0] for fall in falls), strict=times <= 1),
+        Margin.of((fall[1] for fall in falls), above, strict=True),
+        Margin.of((fall[1] - times * fall[0] for fall in falls), faster, strict=times <= 1),
     ]
     return compared(samples, margins, float(late / early) if early > 0 else None, evidence)
 
@@ -332,7 +348,9 @@ def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str)
     pairs = paired(whole, rest)
     before, kept = np.mean(pairs, axis=0)
     share = float(kept / before)
-    margin = Margin.of(b - percent / 100 * a for a, b in pairs)
+    margin = Margin.of(
+        (b - percent / 100 * a for a, b in pairs), f"{rest.name} - {percent:g} % of {whole.name}"
+    )
     return compared(samples, [margin], share, f"{in_percent(share)} kept")
 
 
@@ -404,7 +422,9 @@ def sharing_trend(runs: RunSet, *, rank: float, beta: float | None = None) -> Fi
         return _rank_correlation(table.loc[[*seeds]].mean())
 
     ours = correlation([*table.index])
-    margin = Margin.by_bootstrap(lambda some: correlation(some) - rank, [*table.index])
+    margin = Margin.by_bootstrap(
+        lambda some: correlation(some) - rank, [*table.index], f"rank correlation - {rank:g}"
+    )
     evidence = f"accuracy by {by}: {listed([*samples.values()])}; rank {ours:.3f}"
     return compared([*samples.values()], [margin], ours, evidence)
 
@@ -427,7 +447,10 @@ def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     leads_by = {alpha: lead(large[alpha], small[alpha]) for alpha in large}
     named = ((f"alpha {alpha:g} %", gap) for alpha, gap in leads_by.items())
     evidence = f"lead of the larger G: {_shown(named, in_points)}"
-    margins = [less(large[alpha], small[alpha], strict=True) for alpha in large]
+    margins = [
+        less(large[alpha], small[alpha], what=f"larger - smaller G, alpha {alpha:g} %", strict=True)
+        for alpha in large
+    ]
     least = min(leads_by.values())
     return compared([*large.values(), *small.values()], margins, least, evidence)
 

@@ -166,6 +166,7 @@ def leads_everywhere(
         less(
             _sample(what, high, (_ends([log])[a] for log in high)),
             _sample(over, low, (_ends([log])[a] for log in low)),
+            what=f"{what} - {over}, archetype {a}",
             strict=True,
         )
         for a in range(len(ours))
@@ -230,7 +231,7 @@ def changes_more(
     found = {name: _logs(runs, experiment, name, first, last) for name in (than, what)}
     low, high = (_sample(name, of, [log.change.mean() for log in of]) for name, of in found.items())
     beyond = (ours - times * theirs for ours, theirs in paired(high, low))
-    margins = [Margin.of(beyond, strict=times <= 1)]
+    margins = [Margin.of(beyond, f"{what} - {times:g} x {than}", strict=times <= 1)]
     evidence = _shown({than: low.mean, what: high.mean}, in_points)
     used = [*itertools.chain(*found.values())]
     return _finding(margins, evidence, used, high.mean / low.mean if low.mean else None)
@@ -246,7 +247,12 @@ def stays_restless(
         for span in spans
     }
     means = {name: float(np.mean(values)) for name, values in last.items()}
-    margins = [Margin.of(value - points / 100 for value in values) for values in last.values()]
+    margins = [
+        Margin.of(
+            (value - points / 100 for value in values), f"last rounds {name} - {points / 100:g}"
+        )
+        for name, values in last.items()
+    ]
     return margins, f"last rounds {_shown(means, in_points)}", min(means.values())
 
 
@@ -300,7 +306,8 @@ def converge_alike(
     known = [difference for difference in apart if difference is not None]
     if len(known) < len(apart):
         return False, told, None
-    return [Margin.of(within - each for each in known)], told, max(known)
+    margin = Margin.of((within - each for each in known), f"{within} - rounds apart")
+    return [margin], told, max(known)
 
 
 def _apart(rounds: Sequence[int | None]) -> int | None:
@@ -325,7 +332,14 @@ def favours(
         lead = log.by_archetype[settled:].mean(axis=0) - log.majority
         return float(lead[[*what]].min() - lead[[*over]].max())
 
-    margins = [Margin.of(map(leads_by, found), strict=True) for leads_by in (calmer, better)]
+    these, others = (", ".join(map(str, archetypes)) for archetypes in (what, over))
+    margins = [
+        Margin.of(map(leads_by, found), f"{told} of archetypes {first} - {then}", strict=True)
+        for leads_by, told, first, then in (
+            (calmer, "least sd", others, f"largest of {these}"),
+            (better, "least lead", these, f"largest of {others}"),
+        )
+    ]
     evidence = (
         f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
         f"frequent label {_in_turn(above)}"
@@ -362,11 +376,10 @@ def is_cheaper(
     evidence = _shown(means, "{:.2f}".format) + missing
     if missing:
         return _finding(False, evidence, used)
-    margins = [
-        Margin.of(side)
-        for r in ratios.values()
-        for side in ((x - low for x in r), (high - x for x in r))
-    ]
+    margins = []
+    for name, ratio in ratios.items():
+        margins.append(Margin.of((x - low for x in ratio), f"ratio, {name} - {low:g}"))
+        margins.append(Margin.of((high - x for x in ratio), f"{high:g} - ratio, {name}"))
     return _finding(margins, evidence, used)
 
 
@@ -463,7 +476,8 @@ def costs_little(
         _sample(name, of, [sum(way.mean() for way in megabytes(log).values()) for log in of])
         for name, of in found.items()
     )
-    margin = Margin.of(times * theirs - ours for ours, theirs in paired(one, other))
+    beyond = (times * theirs - ours for ours, theirs in paired(one, other))
+    margin = Margin.of(beyond, f"{times:g} x MB of {over} - MB of {what}")
     evidence = f"MB a round: {_shown({what: one.mean, over: other.mean}, '{:.2f}'.format)}"
     return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
 
@@ -523,9 +537,13 @@ def ends_as_logged(
     by_end = [_ends([one]) for one in late]
     apart = [end[metas == higher].mean() - end[metas == lower].mean() for end in by_end]
     margins = [
-        Margin.of(points / 100 - (end - theirs) for end in ends),
-        Margin.of(points / 100 + (end - theirs) for end in ends),
-        Margin.of(apart, strict=True),
+        Margin.of(
+            (points / 100 - (end - theirs) for end in ends), f"log - ours + {points / 100:g}"
+        ),
+        Margin.of(
+            (points / 100 + (end - theirs) for end in ends), f"ours - log + {points / 100:g}"
+        ),
+        Margin.of(apart, f"meta-archetype {higher} - meta-archetype {lower}", strict=True),
     ]
     return margins, _shown(values, in_percent), ours - theirs
 

@@ -128,7 +128,8 @@ def rises_steeply(
 def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
     """Return by how much the middle is beyond a share of the way from start to end."""
     paths = paired(start, middle, end)
-    return Margin.of((b - a - share * (c - a) for a, b, c in paths), strict=True)
+    gained = f"{middle.name} - {start.name} - {share:g} x ({end.name} - {start.name})"
+    return Margin.of((b - a - share * (c - a) for a, b, c in paths), gained, strict=True)
 
 
 @RULES.add
@@ -289,7 +290,7 @@ def threshold_is_tuned(
     inside = {value: sample for value, sample in tuning.items() if low <= value <= high}
     best, champion = _best(tuning), inside[_best(inside)]
     margins = [
-        less(champion, sample, strict=value < low)
+        less(champion, sample, what=f"at {champion.name} - at {sample.name}", strict=value < low)
         for value, sample in tuning.items()
         if value not in inside
     ]
@@ -312,7 +313,7 @@ def threshold_costs_little(
         f"non-IID test, mean over N: {in_percent(chosen.mean)} at the tuned threshold {best:g}, "
         f"{in_percent(usual.mean)} at {printed:g}"
     )
-    margin = less(usual, chosen, -points / 100)
+    margin = less(usual, chosen, -points / 100, f"at {usual.name} - at {chosen.name}")
     return compared([*noniid.values()], [margin], chosen.mean - usual.mean, evidence)
 
 

@@ -140,7 +140,10 @@ def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
         f"round {t}: {one[t].mean:.3g} with projection, {other[t].mean:.3g} without" for t in other
     )
     ratio = max(one[t].mean / other[t].mean for t in other)
-    margins = [less(other[t], one[t], strict=True) for t in other]
+    margins = [
+        less(other[t], one[t], what=f"without - with projection, round {t}", strict=True)
+        for t in other
+    ]
     ids = [run.id for run in runs.members([what, than])]
     return Finding(all(margin.met for margin in margins), evidence, ids, ratio, margins)
 

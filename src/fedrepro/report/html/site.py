@@ -19,7 +19,7 @@ import plotly
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
-from fedrepro.report.checks import DECIDED, difference, how_sure, remarks, shown
+from fedrepro.report.checks import DECIDED, condition, difference, how_sure, remarks, shown
 from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
 from fedrepro.report.score import in_words
@@ -127,6 +127,7 @@ class _Pages:
             shown=shown,
             how_sure=how_sure,
             remarks=remarks,
+            condition=condition,
             difference=difference,
         )
         self._templates.filters.update(

@@ -48,6 +48,9 @@ AGAINST = {
     "NA5-mnist": World(accuracy={"MNIST MC CADIS@40": 0.94}),
     "NA5-cifar100": World(accuracy={"CIFAR-100 MC FedProx@30": 0.4}),
     "NB1": lower("MNIST MC CADIS", by=0.85),
+    "NB1-fedprox": lower("MNIST MC CADIS", by=0.85),
+    "NB1-fedfa": lower("MNIST MC CADIS", by=0.85),
+    "NB1-feddyn": World(accuracy={"MNIST MC FedDyn": 0.98}),
     "NB1-as_run": lower("MNIST MC CADIS, as run", by=0.85),
     "NB2-mnist-feddyn": World(accuracy={"MNIST MC FedDyn": 0.901}),
     "NB2-mnist-feddyn_as_run": World(accuracy={"MNIST MC FedDyn, as run": 0.901}),
@@ -67,9 +70,13 @@ AGAINST = {
     "ND2-mnist": World(swing={"CADIS": 0.021}),
     "ND2-mnist-as_run": World(swing={"CADIS, as run": 0.021}),
     "ND2-cifar10": World(swing={"CADIS": 0.021}),
+    "ND2-mnist-fedprox": World(swing={"CADIS": 0.021}),
+    "ND2-cifar10-fedprox": World(swing={"CADIS": 0.021}),
     "ND3-mnist": World(swing={"CADIS": 0.04}),
     "ND3-mnist-as_run": World(swing={"CADIS, as run": 0.04}),
     "ND3-cifar10": World(swing={"CADIS": 0.06}),
+    "ND3-mnist-fedprox": World(swing={"CADIS": 0.06}),
+    "ND3-cifar10-fedprox": World(swing={"CADIS": 0.06}),
     "ND4-mnist": World(local={"CADIS": (0.85, 0.16)}),
     "ND4-cifar10": World(local={"CADIS": (0.79, 0.1)}),
     "ND5-true_clusters": World(accuracy={"weights inverse to the true cluster sizes": 0.9}),
@@ -96,7 +103,7 @@ AGAINST = {
     "NR5-mnist": World(wrong={"mnist_mc_cadis_as_run": 0.05}),
     "NR5-cifar10": World(wrong={"cifar10_mc_cadis_as_run": 0.05}),
     "NT1-mnist": World(equal=True),
-    "NT1-cifar10": World(clusters={"cifar10_mc_fedavg": [33, 30, 22, 12, 3]}),
+    "NT1-cifar10": World(equal=True),
     "NT2": World(main=40),
 }
 
@@ -135,7 +142,7 @@ MEANT = World(
 )
 """As the paper claims, with FedDyn's cells about as printed."""
 
-OF_THE_PAPER = {"NP1": True, "NP2": False, "NP3": True, "NP4": False, "NP5": True}
+OF_THE_PAPER = {"NP1": True, "NP2": False, "NP3": True, "NP3-best": True, "NP4": False, "NP5": True}
 KS = (10, 20, 30, 40, 50)
 """Clients a round in Table I."""
 
@@ -171,9 +178,9 @@ def test_a_range_is_taken_at_each_value_of_the_other_axis():
 
 NOT_OF_MEANS = {
     *("only_own_rows_rise", "rising_rows_are_labels", "recovers_clusters", "merges_all"),
-    *("wrong_pairs", "pairs_known", "is_lost", "oscillates", "cluster_sizes", "main_cluster"),
+    *("wrong_pairs", "pairs_known", "is_lost", "oscillates", "unequal_amounts", "main_cluster"),
     *("parts_groups", "finds_groups", "gains_follow", "largest_gain", "among_best", "no_better"),
-    "speed_ups_follow",
+    *("speed_ups_follow", "best_in_most"),
 }
 """Rules on the same thing in every run, on partitions, and on what is printed."""
 
@@ -282,6 +289,8 @@ def test_claims_about_the_papers_own_numbers(tmp_path, name, holds):
         ("NP2", "table1", {(f"CIFAR-100 {k}/100", OVER_FEDAVG): 0.168 for k in (20, 30)}, False),
         ("NP3", "table3", {("FedAvg", "MNIST UC"): 0.97}, True),
         ("NP3", "table3", {(name, "MNIST UC"): 0.97 for name in ("FedAvg", "FedProx")}, False),
+        ("NP3-best", "table3", {("FedAvg", "MNIST UC"): 0.97}, False),
+        ("NP3-best", "table3", {("FedAvg", "MNIST UC"): 0.9658}, False),  # a tie
         ("NP4", "table3", {("SingleSet", "CIFAR-100 PA"): 0.5264}, True),
         ("NP4", "table3", {("SingleSet", "CIFAR-100 PA"): 0.5266}, True),  # as on BC
         ("NP5", "table2", {("MNIST 90 %", "CADIS, speed-up"): 1.3}, False),

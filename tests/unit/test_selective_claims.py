@@ -195,6 +195,10 @@ BROKEN = {
     "B5": [changed("local", {0}, value=0.36)],
     "B6": [changed("selective_as_run", {0}, value=0.36)],
     "B6-as_written": [changed("selective_as_written", {0}, value=0.30)],
+    "B6-order": [changed("selective_as_run", {12}, value=0.99)],
+    "B6-order-as_written": [changed("selective_as_written", {12}, value=0.99)],
+    "B6-order-m2": [changed("m2_selective_as_run", {6}, value=1.02)],
+    "B6-order-m2-as_written": [changed("m2_selective_as_written", {2}, value=1.02)],
     "B7": [
         changed("federated_as_run", {6}, value=0.5),
         changed("selective_as_run", {6}, value=0.5),

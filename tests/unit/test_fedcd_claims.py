@@ -16,12 +16,14 @@ from fedrepro.runs.runset import RunSet
 
 AGAINST = {
     "A1": World(level={("hier_fedcd", 3): 0.55}),
+    "A1-hyper": World(group_level={"hyper_fedcd": 0.3}),
     "A2": World(calm_from={"hier_fedcd": 50}),
     "A3": World(rough=0.06),
     "A4": World(together=False),
     "A5": World(fedavg_swing=0.01),
     "A5-trend": World(fedavg_swing=0.001),
     "A6": World(fedavg_swing=0.005),
+    "A6-hyper": World(fedavg_swing=0.005),
     "A7": World(group_level={"hier_fedcd": 0.9}),
     "A8": World(shared_from=12),
     "A8-late": World(shared_from=40),
@@ -30,6 +32,7 @@ AGAINST = {
     "A10-which": World(named=None),
     "A11": World(hoard=11),
     "A12": World(hoard=3),
+    "A12-single": World(),
     "A13": World(quiet=True),
     "A14": World(singles={0.8: 3}),
     "A15": World(gap=0.2),
@@ -61,10 +64,13 @@ OTHER_WAYS = [
 ]
 """The other halves of claims that say several things."""
 
-NO_RUNS = {"P1", "P2"}
-CONTRADICTED = {"A21": World(cost={"hier_fedcd": 2.0})}
-"""What Table 1, which the made-up runs follow, contradicts; and a world in which it holds."""
-NO_TARGETS = {"R1", "A13", "A18-baseline", "T1-hyper-fedavg", "T1-hier-fedavg"}
+NO_RUNS = {"P1", "P2", "P3"}
+CONTRADICTED = {
+    "A12-single": World(singles={0.65: 10}),
+    "A21": World(cost={"hier_fedcd": 2.0}),
+}
+"""What other parts of the paper, which the made-up runs follow, contradict; and where it holds."""
+NO_TARGETS = {"R1", "A13", "A18-baseline", "S36-most", "T1-hyper-fedavg", "T1-hier-fedavg"}
 
 BY_ID = {claim.id: claim for claim in load_expected("fedcd").claims}
 
@@ -156,7 +162,20 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
     found = {item.id: item for item in verdicts.check("fedcd", "lite", tmp_path)}
     numbers = Counter(item.verdict for item in found.values() if item.kind == "number")
     assert set(numbers) == {"not decidable", "not reproducible", "no target"}
-    timed = {"A2", "A3", "A5", "A6", "A8", "A9", "A10", "A10-which", "A11", "A16", "A16-fedavg"}
+    timed = {
+        "A2",
+        "A3",
+        "A5",
+        "A6",
+        "A6-hyper",
+        "A8",
+        "A9",
+        "A10",
+        "A10-which",
+        "A11",
+        "A16",
+        "A16-fedavg",
+    }
     timed |= {"A17", "A20", "R3", "R4", "A16-rounds"}
     for name in timed:
         assert found[name].verdict == "not decidable"
@@ -183,7 +202,7 @@ def test_paper_scale_numbers_can_deviate(tmp_path):
     world = World(hoard=11, calm_from={"hier_fedcd": None}, six_extra=18)
     write_all(tmp_path, "paper", world)
     found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
-    assert found["S36-most"] == "deviates"
+    assert found["A12"] == "deviates"
     assert found["T1-hier-fedcd"] == "deviates"
     assert found["six.active@44"] == "deviates"
     assert found["T1-hyper-fedcd"] == "reproduced"

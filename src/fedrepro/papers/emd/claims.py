@@ -166,6 +166,13 @@ def small_batches(
 
 
 @RULES.add
+def gains_little(runs: RunSet, *, what: str, over: str, points: float, **where: str) -> Finding:
+    """``what`` ends at most so many points above ``over``."""
+    one, other = (accuracy(runs, name, **where) for name in (what, over))
+    return compared([other, one], [less(other, one, -points / 100)], lead(one, other))
+
+
+@RULES.add
 def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
     """A pre-trained run ends below where it began, and above one from random weights."""
     scratch, pretrained = (accuracy(runs, name, dataset=dataset) for name in (over, what))

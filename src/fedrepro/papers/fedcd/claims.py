@@ -265,6 +265,19 @@ def gains_little(found: list[Log], *, points: float) -> _Decided:
     return margins, f"gain of {in_points(gain.mean)}", gain.mean
 
 
+@RULES.add
+def leads_overall(
+    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
+) -> Finding:
+    """The mean accuracy of all devices is higher under one method than under the other."""
+    found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
+    high, low = (
+        _sample(name, of, [log.accuracy.mean() for log in of]) for name, of in found.items()
+    )
+    used = itertools.chain(*found.values())
+    return _finding([less(high, low, strict=True)], listed([high, low]), used, lead(high, low))
+
+
 def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
     """Return the logs of each number of bits, and of unquantised models."""
     wanted = {number: f"{number} bits" for number in bits} | {None: "unquantised"}
@@ -320,29 +333,29 @@ def _apart(rounds: Sequence[int | None]) -> int | None:
 def favours(
     found: list[Log], *, what: Sequence[int], over: Sequence[int], since: int, settled: int
 ) -> _Decided:
-    """Archetypes vary less than others, and settle farther above their most frequent labels."""
+    """Archetypes vary less than others, and settle at a higher accuracy."""
     swings = _mean(log.by_archetype[since:].std(axis=0, ddof=1) for log in found)
-    above = _mean(log.by_archetype[settled:].mean(axis=0) - log.majority for log in found)
+    levels = _mean(log.by_archetype[settled:].mean(axis=0) for log in found)
 
     def calmer(log: Log) -> float:
         swing = log.by_archetype[since:].std(axis=0, ddof=1)
         return float(swing[[*over]].min() - swing[[*what]].max())
 
     def better(log: Log) -> float:
-        lead = log.by_archetype[settled:].mean(axis=0) - log.majority
-        return float(lead[[*what]].min() - lead[[*over]].max())
+        level = log.by_archetype[settled:].mean(axis=0)
+        return float(level[[*what]].min() - level[[*over]].max())
 
     these, others = (", ".join(map(str, archetypes)) for archetypes in (what, over))
     margins = [
         Margin.of(map(leads_by, found), f"{told} of archetypes {first} - {then}", strict=True)
         for leads_by, told, first, then in (
             (calmer, "least sd", others, f"largest of {these}"),
-            (better, "least lead", these, f"largest of {others}"),
+            (better, "least accuracy", these, f"largest of {others}"),
         )
     ]
     evidence = (
-        f"archetypes 0 to {len(above) - 1}: standard deviation {_in_turn(swings)}; above the most "
-        f"frequent label {_in_turn(above)}"
+        f"archetypes 0 to {len(levels) - 1}: standard deviation {_in_turn(swings)}; accuracy "
+        f"{_in_turn(levels)}"
     )
     return margins, evidence, None
 
@@ -570,6 +583,20 @@ def text_is_table(runs: RunSet, *, experiments: Sequence[str], rounds: Sequence[
     told = zip(experiments, rounds, cells, strict=True)
     evidence = "; ".join(f"{name}: text {text:g}, table {cell:g}" for name, text, cell in told)
     return Finding(apart == 0, evidence, [], apart)
+
+
+@RULES.add
+def keeps_two(runs: RunSet) -> Finding:
+    """By equation 4 a device with two models of different scores keeps both.
+
+    It deletes a model whose score is as far below the highest as a standard deviation or farther,
+    and the two standard deviations of a pair are fixed shares of the distance of its scores.
+    """
+    pair = np.array([0.0, 1.0])
+    sds = {"population": float(np.std(pair)), "sample": float(np.std(pair, ddof=1))}
+    kept = min(sds.values()) > 1
+    evidence = f"standard deviation of two, over their distance: {_shown(sds, '{:.2f}'.format)}"
+    return Finding(kept, f"{evidence}; {'both are kept' if kept else 'the lower is deleted'}", [])
 
 
 @RULES.add

@@ -10,7 +10,7 @@ from made_up import content
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.report.trace import why
+from fedrepro.report.trace import find_cell, why
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, unique
 from fedrepro.runs.records import Origin
@@ -123,6 +123,17 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         why(paper, artefact, cell, "smoke")
     for text in texts:
         assert text in str(error.value)
+
+
+def test_what_is_not_made_at_the_scale_is_not_to_be_trained_for() -> None:
+    with pytest.raises(FedreproError, match="open_choices is not made at scale quick"):
+        why("emd", "open_choices", None, "quick")
+
+
+def test_a_table_without_cells_has_none_to_name() -> None:
+    """Such as the comparison of a plan with a single group of runs."""
+    with pytest.raises(FedreproError, match="comparison has no cells"):
+        find_cell("iid/best round", [], "my-plan comparison")
 
 
 def test_a_published_number_leads_to_its_runs() -> None:

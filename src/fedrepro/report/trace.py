@@ -61,7 +61,8 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     try:
         cells = frame(runs, artefact, partial=True)
     except MissingRunsError:
-        runs.require(about.runs, artefact)  # says how many, and how to train them
+        if not runs.plan.not_made(artefact, scale):
+            runs.require(about.runs, artefact)  # says how many, and how to train them
         raise
     absent = left_out(runs, artefact)
     if "runs" not in cells:  # one run a row, or a drawing of all of them
@@ -165,6 +166,8 @@ def find_cell(cell: str, keys: list[str], where: str, absent: str = "") -> str:
         key = "/".join(cell_key(_number(cell[:split]), _number(cell[split + 1 :])))
         if key in keys:
             return key
+    if not keys:
+        raise FedreproError(" ".join(filter(None, [f"{where} has no cells.", absent])))
     near = difflib.get_close_matches(cell, keys, n=1, cutoff=0.3)
     hint = f"; did you mean '{near[0]}'?" if near else f", but for example '{keys[0]}'."
     raise FedreproError(

@@ -30,11 +30,6 @@ def test_the_interval_of_three_values() -> None:
     assert t_interval([1, 2, 3]) == pytest.approx((-0.484, 4.484), abs=1e-3)
 
 
-def test_another_confidence() -> None:
-    """With one degree of freedom, 75 % lie below 1: half of the mass is between -1 and 1."""
-    assert t_interval([1, 3], 0.5) == pytest.approx((1, 3))
-
-
 @pytest.mark.parametrize("values", [[], [0.5]])
 def test_too_few_values_have_no_interval(values: list[float]) -> None:
     assert all(map(math.isnan, t_interval(values)))

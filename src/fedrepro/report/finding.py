@@ -94,7 +94,7 @@ class Margin:
         """
         if math.isnan(self.sd):
             return None
-        return seeds_needed(abs(self.value), self.sd, confidence=1 - 2 * level)
+        return seeds_needed(abs(self.value), self.sd, level)
 
     def _meets(self, value: float) -> bool:
         return value > SLACK if self.strict else value >= -SLACK

@@ -20,15 +20,15 @@ _EQUAL = 1e-9
 """Decimal fractions that differ by less are equal."""
 
 
-def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the Student t confidence interval of the mean; NaNs for fewer than two values."""
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean's 95 % interval by Student's t; NaNs for fewer than two values."""
     n = len(values)
     if n < 2:
         return math.nan, math.nan
     from scipy.special import stdtrit  # the quantile; scipy is slow to import
 
     mean, half = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(n)
-    reach = float(stdtrit(n - 1, 0.5 + confidence / 2)) * half
+    reach = float(stdtrit(n - 1, 1 - LEVEL)) * half
     return mean - reach, mean + reach
 
 
@@ -43,12 +43,11 @@ def bounds(values: Sequence[float]) -> tuple[float, float]:
     return t_interval(values)
 
 
-def sd_bounds(sd: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a standard deviation estimated from n normal values (chi-square)."""
+def sd_bounds(sd: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a standard deviation of n normal values (chi-square)."""
     from scipy.special import chdtri
 
-    tail = (1 - confidence) / 2
-    low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, p))) for p in (tail, 1 - tail))
+    low, high = (sd * math.sqrt((n - 1) / float(chdtri(n - 1, p))) for p in (LEVEL, 1 - LEVEL))
     return low, high
 
 
@@ -59,22 +58,18 @@ def sd_p(sd: float, n: int, limit: float) -> float:
     return float((chdtr if sd < limit else chdtrc)(n - 1, (n - 1) * (sd / limit) ** 2))
 
 
-def sd_ratio_bounds(
-    one: float, other: float, ns: tuple[int, int], confidence: float = 0.95
-) -> tuple[float, float]:
-    """Return the interval of the ratio of two standard deviations of normal values (F).
+def sd_ratio_bounds(one: float, other: float, ns: tuple[int, int]) -> tuple[float, float]:
+    """Return the 95 % interval of the ratio of two standard deviations of normal values (F).
 
     Args:
         one: a standard deviation.
         other: it is divided by this one.
         ns: of how many values each is.
-        confidence: of the interval.
     """
     from scipy.special import fdtri
 
-    tail = (1 - confidence) / 2
     n, m = (count - 1 for count in ns)
-    low, high = (one / other / math.sqrt(float(fdtri(n, m, p))) for p in (1 - tail, tail))
+    low, high = (one / other / math.sqrt(float(fdtri(n, m, p))) for p in (1 - LEVEL, LEVEL))
     return low, high
 
 
@@ -150,17 +145,20 @@ MOST_SEEDS = 1000
 """More than anybody trains."""
 
 
-def seeds_needed(distance: float, sd: float, confidence: float = 0.95, power: float = 0.8) -> int:
-    """Return how many values it takes for the interval of their mean to exclude a threshold.
+_POWER = 0.8
+"""In what share of repetitions a test is to find what there is."""
 
-    That is the fewest, three at least, with ``(t_(n-1, confidence) + t_(n-1, power)) sd / sqrt(n)``
+
+def seeds_needed(distance: float, sd: float, level: float = LEVEL) -> int:
+    """Return how many values it takes to tell their mean from a threshold.
+
+    That is the fewest, three at least, with ``(t_(n-1, 1 - level) + t_(n-1, 0.8)) sd / sqrt(n)``
     below the distance, the usual approximation to the power of Student's t test.
 
     Args:
         distance: of the mean from the threshold.
         sd: standard deviation of the values.
-        confidence: of the interval.
-        power: in what share of repetitions the interval is to exclude it.
+        level: of the one-sided p value.
 
     Returns:
         The number; :data:`MOST_SEEDS` if it is that or more.
@@ -168,7 +166,7 @@ def seeds_needed(distance: float, sd: float, confidence: float = 0.95, power: fl
     from scipy.special import stdtrit
 
     n = np.arange(3, MOST_SEEDS)
-    reach = stdtrit(n - 1, 0.5 + confidence / 2) + stdtrit(n - 1, power)
+    reach = stdtrit(n - 1, 1 - level) + stdtrit(n - 1, _POWER)
     enough = reach * sd / np.sqrt(n) < distance
     return int(n[enough][0]) if enough.any() else MOST_SEEDS
 

@@ -101,7 +101,7 @@ def silent_changes() -> list[str]:
     return silent
 
 
-def take_over() -> Path:
+def take_over() -> None:
     """Write the committed file anew.
 
     Raises:
@@ -123,4 +123,3 @@ def take_over() -> Path:
         for paper, entries in criteria().items()
     ]
     write_text(file(), "{\n" + ",\n".join(lines) + "\n}\n")
-    return file()

@@ -129,9 +129,9 @@ def _sparkline(curve: Mapping[int, float]) -> str:
     low, high = min(values), max(values)
     reach = high - low or 1
     bars = "".join(_BARS[round((value - low) / reach * (len(_BARS) - 1))] for value in kept)
-    first, *_, last = [*curve, *curve]
+    rounds = list(curve)
     return (
-        f"{bars}  round {first}: {values[0]:.4g}, {last}: {values[-1]:.4g}; "
+        f"{bars}  round {rounds[0]}: {values[0]:.4g}, {rounds[-1]}: {values[-1]:.4g}; "
         f"from {low:.4g} to {high:.4g}"
     )
 

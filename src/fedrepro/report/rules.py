@@ -16,7 +16,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import nan
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -141,7 +140,7 @@ def steadier(one: Sample, other: Sample) -> Margin:
     sds, ns = (other.sd, one.sd), (len(other.values), len(one.values))
     what = f"sd of {other.name} / sd of {one.name} - 1"
     if not min(sds) > 0:
-        return Margin(nan, nan, nan, nan, min(ns), strict=True, what=what)
+        return Margin(math.nan, math.nan, math.nan, math.nan, min(ns), strict=True, what=what)
     low, high = (ratio - 1 for ratio in sd_ratio_bounds(*sds, ns))
     p = sd_ratio_p(*sds, ns)
     return Margin(sds[0] / sds[1] - 1, low, high, p, min(ns), strict=True, what=what)
@@ -154,7 +153,7 @@ def steady(sample: Sample, within: float) -> Margin:
     """
     n, what = len(sample.values), f"{within:g} - sd of {sample.name}"
     if n < 2:
-        return Margin(nan, nan, nan, nan, n, what=what)
+        return Margin(math.nan, math.nan, math.nan, math.nan, n, what=what)
     least, most = sd_bounds(sample.sd, n)
     p = sd_p(sample.sd, n, within)
     return Margin(within - sample.sd, within - most, within - least, p, n, what=what)

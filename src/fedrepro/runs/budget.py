@@ -62,7 +62,8 @@ class Budget:
         """Return the position of the run to take next: the first, or on a GPU as :class:`Pace`."""
         if self._cores or self.deadline == math.inf:
             return 0
-        return self._pace.choose(left, self._share_done, self.last_answer - time.monotonic())
+        done = functools.partial(share_done, checkpoints=self._checkpoints)
+        return self._pace.choose(left, done, self.last_answer - time.monotonic())
 
     def fits(self, run: PlannedRun) -> bool:
         """Return whether a round of the run is expected to end in time."""
@@ -97,9 +98,6 @@ class Budget:
         if not self._cores:
             return 0.0
         return self._seconds.get(run.id, 0.0) / _rounds(run) / self._cores
-
-    def _share_done(self, run: PlannedRun) -> float:
-        return share_done(run, self._checkpoints)
 
 
 def share_done(run: PlannedRun, checkpoints: Path) -> float:

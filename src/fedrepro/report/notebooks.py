@@ -26,6 +26,8 @@ _RECORDS = "../../runs"
 """Where records lie, seen from ``results/<scale>/notebooks``."""
 _MOST = 100
 """Published numbers that a notebook shows."""
+_LINKED = 3
+"""Runs of a row that it leads to."""
 _ORDER = {verdict: place for place, verdict in enumerate(["deviates", "inconclusive", "close"])}
 
 
@@ -85,10 +87,10 @@ def _decided(checks: list[Check], kind: str) -> list[Check]:
     return sorted(decided, key=lambda item: _ORDER.get(item.verdict, len(_ORDER)))
 
 
-def _links(ids: list[str], most: int = 3) -> str:
+def _links(ids: list[str]) -> str:
     """Return links to the records of runs, the first few of them."""
-    links = [f'<a href="{_RECORDS}/{name}.json">{name}</a>' for name in ids[:most]]
-    return " ".join(links) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+    links = [f'<a href="{_RECORDS}/{name}.json">{name}</a>' for name in ids[:_LINKED]]
+    return " ".join(links) + (f" and {len(ids) - _LINKED} more" if len(ids) > _LINKED else "")
 
 
 def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:

@@ -223,9 +223,9 @@ class Canvas:
         )
         return self.figure
 
-    def accuracy_over_rounds(self, axes: Iterable[Axes] | None = None) -> None:
+    def accuracy_over_rounds(self) -> None:
         """Label panels of accuracy in per cent over whole rounds: outer axes only."""
-        self.over_rounds(ACCURACY, axes)
+        self.over_rounds(ACCURACY)
 
     def over_rounds(self, what: str, axes: Iterable[Axes] | None = None) -> None:
         """Label panels of a quantity over whole rounds: outer axes only.

@@ -22,6 +22,7 @@ _ERROR = re.compile(
     r"(\w*Error|\w*Exception|Traceback|Exiting because|Terminating processes)\b|Error in rule"
 )
 _TRAINERS = "logs/*/train/*.log"
+"""The trainers' logs, below the working directory."""
 _EVERY = 10
 """Per cent between two lines where the output is no terminal."""
 
@@ -29,17 +30,15 @@ _EVERY = 10
 class Progress:
     """What has been said of a call of Snakemake, and what is next."""
 
-    def __init__(self, out: IO[str], *, terminal: bool, trainers: str = _TRAINERS) -> None:
+    def __init__(self, out: IO[str], *, terminal: bool) -> None:
         """Start with nothing said.
 
         Args:
             out: where lines go.
             terminal: whether a line can be written over the one before.
-            trainers: pattern of the trainers' logs, below the working directory.
         """
         self._out = out
         self._terminal = terminal
-        self._trainers = trainers
         self._said = -_EVERY
         self._failed = False
         self._over = 0
@@ -77,7 +76,7 @@ class Progress:
         """Return the last line of the trainer that wrote last, if one is at work."""
         lines: list[str] = []
         with contextlib.suppress(OSError):  # Snakemake deletes the log of a job that begins
-            logs = sorted(Path().glob(self._trainers), key=lambda file: file.stat().st_mtime)
+            logs = sorted(Path().glob(_TRAINERS), key=lambda file: file.stat().st_mtime)
             lines = logs[-1].read_text(errors="replace").splitlines() if logs else []
         return f"; {lines[-1]}" if lines and "in flight" in lines[-1] else ""
 

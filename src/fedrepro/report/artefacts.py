@@ -84,7 +84,7 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     result = cells.copy()
     for column in ("values", "runs"):
         if column in result:
-            result[column] = [_several(cell) for cell in result[column]]
+            result[column] = [several(cell) for cell in result[column]]
     own = cells.get("published", pd.Series(float("nan"), cells.index))
     result["published"] = [
         values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
@@ -94,7 +94,7 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     return result
 
 
-def _several(cell: Any) -> Any:
+def several(cell: Any) -> Any:
     """Return a cell's values or run ids as a tuple; there may be one, or none."""
     if isinstance(cell, tuple):
         return cell

@@ -94,8 +94,7 @@ def _runs(paper: str, scale: Scale, *groups: str) -> str:
     for name in groups:
         if name not in runs.plan.runs:
             raise ValueError(f"no group of runs '{name}' {nearest(name, list(runs.plan.runs))}")
-    missing = {run.id for run in runs.missing(groups)}
-    recorded = [run for run in runs.members(groups) if run.id not in missing]
+    recorded = runs.recorded().members(groups)
     axes = dict.fromkeys(axis for run in recorded for axis in run.coordinates)
     rows = []
     for run in recorded:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
-from fedrepro.report.artefacts import frame, keys_of, left_out
+from fedrepro.report.artefacts import frame, keys_of, left_out, several
 from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
 from fedrepro.runs import records
@@ -66,9 +66,7 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
         raise
     absent = left_out(runs, artefact)
     if "runs" not in cells:  # one run a row, or a drawing of all of them
-        cells["runs"] = [
-            (run,) if run and run == run else () for run in cells.get("run", [""] * len(cells))
-        ]
+        cells["runs"] = [several(run) for run in cells.get("run", [""] * len(cells))]
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:

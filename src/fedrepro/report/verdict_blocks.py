@@ -33,27 +33,23 @@ def checks_of(paper: str, scale: Scale) -> list[Check]:
 
 def _scoreboard() -> str:
     """What of the papers holds: printed values, then claims, a row a paper and reading."""
-    checks = [item for paper in papers() for item in checks_of(paper, "paper")]
-    found = list(score.scores(checks))
-    printed = [item for item in found if item.origin == "printed"]
-    claims = [item for item in found if item.origin == "paper"]
+    published, lite = _all_scores("paper"), _all_scores("lite")
+    printed = [item for item in published if item.origin == "printed"]
+    keys = ["paper", "reading"]
     return "\n\n".join(
         [
             _in_a_sentence(printed),
-            _scores(printed, ["paper", "reading"]),
+            _scores(printed, keys),
             "Claims of the papers, at the published scale:",
-            _scores(claims, ["paper", "reading"]),
+            _scores((item for item in published if item.origin == "paper"), keys),
             "The same claims at lite, where smaller runs can decide them:",
-            _scores(
-                [
-                    item
-                    for item in score.scores(i for p in papers() for i in checks_of(p, "lite"))
-                    if item.origin == "paper"
-                ],
-                ["paper", "reading"],
-            ),
+            _scores((item for item in lite if item.origin == "paper"), keys),
         ]
     )
+
+
+def _all_scores(scale: Scale) -> list[score.Score]:
+    return list(score.scores(item for paper in papers() for item in checks_of(paper, scale)))
 
 
 def _in_a_sentence(printed: Sequence[score.Score]) -> str:

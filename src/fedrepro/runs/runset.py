@@ -40,13 +40,11 @@ class RunSet:
         partial: whether runs without a record are left out of what is asked for.
     """
 
-    def __init__(
-        self, paper: str, scale: Scale, folder: Path | None = None, *, partial: bool = False
-    ) -> None:
+    def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:
         self.paper = paper
         self.scale = scale
         self.plan: PaperPlan = load_plan(paper)
-        self.partial = partial
+        self.partial = False
         self._folder = folder
         self._runs = expand(paper, scale)
         self._records: dict[str, RunRecord] = {}

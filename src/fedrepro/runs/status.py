@@ -9,7 +9,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fedrepro.base.errors import FedreproError
@@ -32,7 +31,6 @@ class Status:
         seconds: id -> estimated training time of each pending run on one core, in seconds.
         gpu_seconds: the same on one GPU, for the pending runs whose like were trained on one.
         gpus: names of the GPUs that they were trained on.
-        folder: where the records are.
     """
 
     runs: tuple[PlannedRun, ...]
@@ -41,12 +39,11 @@ class Status:
     seconds: dict[str, float]
     gpu_seconds: dict[str, float]
     gpus: tuple[str, ...]
-    folder: Path
 
     @functools.cached_property
     def orphaned(self) -> tuple[str, ...]:
         """Ids of record files that no plan asks for at any scale; looked up when asked."""
-        return orphans(self.folder)
+        return orphans()
 
     @property
     def pending_seconds(self) -> float:
@@ -143,7 +140,7 @@ def duration(seconds: float) -> str:
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
-def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
+def orphans() -> tuple[str, ...]:
     """Return the ids of record files that no plan asks for at any scale.
 
     Where there is no paper's plan, there are none: these records are the papers'.
@@ -151,7 +148,7 @@ def orphans(folder: Path = records.FOLDER) -> tuple[str, ...]:
     if not papers():
         return ()
     planned = _planned(plans())
-    names = (name for name in records.recorded_ids(folder) if _RUN_ID.fullmatch(name))
+    names = (name for name in records.recorded_ids() if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)
 
 
@@ -160,20 +157,19 @@ def _planned(names: Iterable[str]) -> dict[str, PlannedRun]:
     return unique([run for name in names for scale in scales(name) for run in expand(name, scale)])
 
 
-def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:
+def status(runs: Sequence[PlannedRun]) -> Status:
     """Look up which runs have a record; every record found is verified.
 
     Args:
         runs: planned runs; equal ones count once.
-        folder: where the records are; None: where each run has its own.
 
     Raises:
         FedreproError: a record is damaged, edited or of another run.
     """
     distinct = unique(runs)
-    took = {run_id: records.cost(run_id, folder or run.records) for run_id, run in distinct.items()}
+    took = {run_id: records.cost(run_id, run.records) for run_id, run in distinct.items()}
     pending = [run for run_id, run in distinct.items() if took[run_id] is None]
-    known = _known(distinct, took, folder or records.FOLDER) if pending else []
+    known = _known(distinct, took) if pending else []
     on_gpu, gpus = _on_gpu(pending, known)
     return Status(
         runs=tuple(distinct.values()),
@@ -182,7 +178,6 @@ def status(runs: Sequence[PlannedRun], folder: Path | None = None) -> Status:
         seconds=_on_core(pending, known),
         gpu_seconds=on_gpu,
         gpus=gpus,
-        folder=folder or records.FOLDER,
     )
 
 
@@ -190,15 +185,12 @@ Known = Sequence[tuple[PlannedRun, records.Cost]]
 """Recorded runs, of whatever plan, and what they took."""
 
 
-def _known(
-    runs: dict[str, PlannedRun], took: dict[str, records.Cost | None], folder: Path
-) -> Known:
+def _known(runs: dict[str, PlannedRun], took: dict[str, records.Cost | None]) -> Known:
     """Return all recorded runs that a plan asks for; other plans and records may be damaged.
 
     Args:
         runs: the runs looked up so far.
         took: what each of them took, None without a record.
-        folder: where the records of the others are.
     """
     planned: dict[str, PlannedRun] = {}
     for name in plans():
@@ -206,10 +198,10 @@ def _known(
             planned |= _planned([name])
     planned |= runs
     every = dict(took)
-    for run_id in records.recorded_ids(folder):
+    for run_id in records.recorded_ids():
         if run_id in planned and run_id not in took:
             with contextlib.suppress(FedreproError):
-                every[run_id] = records.cost(run_id, folder)
+                every[run_id] = records.cost(run_id)
     return [(planned[run_id], cost) for run_id, cost in every.items() if cost is not None]
 
 

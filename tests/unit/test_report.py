@@ -458,7 +458,8 @@ def test_printed_values_that_were_tried_as_published_are_listed() -> None:
 
 def test_bars_count_each_target_once() -> None:
     judged = [item for item in check(PAPER, "smoke") if item.kind == "number"]
-    printed = [item for item in judged if item.origin == "printed"]
+    as_published = [dataclasses.replace(item, scale="paper") for item in judged]
+    printed = [item for item in as_published if item.origin == "printed"]
     plan, expected = load_plan(PAPER), load_expected(PAPER)
     once = content.Paper(plan, expected, (), tuple(printed), ()).outcomes
     twice = content.Paper(plan, expected, (), (*printed, *printed), ()).outcomes

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
@@ -22,7 +21,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
 from fedrepro.report.checks import DECIDED, Check, shown
 from fedrepro.report.expected import Expected, cell_key, load_expected
-from fedrepro.report.score import Baseline, Score, baselines, readings, scores, targets
+from fedrepro.report.score import Baseline, Score, baselines, in_words, scores
 from fedrepro.report.verdicts import check
 from fedrepro.runs.plan import load_plan
 from fedrepro.runs.plan_schema import Artefact, PaperPlan, Scale
@@ -175,18 +174,16 @@ class Paper:
     @property
     def outcomes(self) -> list[Outcome]:
         """Printed values at the published scale, and the paper's claims at both."""
-        found = [
-            *_outcomes(self.published, "number", "printed", "printed values"),
-            *_outcomes(self.published, "claim", "paper", "claims"),
+        return [
+            _outcome(item)
+            for item in self.scores
+            if item.origin == "paper" or (item.scale, item.origin) == ("paper", "printed")
         ]
-        if self.checks != self.published:
-            found += _outcomes(self.checks, "claim", "paper", "claims")
-        return found
 
     @property
     def scores(self) -> list[Score]:
         """Every count, of both scales."""
-        return [item for item in scores([*self.published, *self.checks]) if item.tried]
+        return list(scores([*self.published, *self.checks]))
 
     @property
     def baselines(self) -> list[Baseline]:
@@ -203,20 +200,13 @@ class Paper:
         return next(view for view in self.views if view.name == name)
 
 
-def _outcomes(checks: Iterable[Check], kind: str, origin: str, what: str) -> Iterator[Outcome]:
-    """Yield the outcome of each reading."""
-    of_kind = [item for item in checks if (item.kind, item.origin) == (kind, origin)]
-    for reading in readings(of_kind):
-        found = targets(item for item in of_kind if item.reading in ("", reading))
-        name = f"{what}, {reading.replace('_', ' ')}" if reading else what
-        counts = Counter(_shown(item) for item in found)
-        yield Outcome(name, of_kind[0].scale, len(found), counts)
-
-
-def _shown(item: Check) -> str:
-    if item.verdict not in DECIDED:
-        return "not tried"
-    return item.verdict if item.informative else "not informative"
+def _outcome(item: Score) -> Outcome:
+    what = "claims" if item.kind == "claim" else item.what
+    name = f"{what}, {in_words(item.reading)}" if item.reading else what
+    counts = Counter[str](map(str, item.outcomes.elements()))
+    counts["not informative"] = item.uninformative
+    counts["not tried"] = item.targets - item.tried
+    return Outcome(name, item.scale, item.targets, counts)
 
 
 def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
@@ -297,7 +287,7 @@ def _read_cells(
 
 
 def _cell(row: pd.Series, name: str, by_cell: dict[Place, list[Check]]) -> Cell:
-    keys = cell_key(_number(row.iloc[0]), _number(row.iloc[1]))
+    keys = cell_key(row.iloc[0], row.iloc[1])
     unit = row.get("unit", "fraction")
     values = _split(row.get("values"))
     runs = tuple(dict.fromkeys(_split(row.get("runs", row.get("run")))))
@@ -307,10 +297,6 @@ def _cell(row: pd.Series, name: str, by_cell: dict[Place, list[Check]]) -> Cell:
     checks = tuple(by_cell.get((name, *keys), ()))
     seeds = tuple(shown(float(value), unit) for value in values)
     return Cell(*keys, text, seeds, runs, checks)
-
-
-def _number(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _split(text: object) -> tuple[str, ...]:

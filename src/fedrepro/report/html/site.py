@@ -145,13 +145,12 @@ class _Pages:
 
 def _uses(papers: Iterable[Paper]) -> dict[str, list[tuple[str, str]]]:
     """Return run id -> (paper, table or figure) of what it is part of."""
-    used: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+    used: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for paper in papers:
         for view in paper.views:
-            for cell in view.cells:
-                for run in cell.runs:
-                    used[run][paper.name, view.name] = None
-    return defaultdict(list, {run: list(places) for run, places in used.items()})
+            for run in dict.fromkeys(run for cell in view.cells for run in cell.runs):
+                used[run].append((paper.name, view.name))
+    return used
 
 
 def _entries(papers: Iterable[Paper], runs: Runs) -> str:

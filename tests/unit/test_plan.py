@@ -194,7 +194,15 @@ def test_merge() -> None:
         (lambda p: p.update(tablez={}), ["toy.yaml", "tablez", "did you mean 'tables'?"]),
         (lambda p: p["runs"]["plain"].update(gridd={}), ["runs.plain.gridd", "'grid'"]),
         (lambda p: p["defaults"].update(bach=3), ["toy.yaml: runs.plain", "bach", "'batch'"]),
-        (lambda p: p["defaults"]["optimizer"].update(momentun=0), ["momentun", "'momentum'"]),
+        (
+            lambda p: p["defaults"]["optimizer"].update(momentun=0),
+            ["optimizer.momentun: ", "'momentum'"],
+        ),
+        (lambda p: p["defaults"]["optimizer"].update(lr="fast"), ["  optimizer.lr: Input should"]),
+        (
+            lambda p: p["runs"]["adam"]["grid"].update(rounds=3),
+            ["  runs.adam.grid.rounds: Input should be a valid list"],
+        ),
         (lambda p: p["runs"]["plain"].update(set={"round": 3}), ["round", "'rounds'"]),
         (lambda p: p["defaults"].update(rounds=0), ["rounds", "greater than or equal to 1"]),
         (

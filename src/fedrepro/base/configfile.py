@@ -149,12 +149,12 @@ def validate(content: Any, model: type[Model], where: str, folder: Path = Path()
     try:
         return model.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        raise FedreproError(f"{where}:\n" + "\n".join(_problems(error, model))) from error
+        raise FedreproError(f"{where}:\n" + "\n".join(_problems(error, model, content))) from error
 
 
-def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
+def _problems(error: ValidationError, model: type[BaseModel], content: Any) -> Iterator[str]:
     for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"])
+        key = ".".join(_keys_to(problem["loc"], content))
         if problem["type"] == "extra_forbidden":
             name = str(problem["loc"][-1])
             known = [key for key in _keys(model) if key != name]  # it is a key in another place
@@ -172,6 +172,21 @@ def _problems(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
         else:
             reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
             yield f"  {key}: {reason}" if key else f"  {reason}"
+
+
+def _keys_to(place: Sequence[str | int], content: Any) -> Iterator[str]:
+    """Yield the keys that lead to a place, without the models of a union that pydantic names."""
+    here = content
+    for part in place:
+        names = [here.get("name"), here.get("scheme")] if isinstance(here, dict) else []
+        is_model = part in names and part not in here
+        if is_model or str(part).startswith("function-"):
+            continue
+        yield str(part)
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):  # what a validator has put there
+            here = None
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

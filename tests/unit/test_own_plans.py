@@ -190,6 +190,31 @@ def test_points_of_one_group_are_compared_with_the_first(folder: Path) -> None:
     assert set(table["row"]) == {"FedProx, mu 1.0"}
 
 
+def test_groups_of_one_title_are_rows_of_their_own(folder: Path) -> None:
+    named = {name: group | {"title": "FedAvg"} for name, group in PLAN["runs"].items()}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": named}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    table = artefacts.frame(runs, "accuracy")
+    assert set(table["row"]) == {
+        "FedAvg (fedavg)",
+        "FedAvg (fedprox), mu 0.1",
+        "FedAvg (fedprox), mu 1.0",
+    }
+    assert set(table["n"]) == {2}, "not the seeds of several groups"
+
+
+def test_runs_that_log_no_accuracy_are_named(folder: Path, capsys: Any) -> None:
+    use_plans("my")
+    for run in expand("my-plan", "lite"):
+        metrics = {"evaluated_rounds": [1], "loss": [2.0]}
+        records.write(content(run, metrics=metrics, final={"loss": 2.0}), records.OWN_FOLDER)
+    for words in (["table", "my-plan", "accuracy"], ["why", "my-plan", "comparison"]):
+        assert main(words) == 1
+        assert "(fedavg) records no metric 'accuracy'; it has " in capsys.readouterr().err
+
+
 def test_titles_are_text_and_neither_mathematics_nor_markup(folder: Path) -> None:
     title = r"$\frac$ | <script>&"
     named = {name: group | {"title": f"{name} {title}"} for name, group in PLAN["runs"].items()}

@@ -16,9 +16,15 @@ LAST, BEST = "after the last round", "best round"
 
 
 def name_of(runs: RunSet, run: PlannedRun) -> str:
-    """Return what a reader calls a run: the title of its group, and its grid point."""
+    """Return what a reader calls a run: the title of its group, and its grid point.
+
+    Groups of one title are told apart by their names: their runs are not one row.
+    """
+    title = runs.plan.runs[run.group].title
+    if sum(group.title == title for group in runs.plan.runs.values()) > 1:
+        title += f" ({run.group})"
     point = [f"{key} {value}" for key, value in run.coordinates.items()]
-    return ", ".join([runs.plan.runs[run.group].title, *point])
+    return ", ".join([title, *point])
 
 
 def _members(runs: RunSet) -> list[PlannedRun]:
@@ -34,7 +40,7 @@ def _members(runs: RunSet) -> list[PlannedRun]:
 def _frame(runs: RunSet) -> pd.DataFrame:
     rows = []
     for run in _members(runs):
-        values = runs.record(run).metrics[METRIC]
+        values = list(runs.curve(run, METRIC).values())
         point = frozenset(run.coordinates.items())
         row = {"row": name_of(runs, run), "group": run.group, "point": point}
         rows.append({**row, "seed": run.seed, "run": run.id, LAST: values[-1], BEST: max(values)})

@@ -185,15 +185,23 @@ class RunSet:
         """
         rows = []
         for run in self.some(groups):
-            record = self.record(run)
-            if metric not in record.metrics:
-                raise FedreproError(
-                    f"run {run.id} ({run.group}) records no metric '{metric}'; it has "
-                    f"{', '.join(sorted(record.metrics))}"
-                )
             base = self._row(run)
-            rows += [base | {"round": t, "value": v} for t, v in record.curve(metric).items()]
+            rows += [base | {"round": t, "value": v} for t, v in self.curve(run, metric).items()]
         return pd.DataFrame(rows)
+
+    def curve(self, run: PlannedRun, metric: str) -> dict[int, float]:
+        """Return a metric of a run: round -> value.
+
+        Raises:
+            FedreproError: its record is missing or damaged, or has no such metric.
+        """
+        record = self.record(run)
+        if metric not in record.metrics:
+            raise FedreproError(
+                f"run {run.id} ({run.group}) records no metric '{metric}'; it has "
+                f"{', '.join(sorted(record.metrics))}"
+            )
+        return record.curve(metric)
 
     def _row(self, run: PlannedRun) -> dict[str, Any]:
         group = self.plan.runs[run.group]

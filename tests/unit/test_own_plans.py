@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -316,6 +317,21 @@ def test_arrays_of_ones_own_lie_beside_the_plan(folder: Path) -> None:
     }
     assert main(["train", "my/my-plan.yaml", "--workers", "1"]) == 0
     assert records.read(second.id, second.records).provenance.dataset_source == "memory"
+
+
+@pytest.mark.parametrize(
+    ("own", "text"),
+    [
+        ({"dataset": {"flie": "squares.npz"}}, "dataset: flie: unknown key; did you mean 'file'?"),
+        ({"partition": {"scheme": "lists", "files": "x"}}, "partition: files: unknown key; did"),
+    ],
+)
+def test_a_slip_in_the_key_of_a_file_is_told(folder: Path, own: Any, text: str) -> None:
+    plan = PLAN | {"defaults": PLAN["defaults"] | own}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(plan))
+    use_plans("my")
+    with pytest.raises(FedreproError, match=re.escape(f"\n  {text}")):
+        expand("my-plan", "lite")
 
 
 def test_a_plan_may_ask_for_other_data(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,14 @@ def fields_of_file(
             the working directory.
 
     Raises:
-        ValueError: it is no file name, or one of the fields is given as well.
+        ValueError: it is no file name, one of the fields is given as well, or a key is nearly
+            ``file``.
     """
-    if not isinstance(content, dict) or "file" not in content:
+    if not isinstance(content, dict):
+        return content
+    if "file" not in content:
+        for key in filter(_nearly_file, map(str, content)):
+            raise ValueError(f"{key}: unknown key; did you mean 'file'?")
         return content
     rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
     if not isinstance(file, str) or not file.isprintable():
@@ -38,3 +45,8 @@ def fields_of_file(
     if said := rest.keys() & fields.keys():
         raise ValueError(f"{', '.join(sorted(said))}: the file says so; leave it out")
     return rest | fields
+
+
+@functools.cache  # plans of thousands of runs ask for the same keys
+def _nearly_file(key: str) -> bool:
+    return bool(difflib.get_close_matches("file", [key]))

@@ -19,6 +19,7 @@ import fedrepro.papers
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
+from fedrepro.fl.spec import identity
 from fedrepro.report import artefacts, code, drawings, generic, recorded, trace
 from fedrepro.runs import command, records
 from fedrepro.runs.plan import expand, load_plan
@@ -93,12 +94,51 @@ def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
     write_records(records.OWN_FOLDER)
     run, other = expand("my-plan", "lite")[:2]
     os.environ[OWN_PLANS] = ""
-    assert main(["show", run.id[:8]]) == 1
-    assert f"results/own/runs/{run.id}.json is of another plan: name its" in capsys.readouterr().err
+    assert main(["show", run.id[:8]]) == 0, "its plan is not looked at"
+    text = capsys.readouterr().out
+    assert f"results/own/runs/{run.id}.json" in text
+    assert "part of\n  none of the plans looked at; `--paper my-plan.yaml`" in text
+    assert "group  " not in text
+    assert "fedrepro train" not in text, "nothing plans it"
+    assert main(["compare", run.id, other.id]) == 0
+    assert capsys.readouterr().out.count("(no plan)") == 2
+    assert main(["show", ""]) == 1
+    assert "'' begins the ids of" in capsys.readouterr().err
     assert main(["show", run.id[:8], "--paper", "my/my-plan.yaml"]) == 0
     assert "group     my-plan fedavg seed=0" in capsys.readouterr().out
     assert main(["compare", run.id, other.id, "--paper", "my/my-plan.yaml"]) == 0
     assert "| accuracy" in capsys.readouterr().out
+
+
+def test_a_record_of_code_that_is_not_here_is_named(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    run = expand("my-plan", "lite")[0]
+    os.environ[OWN_PLANS] = ""
+    made = content(run)
+    made["spec"] = made["spec"] | {"algorithm": {"name": "fedclip"}}
+    made["versions"] = made["versions"] | {"plugin.mine": "0.1.0"}
+    made["run_id"] = identity(made["spec"], made["versions"])
+    records.write(made, records.OWN_FOLDER)
+    assert main(["show", made["run_id"]]) == 1
+    error = capsys.readouterr().err
+    assert f"runs/{made['run_id']}.json, trained with mine 0.1.0:\n" in error
+    assert "unknown name 'fedclip'" in error
+
+
+def test_runs_of_changed_code_are_compared(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    made = content(expand("my-plan", "lite")[0])
+    ids = []
+    for code_of in ("aaa", "bbb"):
+        versions = made["versions"] | {"plugin.mine": f"0.1.0, code {code_of}"}
+        ids.append(identity(made["spec"], versions))
+        records.write(made | {"versions": versions, "run_id": ids[-1]}, records.OWN_FOLDER)
+    assert main(["compare", *ids, "--paper", "my/my-plan.yaml"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if "plugin.mine" in line]
+    assert [cell.strip() for cell in rows[0].split("|")[2:4]] == [
+        "0.1.0, code aaa",
+        "0.1.0, code bbb",
+    ]
 
 
 def write_records(folder: Path) -> None:

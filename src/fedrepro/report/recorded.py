@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedrepro.base.configfile import validate
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.spec import RunSpec
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
 from fedrepro.runs.command import nearest_ids, selected
@@ -29,7 +31,7 @@ _LABEL_WIDTH = 80
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run of a plan and its record."""
+    """A run and its record; the run of no plan has the paper ``""``."""
 
     run: PlannedRun
     record: RunRecord
@@ -54,6 +56,9 @@ class Recorded:
 def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
     """Return the runs with these ids, or beginnings of ids.
 
+    A record of one's own is found without its plan, too: that may have changed since, or the code
+    of an algorithm, or it is a colleague's.
+
     Args:
         names: the ids, or beginnings.
         paper: whose plan has them; None: that of any paper, or study of our own.
@@ -67,23 +72,35 @@ def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
 
 def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
     ids = [run_id for run_id in planned if run_id.startswith(name)]
-    if len(ids) != 1:
-        several = f"begins the ids of {len(ids)} runs: {', '.join(ids[:5])}"
-        none = f"no planned run has an id that begins with '{name}'; {_elsewhere(name, planned)}"
-        raise FedreproError(f"'{name}' {several}" if ids else none)
+    if not ids:
+        return _without_plan(name, planned)
+    if len(ids) > 1:
+        raise _several(name, ids)
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
         raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
     return Recorded(run, records.read(run.id, run.records))
 
 
-def _elsewhere(name: str, planned: Iterable[str]) -> str:
-    """Return what to do about an id that no planned run has: it may be one of an own plan."""
-    own = [run_id for run_id in records.recorded_ids(records.OWN_FOLDER) if run_id.startswith(name)]
-    if not own:
-        return nearest_ids(name, planned)
-    file = records.path_of(own[0], records.OWN_FOLDER)
-    return f"{file} is of another plan: name its file, as in `--paper my-plan.yaml`"
+def _without_plan(name: str, planned: Iterable[str]) -> Recorded:
+    """Return a run that none of the plans has, from its record among one's own."""
+    folder = records.OWN_FOLDER
+    ids = [run_id for run_id in records.recorded_ids(folder) if run_id.startswith(name)]
+    if not ids:
+        raise FedreproError(
+            f"no planned run has an id that begins with '{name}'; {nearest_ids(name, planned)}"
+        )
+    if len(ids) > 1:
+        raise _several(name, ids)
+    record = records.read(ids[0], folder)
+    code = [f"{key[7:]} {value}" for key, value in record.versions.items() if "plugin." in key]
+    with_code = f", trained with {', '.join(code)}" if code else ""
+    spec = validate(record.spec, RunSpec, f"{records.path_of(ids[0], folder)}{with_code}")
+    return Recorded(PlannedRun("", "(no plan)", {}, spec.seed, spec, ids[0], folder), record)
+
+
+def _several(name: str, ids: Sequence[str]) -> FedreproError:
+    return FedreproError(f"'{name}' begins the ids of {len(ids)} runs: {', '.join(ids[:5])}")
 
 
 def show(found: Recorded, metric: str | None = None) -> str:
@@ -98,7 +115,10 @@ def show(found: Recorded, metric: str | None = None) -> str:
         f"  {name:<{width}}  {_sparkline(found.curve(name))}"
         for name in ([metric] if metric else found.metrics)
     ]
-    lines = [f"  {name:<10}{value}" for name, value in facts(found.run, found.record).items()]
+    known = facts(found.run, found.record)
+    if not found.run.paper:
+        del known["group"], known["again"]  # only a plan has these
+    lines = [f"  {name:<10}{value}" for name, value in known.items()]
     spec = _flat(found.record.spec)
     wide = max(map(len, spec))
     keys = [f"  {key:<{wide}}  {_plain(value)}" for key, value in spec.items()]
@@ -109,6 +129,8 @@ def show(found: Recorded, metric: str | None = None) -> str:
 
 def _used_by(run: PlannedRun) -> list[str]:
     """Return the tables and figures that are made from a run, of any group that has it."""
+    if not run.paper:
+        return ["none of the plans looked at; `--paper my-plan.yaml` looks at one of your own"]
     plan = load_plan(run.paper)
     planned = (other for scale in scales(run.paper) for other in expand(run.paper, scale))
     groups = {other.group for other in planned if other.id == run.id}
@@ -151,7 +173,7 @@ def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
     rows = []
     for one, differing in zip(found, _differences(found), strict=True):
         curve = one.curve(metric)
-        row = {"run": one.run.id, "group": f"{one.run.paper} {one.run.group}"}
+        row = {"run": one.run.id, "group": f"{one.run.paper} {one.run.group}".strip()}
         rows.append(
             row
             | differing
@@ -165,9 +187,16 @@ def _differences(found: Sequence[Recorded]) -> list[dict[str, str]]:
     """Return the keys of each run's spec whose values are not the same in all.
 
     They are keys that some spec sets; where another leaves one at its default, that is its value.
+    So are the components that all runs use, in different versions.
     """
-    specs = [_flat(one.record.typed_spec().model_dump(mode="json")) for one in found]
-    keys = dict.fromkeys(key for one in found for key in _flat(one.record.spec))
+    versions = [one.record.versions for one in found]
+    used = [name for name in versions[0] if all(name in others for others in versions)]
+    specs = [
+        _flat(one.record.typed_spec().model_dump(mode="json"))
+        | {name: one.record.versions[name] for name in used}
+        for one in found
+    ]
+    keys = dict.fromkeys([*(key for one in found for key in _flat(one.record.spec)), *used])
     texts = [{key: _plain(spec.get(key, "")) for key in keys} for spec in specs]
     differing = [key for key in keys if len({text[key] for text in texts}) > 1]
     return [{key: text[key] for key in differing} for text in texts]

@@ -123,9 +123,23 @@ def test_indices_agree_with_records(write_record: Any, folder: Path) -> None:
     assert not Path("p.npz").exists()
 
 
-def test_unknown_partition() -> None:
-    with pytest.raises(FedreproError, match=r"emd \(smoke\) has no partition 'abc' \("):
-        write_indices("emd", "smoke", "abc", Path("p.npz"), None)
+def test_a_partition_is_that_of_a_run() -> None:
+    name, (run, *_) = list(PARTITIONS["emd"].items())[-1]
+    write_indices("emd", "smoke", name, Path("by_name.npz"), None)
+    write_indices("emd", "smoke", run.id, Path("by_run.npz"), None)
+    assert Path("by_run.npz").read_bytes() == Path("by_name.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("xyz", r"emd \(smoke\) has no partition 'xyz' and no run of that id; `fedrepro status "),
+        ("", rf"'' begins the ids of runs of {len(PARTITIONS['emd'])} partitions; `fedrepro "),
+    ],
+)
+def test_unknown_partition(name: str, text: str) -> None:
+    with pytest.raises(FedreproError, match=text):
+        write_indices("emd", "smoke", name, Path("p.npz"), None)
 
 
 @pytest.mark.parametrize("paper", ["emd", "selective"])

@@ -176,7 +176,10 @@ def figure(
 @app.command(cls=Command)
 def partition(
     paper: PaperName,
-    id: Annotated[str, typer.Argument(help="Partition id.")],
+    id: Annotated[
+        str,
+        typer.Argument(help="Id of the partition, or of a run that uses it, or how that begins."),
+    ],
     out: Annotated[Path, typer.Option(metavar="FILE.npz", parser=path, help="File to write.")],
     scale: PaperScale = "lite",
     data_root: DataRoot = None,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_bytes, write_text
 from fedrepro.fl.data import describe, labels
 from fedrepro.fl.partition import build_partition
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import PartitionRecord, path_of
 from fedrepro.runs.runset import RunSet
@@ -58,7 +58,7 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
     Args:
         paper: slug of the paper.
         scale: the plan's scale.
-        name: the partition's id.
+        name: the partition's id, or that of a run that uses it, or how the run's id begins.
         out: the file to write.
         data_root: folder of packed data; None takes the usual sources.
 
@@ -66,12 +66,7 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
         FedreproError: no such partition, the data are missing, or the partition is not the one that
             its runs were trained on.
     """
-    partitions = distinct_partitions(paper, scale)
-    if name not in partitions:
-        raise FedreproError(
-            f"{paper} ({scale}) has no partition '{name}' {nearest(name, list(partitions))}"
-        )
-    runs = partitions[name]
+    runs = _users(paper, scale, name)
     spec = runs[0].spec
     train_labels, test_labels = labels(spec.dataset.name, data_root, content=spec.dataset.content)
     classes = describe(spec.dataset.name).classes
@@ -91,6 +86,21 @@ def write_indices(paper: str, scale: Scale, name: str, out: Path, data_root: Pat
     compact: dict[str, Any] = {key: array.astype("<i4") for key, array in arrays.items()}
     np.savez(buffer, allow_pickle=False, **compact)
     write_bytes(out, buffer.getvalue())
+
+
+def _users(paper: str, scale: Scale, name: str) -> list[PlannedRun]:
+    """Return the runs that use a partition, which is named as :func:`write_indices` says."""
+    partitions = distinct_partitions(paper, scale)
+    if name in partitions:
+        return partitions[name]
+    cuts = [runs for runs in partitions.values() if any(run.id.startswith(name) for run in runs)]
+    if len(cuts) != 1:
+        several = f"; '{name}' begins the ids of runs of {len(cuts)} partitions" if cuts else ""
+        raise FedreproError(
+            f"{paper} ({scale}) has no partition '{name}' and no run of that id{several}; "
+            f"`fedrepro status --paper {argument(paper)} --scale {scale} --list` shows the runs"
+        )
+    return cuts[0]
 
 
 def _require_equal(runs: RunSet, run: PlannedRun, sha256: str, origin: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.runs import records
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -86,3 +87,12 @@ def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -
 def test_guessing_is_right_once_in_as_many_classes(runs: RunSet) -> None:
     assert runs.chance([GROUP]) == 0.1
     assert RunSet("cadis", "paper").chance(["cifar100_mc_fedavg"]) == 0.01
+
+
+def test_where_no_record_is_looked_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter opens a notebook in its folder; all runs seem to lack a record there."""
+    monkeypatch.chdir(root() / "notebooks")
+    for folder in (None, Path("results/runs")):
+        with pytest.raises(FedreproError, match=f"run it in {root()}: records are looked up in"):
+            RunSet("tricks", "lite", folder)
+    RunSet("tricks", "lite", root() / "results/runs")

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import require_place
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan
@@ -33,6 +34,9 @@ class MissingRunsError(FedreproError):
 class RunSet:
     """Runs and their records.
 
+    Making one raises a FedreproError in a folder inside the clone, where Jupyter opens a notebook:
+    no record would be found there.
+
     Attributes:
         paper: slug of the paper.
         scale: the scale.
@@ -41,6 +45,8 @@ class RunSet:
     """
 
     def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:
+        if folder is None or not folder.is_absolute():
+            require_place()
         self.paper = paper
         self.scale = scale
         self.plan: PaperPlan = load_plan(paper)

@@ -114,6 +114,12 @@ def test_one_bias_for_all_devices(bias, own):
     assert set(partition.counts[np.arange(30), np.arange(30) // 3]) == {own}
 
 
+def test_a_share_is_not_lost_in_floating_point():
+    """0.29 times 100 is a little less than 29."""
+    partition = build(published(bias=0.29, train=100))
+    assert set(partition.counts[np.arange(30), np.arange(30) // 3]) == {29}
+
+
 def test_equal_others_differ_by_one_at_most():
     partition = build(published(bias_low=0.65, bias_high=0.65, others="equal", train=4999))
     for device, counts in enumerate(partition.counts):

@@ -82,6 +82,10 @@ def test_a_bridge_needs_two_cosines_near_one():
     assert np.isnan(np.diag(estimate)).all()
 
 
+def test_a_bridge_is_known_to_both_its_ends():
+    assert np.isnan(clustering.bridged(*pairs(3, s02=0.9999), eps=0.02)).all()
+
+
 def test_several_bridges_are_averaged_and_draws_scatter_around_them():
     known = pairs(4, s02=0.99, s12=0.995, s03=0.99, s13=0.99)
     mean = (0.99 * 0.995 + 0.99 * 0.99) / 2

@@ -187,6 +187,12 @@ def test_projection_bounds_the_weights_unless_told_otherwise():
     assert fed.requests[0].objective == Objective(projection="weights", radius=3)
 
 
+def test_noise_needs_no_projection():
+    fed = FakeFederation(gradient_noise=1e-4)
+    fed.run()
+    assert fed.requests[0].objective == Objective(gradient_noise=1e-4)
+
+
 def test_the_server_trains_last_and_outside_the_momentum():
     fed = FakeFederation(server=2, server_momentum=0.5)
     state, _ = fed.run()

@@ -45,7 +45,13 @@ TOY: dict[str, Any] = {
         "paper": {},
         "lite": {
             "defaults": {"batch": 20},
-            "runs": {"adam": {"set": {"batch": 30}, "grid": {"rounds": [1]}, "seeds": [8, 9]}},
+            "runs": {
+                "adam": {
+                    "set": {"batch": 30, "optimizer": {"lr": 0.02}},
+                    "grid": {"rounds": [1]},
+                    "seeds": [8, 9],
+                }
+            },
         },
         "smoke": {"defaults": {"dataset": {"name": "synthetic"}}, "seeds": [3]},
     },
@@ -102,6 +108,15 @@ def test_some_grid_points_may_have_more_seeds(plans: Plans) -> None:
     assert {run.seed for run in group(expand("toy", "smoke"), "adam")} == {3}
 
 
+def test_at_a_scale_with_another_grid_no_point_has_more_seeds(plans: Plans) -> None:
+    def change(plan: dict[str, Any]) -> None:
+        _more(seeds=[8, 9], grid={"rounds": [3]})(plan)
+        del plan["scales"]["lite"]["runs"]["adam"]["seeds"]
+
+    plans(change)
+    assert {run.seed for run in group(expand("toy", "lite"), "adam")} == {7}
+
+
 def test_a_scale_may_have_more_seeds_of_its_own(plans: Plans) -> None:
     plans(lambda plan: plan["scales"]["smoke"].update(runs={"plain": {"more": {"seeds": [4]}}}))
     assert [run.seed for run in group(expand("toy", "smoke"), "plain")] == [3, 4]
@@ -128,10 +143,18 @@ def test_scales_override(plans: Plans) -> None:
     assert {run.spec.batch for run in group(lite, "plain")} == {20}
     adam = group(lite, "adam")
     assert {run.spec.batch for run in adam} == {30}
+    assert {run.spec.optimizer.lr for run in adam} == {0.02}, "a scale's go before a group's"
     assert [(run.seed, run.spec.rounds) for run in adam] == [(8, 1), (8, 1), (9, 1), (9, 1)]
     smoke = expand("toy", "smoke")
     assert {run.spec.dataset.name for run in smoke} == {"synthetic"}
     assert {run.seed for run in smoke} == {3}, "a scale's seeds go before a group's"
+
+
+def test_a_groups_seeds_at_a_scale_go_before_those_of_the_scale(plans: Plans) -> None:
+    plans(lambda plan: plan["scales"]["lite"].update(seeds=[3]))
+    lite = expand("toy", "lite")
+    assert {run.seed for run in group(lite, "adam")} == {8, 9}
+    assert {run.seed for run in group(lite, "plain")} == {3}
 
 
 def test_a_scale_may_have_a_part_of_the_plan(plans: Plans) -> None:
@@ -208,6 +231,12 @@ def test_merge() -> None:
         (
             lambda p: p["runs"]["plain"].update(set={"dataset": {"downsample": 3}}),
             ["toy.yaml: runs.plain (paper): dataset.downsample: ", "3x3 do not fill"],
+        ),
+        (
+            lambda p: p["runs"]["plain"].update(
+                set={"dataset": {"name": "kws_mfcc20", "transform": "tutorial24"}}
+            ),
+            ["toy.yaml: runs.plain (paper): dataset.transform: ", "examples of 20x11"],
         ),
         (
             lambda p: p["defaults"]["algorithm"].update(name="fedavgg"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_recorded_pending_orphaned(folder: Path, write_record: Any) -> None:
     assert state.orphaned == (orphan,)
     assert state.pending_seconds == pytest.approx(sum(state.seconds.values()))
     assert all(seconds > 0 for seconds in state.seconds.values())
-    assert f"{len(RUNS) - 5}" in state.text()
+    assert re.search(rf"^emd +5 +{len(RUNS) - 5} ", state.text(), re.MULTILINE)
     assert "1 records belong to no planned run" in state.text()
 
 

@@ -93,6 +93,7 @@ def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -
         ({"train_y": LABELS * 0, "test_y": LABELS[:9] * 0}, "two classes or more"),
         ({"train_y": LABELS + 10**13}, "number the classes from 0"),
         ({"train_y": LABELS + 1, "test_y": LABELS[:9] + 1}, "train_y: no example of class 0, and"),
+        ({"test_y": LABELS[:9] + 1}, "train_y: no example of class 3, and"),
         ({"test_y": np.full(9, 2**64 - 1, np.uint64)}, "test_y: give class numbers from 0"),
         ({"train_x": IMAGES.reshape(60, 8, 8, 1)}, r"height, width, channels.*moveaxis"),
         ({"test_x": np.zeros((9, 6, 8, 3), np.uint8)}, r"test_x: .*height, width, channels"),

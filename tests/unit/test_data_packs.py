@@ -503,6 +503,25 @@ def test_keyword_clips_with_equal_features_stay_together() -> None:
     assert test[1] == test[4]
     assert 0.17 < test.mean() < 0.23
     np.testing.assert_array_equal(test[:6], packs.keyword_test_mask(dup_of[:6]))
+    pairs = packs.keyword_test_mask(np.arange(400) // 2 * 2)
+    np.testing.assert_array_equal(pairs[::2], pairs[1::2])
+
+
+def test_keyword_features_are_split_and_scaled() -> None:
+    info = data.describe("kws_mfcc20")
+    assert info.pack is not None
+    dup_of = np.arange(60, dtype=np.int32)
+    x = np.arange(60 * 20 * 11).reshape(60, 20, 11).astype(np.int16)
+    y = (dup_of % 10).astype(np.uint8)
+    arrays = {"x": x, "y": y, "dup_of": dup_of, "scale": np.float32(4)}
+    write_pack(PACK, info.pack.train[0], arrays)
+    found, test = packs.read(info, PACK), packs.keyword_test_mask(dup_of)
+    assert 0 < test.sum() < 30
+    np.testing.assert_array_equal(found.train_x[:, 0], x[~test] / 4)
+    np.testing.assert_array_equal(found.test_x[:, 0], x[test] / 4)
+    for train_y, test_y in ((found.train_y, found.test_y), packs.read_labels(info, PACK)):
+        np.testing.assert_array_equal(train_y, y[~test])
+        np.testing.assert_array_equal(test_y, y[test])
 
 
 def test_list_says_where_data_would_come_from() -> None:

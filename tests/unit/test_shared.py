@@ -547,7 +547,12 @@ def test_an_abandoned_claim_is_taken_over_once(claims):
     age(store, 60)
     assert theirs.take(IDS[0])
     assert [*store.listed("claims")] == [f"claims/{IDS[0]}.2.json"]
-    assert not SharedClaims(store, Path("third")).take(IDS[0])
+    third = SharedClaims(store, Path("third"))
+    assert not third.take(IDS[0])
+    age(store, shared.ABANDONED_AFTER, f"claims/{IDS[0]}.2.json")
+    assert third.take(IDS[0])
+    assert [*store.listed("claims")] == [f"claims/{IDS[0]}.3.json"]
+    third.release_all()
 
 
 def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch):
@@ -621,6 +626,12 @@ def test_a_record_that_another_machine_wrote_is_here_once_the_run_is_taken(
     with pytest.raises(FedreproError, match=f"{NAMES[1]}: not a whole run record"):
         ours.take(IDS[1])
     assert not any(IDS[1] in name for name in store.listed("claims")), "given up again"
+
+
+def test_a_damaged_record_of_another_run_keeps_no_run_from_being_taken(claims):
+    ours, _, store = claims
+    store.create(NAMES[1], b"{}")
+    assert ours.take(IDS[0])
 
 
 def test_something_else_as_a_claim_is_an_error(claims):

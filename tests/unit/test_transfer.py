@@ -385,6 +385,14 @@ def test_a_file_that_was_cut_off_on_the_way_is_refused(here, tmp_path, suffix, s
     assert not records.FOLDER.exists()
 
 
+def test_a_file_keeps_the_checkpoint_of_a_run_that_has_none_here(there, tmp_path):
+    tar, _, cut = there
+    own = session.CHECKPOINTS / f"{cut}.pt"
+    own.unlink()
+    session.write_out(tar, [], [planned(1)])
+    assert own.as_posix() in transfer.content(tar, tmp_path / "out")
+
+
 def test_a_checkpoint_that_is_gone_by_now_is_left_out(there, tmp_path):
     """Another process has ended its run meanwhile."""
     _, run, _ = there

@@ -816,6 +816,17 @@ def test_more_work_may_pay_for_compiling_later(monkeypatch):
     assert not any(slot.is_outdated for slot in kind.slots)
 
 
+def test_a_request_takes_the_seconds_of_all_its_lanes():
+    spec, requests = make_spec(), OpenRequests()
+    request = Train(make_lanes(federation(spec), (8, 8)), 0)
+    requests.add(7, jobs.Ask(spec, data.load("synthetic"), request))
+    requests.settle(7, 1, "second", 2.0)
+    assert requests.answers() == []
+    requests.settle(7, 0, "first", 0.5)
+    assert requests.answers() == [jobs.Answer(7, ["first", "second"], 2.5)]
+    assert len(requests) == 0
+
+
 def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
     backend = GraphsBackend(compile="auto")
     monkeypatch.setattr(graphs, "compiler_problem", lambda: None)

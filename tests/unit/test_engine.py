@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
-from fedrepro.fl.engine import admission, checkpoint, driver, optim
+from fedrepro.fl.engine import active, admission, checkpoint, driver, optim
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
@@ -151,8 +151,9 @@ def test_runs_together_equal_runs_alone_to_the_bit(tmp_path):
 def test_evaluation_follows_the_spec(tmp_path):
     spec = make_spec(rounds=5, evaluate_every=2)
     done, _ = collect([spec], tmp_path)
-    metrics = done[run_id(spec)].progress.metrics
+    metrics, final = done[run_id(spec)].progress.metrics, done[run_id(spec)].progress.final
     assert metrics["evaluated_rounds"] == [2, 4, 5]
+    assert {name: metrics[name][-1] for name in ("accuracy", "loss")}.items() <= final.items()
     assert len(metrics["accuracy"]) == 3
     assert len(metrics["train_loss"]) == 5
     assert metrics["train_loss"][-1] < metrics["train_loss"][0]
@@ -475,6 +476,26 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_training(tmp_path, monkeyp
             Storage(checkpoints=tmp_path, checkpoint_seconds=0),
         )
     assert not failures
+
+
+def test_checkpoints_are_no_closer_together_than_asked(tmp_path, monkeypatch):
+    """Of a run whose rounds take 10 s each."""
+    clock, saved = SimpleNamespace(now=0.0), []
+    done, save = ActiveRun._round_done, ActiveRun.save
+
+    def later(run):
+        clock.now += 10
+        done(run)
+
+    def noted(run):
+        saved.append(run.progress.round)
+        save(run)
+
+    monkeypatch.setattr(active, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(ActiveRun, "_round_done", later)
+    monkeypatch.setattr(ActiveRun, "save", noted)
+    collect([make_spec(rounds=9)], tmp_path, checkpoint_seconds=30)
+    assert saved == [3, 6]
 
 
 def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_path, monkeypatch):

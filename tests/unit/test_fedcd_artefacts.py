@@ -269,6 +269,14 @@ def test_models(paper):
     assert cell(crowded, "FedCD", "devices with more than two")["mean"] == 1
 
 
+@pytest.mark.parametrize(("counted", "created"), [(31, 8), (32, 16)])
+def test_models_count_from_the_round_after_a_milestone(paper, monkeypatch, counted, created):
+    """The last milestone is round 30, from 0."""
+    monkeypatch.setattr(tables, "COUNTED_UNTIL", counted)
+    frame = tables.models(paper)
+    assert cell(frame, "FedCD", "models created")["mean"] == created
+
+
 def test_bytes_of_the_published_network():
     full = model_bytes("cifar10", "fedcd_cnn", 1.0, None)
     # 1,212,778 parameters and 2 x 1,024 running statistics

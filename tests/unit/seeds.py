@@ -1,9 +1,9 @@
-"""Runs of several seeds where a plan has one."""
+"""Runs of a plan that found something else: by seed, or in some of their curves."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fedrepro.runs.plan import PlannedRun
@@ -28,3 +28,15 @@ class Seeds(RunSet):
     def record(self, run: PlannedRun) -> RunRecord:
         content = self._worlds[run.seed].record(run)
         return RunRecord.model_validate(content | {"checksum": "0" * 64})
+
+
+class Edited(RunSet):
+    """Recorded runs whose curves are changed by a function of their name and values."""
+
+    def __init__(self, runs: RunSet, change: Callable[[str, list[float]], list[float]]) -> None:
+        vars(self).update(vars(runs), _unchanged=runs, _change=change)
+
+    def record(self, run: PlannedRun) -> RunRecord:
+        record = self._unchanged.record(run)
+        changed = {name: self._change(name, values) for name, values in record.metrics.items()}
+        return record.model_copy(update={"metrics": changed})

@@ -15,6 +15,7 @@ import pytest
 from cadis_records import World, write_all
 from frames import cell, check_any_subset
 from readable import check_readable
+from seeds import Edited
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -262,6 +263,15 @@ def test_the_ends_of_runs_stand_beside_their_best(lite):
         assert ours["mean"] == theirs["mean"] >= cell(table, row, "mean of the last fifth")["mean"]
 
 
+def test_the_ends_of_runs_are_their_last_fifth_and_half(lite):
+    squares = [i * i / 1000 for i in range(20)]
+    table = TABLES["ends"](Edited(lite, lambda _, values: squares))
+    assert cell(table, "CADIS", "mean of the last fifth")["mean"] == pytest.approx(
+        np.mean(squares[16:])
+    )
+    assert cell(table, "CADIS", LATE_STEP)["mean"] == pytest.approx((0.361 - 0.1) / 9)
+
+
 def test_table2_counts_rounds_to_the_target(paper):
     table = artefacts.frame(paper, "table2")
     run = paper.members(["mnist_mc_fedavg"])[0]
@@ -306,6 +316,13 @@ def test_a_speed_up_is_of_the_seeds_that_reach_the_target(lite):
     table = pd.DataFrame(rows).assign(run="a")
     speed_up = cell(cadis_tables._speed_ups(table), "MNIST 80 %", "FedProx, speed-up")
     assert (speed_up["mean"], speed_up["n"]) == (2.5, 2)
+    rows[0]["rounds"] = never - 1  # reached in the last round
+    speed_up = cell(
+        cadis_tables._speed_ups(pd.DataFrame(rows).assign(run="a")),
+        "MNIST 80 %",
+        "FedProx, speed-up",
+    )
+    assert speed_up["values"] == pytest.approx(((never - 1) / never, 2, 3))
 
 
 def test_what_follows_from_other_printed_values_is_derived():
@@ -350,6 +367,7 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert table["row"].nunique() == 8
     assert table["column"].nunique() == 2 + 2 * 6
     row = "change of the weights (eq. 11), fresh model"
+    assert cell(table, row, "same labels")["mean"] == pytest.approx(0.96)
     assert cell(table, row, "other labels")["mean"] == pytest.approx(0.95)
     assert cell(table, row, "other labels")["unit"] == "number"
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 5
@@ -372,8 +390,16 @@ def test_recovery_by_length_of_local_training(lite):
 
 
 def test_clusters_and_partitions(paper):
-    table = artefacts.frame(paper, "clusters")
-    assert cell(table, "CADIS, MNIST MC", "share of pairs wrong")["mean"] == 0.005
+    late = Edited(paper, lambda _, values: [1.0, *values[1:]])
+    table = artefacts.frame(late, "clusters")
+    found = table[table["row"] == "CADIS, MNIST MC"].set_index("column")["mean"]
+    assert found.to_dict() == {
+        "clusters": 5,
+        "share of pairs wrong": 0.005,
+        "error of the similarities": 0.05,
+        "share of pairs met": 0.3,
+        "share of pairs known": 0.97,
+    }
     assert cell(table, "CADIS as run, CIFAR-10 MC", "clusters")["mean"] == 5
     assert dict(zip(table["column"], table["unit"], strict=True)) == {
         "clusters": "count",
@@ -430,6 +456,7 @@ def test_models_that_serve_all_clients_alike_serve_both_sizes_of_cluster(lite):
     for row in frame["row"].unique():
         means = frame[frame["row"] == row].set_index("column")["mean"]
         assert means.to_dict() == pytest.approx({"FedAvg": 0.8, "CADIS": 0.85, OVER_FEDAVG: 0.05})
+    assert frame.groupby("row")["n"].nunique().eq(1).all(), "paired by seed"
     assert list(frame["row"].unique()) == [
         f"{of} MC, {size}"
         for of in ("MNIST", "CIFAR-10")
@@ -458,6 +485,9 @@ def test_clusters_are_counted_without_rounding():
 def test_laws_stand_beside_the_lists(paper):
     table = artefacts.frame(paper, "laws")
     assert cell(table, "MC, the text's law", "CADIS")["mean"] == 0.93
+    as_published = BY_ID["T3-MNIST-BC-CADIS"].published
+    assert cell(table, "BC, the authors' list (40 %)", "CADIS")["mean"] == as_published
+    assert cell(table, "BC, the text's 60 %", "CADIS")["mean"] == 0.93
     assert table["row"].nunique() == 4
 
 
@@ -568,6 +598,10 @@ def test_fig5_shows_what_the_clients_hold(lite):
     frame = artefacts.frame(lite, "fig5")
     only = frame[frame["series"] == "class 8 only"]
     assert only.loc[only["held"], "x"].tolist() == [8]
+    held_row = only.loc[only["held"], ["low", "mean", "high"]]
+    assert held_row.to_numpy().tolist() == [[0, 0.05, 0.1]]
+    firsts = {lite.members([group])[0].id for group in lite.groups_of("fig5")}
+    assert set(frame["run"]) == firsts
     held = [
         tuple(frame.loc[(frame["series"] == panel) & frame["held"], "x"])
         for panel in dict.fromkeys(frame["series"])
@@ -702,12 +736,32 @@ def test_fig8_says_over_what_it_averages(lite):
     assert short == ["", *all_] * 2
 
 
+def test_fig8_smooths_all_but_its_first_panel(lite):
+    """An accuracy that ends 2 points below its best, which it has at every other evaluation."""
+    frame = artefacts.frame(lite, "fig8")
+    runs = frame[(frame["dataset"] == "MNIST") & (frame["method"] == "FedAvg")]
+    ends = runs.sort_values("x").groupby("panel")["mean"].last()
+    best = BY_ID["T1-MNIST-10-100-FedAvg"].published
+    assert ends.to_dict() == pytest.approx(
+        {"accuracy": best - 0.02, "moving average": best - 0.01, "local": 0.8, "spread": 0.15}
+    )
+
+
+def test_fig9_shows_the_error_and_what_is_known(lite):
+    frame = artefacts.frame(lite, "fig9")
+    ends = frame.groupby("series")["mean"].last()
+    assert ends["standard, error"] == pytest.approx(0.15)
+    assert ends["transitive, eps = 0.02, error"] == pytest.approx(0.05)
+    assert ends["standard, known"] == pytest.approx(0.97)
+
+
 def test_fig9_carries_the_expectation(lite):
     frame = artefacts.frame(lite, "fig9")
     computed = frame["series"].isin(["expected to have met", "all clients seen"])
     assert (frame["n"].eq(0) == computed).all()
     met = frame[frame["series"] == "expected to have met"].set_index("x")["mean"]
     assert met[1] == pytest.approx(90 / 9900)
+    assert met.index.max() == lite.members(["mnist_mc_cadis"])[0].spec.rounds
     assert frame.loc[frame["series"] == "all clients seen", "x"].iloc[0] == pytest.approx(49.9, 1)
 
 

@@ -8,8 +8,9 @@ import inspect
 import pandas as pd
 import pytest
 from cadis_records import GROUPS, World, write_all
-from seeds import Seeds
+from seeds import Edited, Seeds
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.papers.cadis import claims
 from fedrepro.papers.cadis.claims import RULES
 from fedrepro.papers.cadis.measurements import OVER_FEDAVG
@@ -195,6 +196,70 @@ def test_claims_about_means_have_margins_over_the_seeds(request, name):
         assert finding.seeds == 2
         assert finding.holds
         assert finding.firm
+
+
+OF_EVERY_RUN = NOT_OF_MEANS & {CASES[name].rule for name in {*AGAINST, *AGAINST_AT_LITE}} - {
+    *("cluster_sizes", "main_cluster")  # of lists that all runs share
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in [*AGAINST, *AGAINST_AT_LITE] if CASES[name].rule in OF_EVERY_RUN]
+)
+def test_one_run_is_enough_against_what_all_do(request, name):
+    against = (AGAINST | AGAINST_AT_LITE)[name]
+    for worlds in ((MEANT, against), (against, MEANT)):
+        assert not decide(name, Seeds(claimed(request, name), *worlds)).holds
+
+
+OF_THE_END = {"leads_late", "steadier", "loses_no_more", "serves_clients", "wrong_pairs"}
+
+
+@pytest.mark.parametrize("name", [name for name in AGAINST if CASES[name].rule in OF_THE_END])
+def test_claims_about_the_end_of_runs_do_not_look_at_their_beginning(as_claimed, name):
+    early = Edited(as_claimed, lambda _, values: [0.05] * 5 + values[5:])
+    assert decide(name, early).evidence == decide(name, as_claimed).evidence
+
+
+def test_the_error_of_the_similarities_is_that_of_all_rounds(as_claimed):
+    def end_alike(name, values):
+        return [*values[:-1], 0.1] if name == "similarity_error" else values
+
+    assert decide("NF1", Edited(as_claimed, end_alike)).holds
+
+
+@pytest.mark.parametrize(("first", "holds"), [(50, True), (51, False)])
+def test_pairs_are_known_by_the_round_in_which_all_clients_are_expected(as_claimed, first, holds):
+    """That is the 50th, of 100 clients with 10 a round."""
+
+    def late(name, values):
+        return [float(t >= first) for t in range(1, 101)] if name == "pairs_known" else values
+
+    assert decide("NF3", Edited(as_claimed, late)).holds is holds
+
+
+def test_an_accuracy_that_is_just_met_is_reached(as_claimed):
+    met = World(accuracy={"CIFAR-10 MC FedFA": 0.48})
+    assert not decide("NB2-cifar10-fedfa", Seeds(as_claimed, met)).holds
+
+
+def test_the_lead_at_each_number_of_clients_is_the_least(as_claimed):
+    assert decide("NA5-mnist", as_claimed).ours > 0
+    assert decide("NA5-mnist", Seeds(as_claimed, AGAINST["NA5-mnist"])).ours < 0
+
+
+def test_a_grid_on_another_data_set_decides_nothing(as_claimed, at_lite):
+    for runs, name, dataset in (
+        (as_claimed, "NG2-mnist", "mnist"),
+        (at_lite, "NG2-cifar100", "cifar100"),
+    ):
+        with pytest.raises(FedreproError, match=f"grid has no run on {dataset}, "):
+            decide(name, runs)
+
+
+def test_a_lost_run_is_told_with_its_round(as_claimed):
+    assert World().lost == 3
+    assert "not a number from round 3, " in decide("NR1-mnist", as_claimed).evidence
 
 
 def test_seeds_that_disagree_do_not_decide(as_claimed):

@@ -151,8 +151,8 @@ def code_version() -> tuple[str, bool]:
     The commit is ``unknown`` outside a git clone, and where the code is not the clone's: an
     unpacked archive may lie in a repository of other things.
     """
-    here, code = find_root(), Path(__file__).resolve()
-    if here is None or not code.is_relative_to(here):
+    here = find_root()
+    if here is None:
         return "unknown", False
 
     def git(*arguments: str) -> str:
@@ -161,7 +161,7 @@ def code_version() -> tuple[str, bool]:
         ).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", str(code))
+        git("ls-files", "--error-unmatch", str(Path(__file__).resolve()))
         commit = git("rev-parse", "HEAD")
         dirty = bool(git("status", "--porcelain", "--untracked-files", "--", "src", "config"))
     except (OSError, subprocess.CalledProcessError):

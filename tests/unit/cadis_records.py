@@ -83,7 +83,7 @@ class World:
         own_low, other_high: lowest change of the first client's row of class 0, which it holds,
             and highest of its row of class 9, which it does not.
         over_tau: how far the accuracy falls with the distance from the best threshold, in the grid.
-        clusters: clients of each cluster, by group; equal amounts where ``equal`` says so.
+        equal: whether all clients hold equal amounts.
         main: clients of the main cluster of BC and UC, of 100.
         cluster_of: final clusters of synthetic pills.
     """
@@ -103,7 +103,6 @@ class World:
     own_low: float = 0.0
     other_high: float = -0.01
     over_tau: float = 0.06
-    clusters: dict[str, list[int]] = field(default_factory=dict)
     equal: bool = False
     main: int = 60
     cluster_of: list[int] = field(default_factory=lambda: GROUPS)
@@ -199,7 +198,7 @@ class World:
             sizes = [self.main, *[1] * 4]
             sizes[1] += 100 - sum(sizes)
         else:
-            sizes = self.clusters.get(run.group, TEXT)
+            sizes = TEXT
         for cluster, size in enumerate(sizes):
             for client in range(size):
                 amount = 9 if self.equal else 5 + client % 7

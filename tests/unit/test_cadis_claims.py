@@ -199,7 +199,7 @@ def test_claims_about_means_have_margins_over_the_seeds(request, name):
 
 
 OF_EVERY_RUN = NOT_OF_MEANS & {CASES[name].rule for name in {*AGAINST, *AGAINST_AT_LITE}} - {
-    *("cluster_sizes", "main_cluster")  # of lists that all runs share
+    *("unequal_amounts", "main_cluster")  # of lists that all runs share
 }
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -316,25 +316,35 @@ class Result:
         """The last row of each run."""
         return self.frame.groupby("run", sort=False).tail(1).reset_index(drop=True)
 
-    def plot(self, metric: str = "accuracy") -> matplotlib.figure.Figure:
+    def plot(
+        self, metric: str = "accuracy", *, beside: Mapping[str, Result] | None = None
+    ) -> matplotlib.figure.Figure:
         """Draw a metric over the rounds: the mean and its seeds; accuracies in per cent.
 
+        Args:
+            metric: a column of :attr:`frame`.
+            beside: further results, by what the legend calls them; this one has the name of its
+                algorithm.
+
         Raises:
-            FedreproError: there is no such metric; says which there are.
+            FedreproError: a result has no such metric (says which it has), or two have one name.
         """
-        from fedrepro.report.plots import ACCURACY, ROUND, Canvas, Ink
+        from fedrepro.report.drawings import series_inks
+        from fedrepro.report.plots import ACCURACY, ROUND, Canvas
         from fedrepro.report.stats import summarise
 
-        table = self.frame
-        known = list(table.columns[3:])
-        if metric not in known:
-            raise FedreproError(f"no metric '{metric}' {nearest(metric, known)}")
-        percent = "accuracy" in metric
-        cells = summarise(table.assign(x=table["round"]), metric, ["x"])
+        own = self.records[0].spec["algorithm"]["name"]
+        if beside and own in beside:
+            raise FedreproError(f"beside: '{own}' is what this result is called; choose another")
         canvas = Canvas()
-        name = self.records[0].spec["algorithm"]["name"]
-        factor = 100 if percent else 1
-        canvas.curve(canvas.axis, cells, Ink("blue"), name, factor=factor)
+        results = {own: self, **(beside or {})}
+        for (name, result), ink in zip(results.items(), series_inks(), strict=False):
+            table, known = result.frame, list(result.frame.columns[3:])
+            if metric not in known:
+                raise FedreproError(f"{name}: no metric '{metric}' {nearest(metric, known)}")
+            cells = summarise(table.assign(x=table["round"]), metric, ["x"])
+            factor = 100 if "accuracy" in metric else 1
+            canvas.curve(canvas.axis, cells, ink, name, factor=factor)
         canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
         return canvas.legend()
 

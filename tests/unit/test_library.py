@@ -58,6 +58,14 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     for name in ("accur", "run"):
         with pytest.raises(FedreproError, match=rf"no metric '{name}' \(.*known: accuracy"):
             result.plot(name)
+    beside = result.plot("loss", beside={"three seeds": again})
+    names = [text.get_text() for text in beside.legends[0].get_texts()]
+    assert names == ["fedprox", "three seeds", "every seed"]
+    assert len(beside.axes[0].lines) == 1 + 2 + 1 + 3
+    colours = [line.get_color() for line in beside.axes[0].lines]
+    assert len(set(colours[:3])) == len(set(colours[3:])) == 1 != len(set(colours))
+    with pytest.raises(FedreproError, match="beside: 'fedprox' is what this result is called"):
+        result.plot(beside={"fedprox": again})
 
 
 def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:

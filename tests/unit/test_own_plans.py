@@ -362,7 +362,10 @@ def test_arrays_of_ones_own_lie_beside_the_plan(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "text"),
     [
-        ({"dataset": {"flie": "squares.npz"}}, "dataset: flie: unknown key; did you mean 'file'?"),
+        (
+            {"dataset": {"filee": "squares.npz"}},
+            "dataset: filee: unknown key; did you mean 'file'?",
+        ),
         ({"partition": {"scheme": "lists", "files": "x"}}, "partition: files: unknown key; did"),
     ],
 )

@@ -550,7 +550,8 @@ from fedrepro.fl.engine.worker import set_memory_use
 from fedrepro.fl.spec import ModelSpec
 
 def mib():
-    return int(Path("/proc/self/statm").read_text().split()[1]) / 256
+    data = 5  # what is allocated, resident or not: the kernel may take back pages that lie idle
+    return int(Path("/proc/self/statm").read_text().split()[data]) / 256
 
 set_memory_use()
 torch.set_num_threads(1)

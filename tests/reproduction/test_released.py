@@ -8,6 +8,7 @@ import yaml
 
 from fedrepro.base.paths import root
 from fedrepro.report import cited, documents, released, verdict_blocks, verdicts
+from fedrepro.report.checks import to_json
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
 from fedrepro.runs.plan_files import papers, plans
@@ -85,7 +86,7 @@ def test_lite_never_judges_numbers_of_other_runs(paper):
 
 @pytest.mark.parametrize(("paper", "scale"), RELEASED)
 def test_each_margin_of_a_claim_says_which_it_is(paper, scale):
-    for claim in checked(paper, scale):
-        names = [margin["what"] for margin in claim.margins]
-        assert all(names), claim.id
-        assert len(set(names)) == len(names), claim.id
+    for claim in json.loads(to_json(checked(paper, scale))):
+        names = [margin["what"] for margin in claim["margins"]]
+        assert all(names), claim["id"]
+        assert len(set(names)) == len(names), claim["id"]

@@ -265,7 +265,7 @@ def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:
     """Return an accuracy at every threshold, ascending: the mean over these N, seed by seed."""
     means = over_percents(runs, n).sort_values(["threshold", "seed"])
     samples: dict[float, Sample] = {}
-    for threshold in means["threshold"].unique():
+    for threshold in means["threshold"].unique().tolist():
         cells = means[means["threshold"] == threshold]
         ids = tuple(itertools.chain(*cells["run"]))
         samples[threshold] = replace(Sample.of(f"{threshold:g}", cells, what), runs=ids)

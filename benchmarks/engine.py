@@ -395,7 +395,11 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
     ]
     float32, tf32 = (specs[0].model_copy(update={"precision": p}) for p in ("float32", "tf32"))
     made = backend(
-        arguments.backend, arguments.device, arguments.workers, compile=arguments.compile
+        arguments.backend,
+        arguments.device,
+        arguments.workers,
+        compile=arguments.compile,
+        deterministic=arguments.deterministic,
     )
     workers = getattr(made, "workers", 1)
     try:
@@ -426,6 +430,7 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
                 "device": arguments.device,
                 "precision": arguments.precision,
                 "compile": bool(getattr(made, "compiles", False)),
+                "deterministic": arguments.deterministic,
                 "workers": workers,
                 "lanes": workload.runs * workload.clients,
                 "evaluates": engine.evaluates,
@@ -488,6 +493,9 @@ def main() -> None:
         help="of the engine (the plain loops are float32); default: float32",
     )
     parser.add_argument("--compile", choices=["auto", "on", "off"], default="auto")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="as of `fedrepro train`: the cost of it"
+    )
     arguments = parser.parse_args()
     use_one_thread()
     try:

@@ -18,6 +18,7 @@ trained at once.
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 import json
 import os
@@ -181,7 +182,7 @@ class Plain:
         self.stored = self.images.cpu(), self.labels.cpu()
         self.examples = len(self.labels) // spec.partition.clients
         self.net = models.build(spec.model.name, data.shape, CLASSES).to(device)
-        self.start = {name: t.clone() for name, t in self.net.state_dict().items()}
+        self.start = copy.deepcopy(self.net.state_dict())
         self.net.train()
         for layer in self.net.modules():
             if isinstance(layer, layers.Dropout):

@@ -68,9 +68,11 @@ def test_workloads_have_the_lanes_of_the_targets(bench):
 
 
 @pytest.mark.parametrize("loop", ["in_memory", "with_loader"])
-def test_a_plain_loop_ends_in_time_and_counts_what_it_trained_on(bench, tiny, monkeypatch, loop):
+@pytest.mark.parametrize("model", ["liu1", "resnet9"])
+def test_a_plain_loop_ends_in_time_and_counts_what_it_trained_on(bench, monkeypatch, loop, model):
     """Every look at the clock is a second: 25 examples are steps of 10, 10 and 5."""
-    specs, dataset = parts(bench, tiny)
+    shape = bench.MNIST if model == "liu1" else bench.CIFAR
+    specs, dataset = parts(bench, bench.Workload(model, shape, 10, 1, 3, 25, (35, 2)))
     plain = bench.Plain(specs[0], dataset, torch.device("cpu"))
     ticks = itertools.count()
     monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
@@ -122,7 +124,8 @@ def test_a_line_a_pair_and_a_summary(bench, tiny, monkeypatch, capsys):
     assert [pair["pair"] for pair in pairs] == [0, 1]
     for pair in pairs:
         assert pair.keys() == {
-            *("workload", "pair", "backend", "device", "precision", "compile", "workers", "lanes"),
+            *("workload", "pair", "backend", "device", "precision", "compile", "deterministic"),
+            *("workers", "lanes"),
             *("evaluates", "samples_per_second", "ratio", "ratio_dataloader", "engine_gflops"),
             *("peak_memory_mib", "ceiling_gflops", "share_of_ceiling"),
         }

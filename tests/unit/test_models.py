@@ -373,7 +373,7 @@ def test_aligned_tensors_begin_at_16_bytes_and_compute_the_same(name, channels_l
     assert torch.equal(net.outward(net.parameters), parameters)
     places = [
         (tensor.data_ptr() - net.flat.data_ptr()) % 16
-        for tensor in net.module.parameters()
+        for tensor in [*net.module.parameters(), *net.module.buffers()]
         if tensor.numel() % 4 == 0
     ]
     assert places

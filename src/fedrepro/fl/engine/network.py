@@ -19,16 +19,17 @@ class FlatModule:
 
     With ``channels_last`` the convolution kernels are stored in that memory format, unless the
     network has one that oneDNN gets wrong that way. It is faster on a CPU, and on a GPU in TF32 and
-    bfloat16. With ``aligned``, tensors of a multiple of four numbers come first, and so begin at a
-    multiple of 16 bytes, which cuDNN's fastest kernels ask for. The order of ``flat`` then differs
-    from :class:`Layout`; :meth:`inward` and :meth:`outward` translate.
+    bfloat16. With ``aligned``, tensors of a multiple of four numbers begin at a multiple of 16
+    bytes, which cuDNN's fastest kernels ask for: they come first among the parameters, and first
+    among the buffers. The order of ``flat`` then differs from :class:`Layout`; :meth:`inward` and
+    :meth:`outward` translate.
 
     Attributes:
         module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
         body: from inputs to representations.
         classifier: from representations to logits.
         layout: names, shapes and places in a flat vector.
-        flat: parameters, then buffers, float32 [size].
+        flat: parameters, then buffers, float32 [size], or up to three numbers more between the two.
         gradient: of :meth:`differentiate`'s last loss, float32 [parameters].
         dropouts: its dropout layers, which need a key before each training step.
         normalises_vectors: whether it normalises over the batch alone (BatchNorm1d).
@@ -48,7 +49,9 @@ class FlatModule:
         safe = device.type != "cpu" or _is_safe_channels_last(module)
         self.channels_last = channels_last and _has_convolutions(module) and safe
         self._reordered = self.channels_last or self._begins != self.layout.offsets[:-1]
-        self.flat = torch.zeros(self.layout.size, device=device)
+        sizes = map(math.prod, self.layout.shapes)
+        length = max(begin + size for begin, size in zip(self._begins, sizes, strict=True))
+        self.flat = torch.zeros(length, device=device)
         self.gradient = torch.zeros(self.layout.parameters, device=device)
         self.load(self.layout.flatten(module))
         for position, name in enumerate(self.layout.names):
@@ -86,13 +89,13 @@ class FlatModule:
 
     def weights(self) -> Weights:
         """Return a copy of the weights in the layout's order, float32 [size]."""
-        return self.outward(self.flat)
+        return self._reorder(self.flat, self.flat.new_empty(self.layout.size), outward=True)
 
     def inward(self, vector: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Copy a vector of parameters or weights to this module's order and device.
+        """Copy a vector of parameters to this module's order and device.
 
         Args:
-            vector: in the layout's order, float32 [parameters] or [size], on any device.
+            vector: in the layout's order, float32 [parameters], on any device.
             out: of the same length, to be filled and returned; None: a new vector.
         """
         if out is None:
@@ -100,7 +103,7 @@ class FlatModule:
         return self._reorder(vector, out, outward=False)
 
     def outward(self, vector: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a vector of parameters or weights in the layout's order."""
+        """Return a copy of a vector of parameters, float32 [parameters], in the layout's order."""
         return self._reorder(vector, torch.empty_like(vector), outward=True)
 
     def _reorder(
@@ -111,7 +114,7 @@ class FlatModule:
         if source.device != target.device:  # one transfer rather than one a tensor
             source = source.to(target.device, non_blocking=True)
         for position, end in enumerate(self.layout.offsets[1:]):
-            if end > source.numel():
+            if end > min(source.numel(), target.numel()):
                 break
             inside, outside = (target, source) if not outward else (source, target)
             ours, theirs = self._view(inside, position), self.layout.view(outside, position)
@@ -145,15 +148,14 @@ class FlatModule:
 def _aligned(layout: Layout) -> tuple[int, ...]:
     """Return where each tensor begins, if those of a multiple of four numbers come first.
 
-    Parameters stay in front of buffers.
+    Parameters stay in front of buffers, which begin at the next multiple of four.
     """
     sizes = [math.prod(shape) for shape in layout.shapes]
-    order = sorted(
-        range(len(sizes)),
-        key=lambda i: (layout.offsets[i] >= layout.parameters, sizes[i] % 4 != 0),
-    )
+    buffer = [offset >= layout.parameters for offset in layout.offsets[:-1]]
     begins, end = [0] * len(sizes), 0
-    for i in order:
+    for i in sorted(range(len(sizes)), key=lambda i: (buffer[i], sizes[i] % 4 != 0)):
+        if buffer[i]:
+            end = max(end, -(-layout.parameters // 4) * 4)
         begins[i], end = end, end + sizes[i]
     return tuple(begins)
 

@@ -1489,6 +1489,7 @@ def test_runs_on_a_gpu_equal_those_on_the_cpu(tmp_path):
 
 
 @needs_gpu
+@pytest.mark.filterwarnings("ignore")  # the compiler's own imports are deprecated on Python 3.12
 def test_compiled_losses_on_a_gpu_are_those_of_the_loop():
     spec = make_spec(**GPU_CASES["resnet9"])
     request = request_for(federation(spec), Objective())

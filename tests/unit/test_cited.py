@@ -8,7 +8,7 @@ import pytest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report import cited
-from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_files import plans
 from fedrepro.runs.runset import RunSet
 
 NIID = "FL - NIID(5)/accuracy"
@@ -105,7 +105,7 @@ def test_a_cell_that_is_there_twice_is_refused(citations, monkeypatch):
 def test_a_wrong_number_is_told_with_its_file_and_cell(citations, monkeypatch):
     citations("ends at 36 %", "ends at {mean} %")
     texts = {Path("page.md"): "ends at 36 %", Path("verdicts.yaml"): "it ends\n    at 37 %"}
-    monkeypatch.setattr(cited, "papers", lambda: ["tricks"])
+    monkeypatch.setattr(cited, "plans", lambda: ["tricks"])
     monkeypatch.setattr(cited, "texts_of", lambda paper: texts)
     assert cited.wrong() == [f"verdicts.yaml: '37' is 36.06 by lite table1 '{NIID}' mean"]
 
@@ -115,6 +115,6 @@ def test_a_paper_without_the_file_cites_nothing(monkeypatch, tmp_path):
     assert cited.wrong() == []
 
 
-def test_every_paper_says_what_it_cites():
+def test_every_paper_and_study_says_what_it_cites():
     files = (root() / "config/cited").glob("*.yaml")
-    assert sorted(file.stem for file in files) == sorted(papers())
+    assert sorted(file.stem for file in files) == plans()

@@ -359,10 +359,10 @@ drive(
 @needs_gpu
 def test_a_gpu_that_is_lost_leaves_a_checkpoint(tmp_path):
     """In a process of its own, which has no GPU afterwards."""
-    folders = [Path(__file__).parent, Path(fedrepro.__file__).parents[1]]
+    folders = [str(Path(__file__).parent), str(Path(fedrepro.__file__).parents[1]), *sys.path]
     ended = subprocess.run(
         [sys.executable, "-c", LOSING, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)},
         capture_output=True,
         text=True,
         check=False,

@@ -1,7 +1,8 @@
 """Numbers that we tell in sentences: each is held against the cell that it comes from.
 
 ``config/cited/<paper>.yaml`` says which sentences tell a number of a table or figure, as
-:class:`Cited` describes: of the README, of the paper's page, or of its explanations of verdicts.
+:class:`Cited` describes: of the README, of the paper's page, or of its explanations of verdicts. A
+study of our own has such a file, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.report.artefacts import frame, keys_of
 from fedrepro.report.trace import find_cell
-from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_files import plans
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
@@ -89,7 +90,7 @@ def wrong() -> list[str]:
     """
     return [
         f"{found.file}: '{found.text}' is {found.value:.6g} by {found.source}"
-        for paper in papers()
+        for paper in plans()
         if file_of(paper).exists()
         for found in citations(paper, texts_of(paper))
         if not found.right
@@ -97,21 +98,22 @@ def wrong() -> list[str]:
 
 
 def file_of(paper: str) -> Path:
-    """Return the file that says where a paper's numbers are from."""
+    """Return the file that says where the numbers of a paper, or of a study, are from."""
     return root() / f"config/cited/{paper}.yaml"
 
 
 def texts_of(paper: str) -> dict[Path, str]:
-    """Return the files whose sentences cite cells of a paper, and their texts."""
-    names = ("README.md", f"docs/papers/{paper}.md", f"config/expected/{paper}.yaml")
-    return {root() / name: (root() / name).read_text(encoding="utf-8") for name in names}
+    """Return the files whose sentences cite cells of a paper or study, and their texts."""
+    pages = ("README.md", f"docs/papers/{paper}.md", f"docs/{paper}.md")
+    files = [root() / name for name in (*pages, f"config/expected/{paper}.yaml")]
+    return {file: file.read_text(encoding="utf-8") for file in files if file.is_file()}
 
 
 def citations(paper: str, texts: Mapping[Path, str]) -> Iterator[Citation]:
     """Yield the cited numbers of texts, with what their cells have.
 
     Args:
-        paper: slug of the paper.
+        paper: slug of the paper or study.
         texts: file -> its text.
 
     Raises:

@@ -353,9 +353,9 @@ def test_flat_views_share_storage_with_the_module():
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", ["fixup_resnet20", "resnet9", "liu1"])
+@pytest.mark.parametrize("name", ["fixup_resnet20", "resnet9", "fedcd_cnn", "liu1", "liu3"])
 def test_aligned_tensors_begin_at_16_bytes_and_compute_the_same(name, channels_last):
-    shape = (1, 28, 28) if name == "liu1" else (3, 32, 32)
+    shape = (1, 28, 28) if name.startswith("liu") else (3, 32, 32)
     net, plain = (
         FlatModule(
             build(name, shape, 10),

@@ -70,11 +70,13 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(estimates, monkeypatch, 
         elsewhere.chdir(tmp_path / "whole")
         session.train([run], TrainOptions(backend="loop"))
         whole = records.read(run.id)
+    estimates[run.id] = 4 * 90.0
     with ends_after(5):  # two rounds of training and prediction, and the training of the third
         assert session.train([run], TrainOptions(backend="loop", time_budget=1000.0)) == 0
     assert (session.CHECKPOINTS / f"{run.id}.pt").exists()
     assert not records.is_recorded(run.id)
-    assert "1 runs left" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 run left, about 3 min on one core; with a checkpoint to go on from: 1" in said
     seen = []
     monkeypatch.setattr(
         Messages, "report", lambda _, active: seen.extend(r.resumed_at for r in active)
@@ -273,7 +275,7 @@ def test_a_gpu_goes_on_with_the_run_that_is_nearest_to_its_end(gpu, capsys):
     assert session.train([first, fresh, begun], TrainOptions(time_budget=30.0)) == 1
     assert share_done(begun, session.CHECKPOINTS) > 13 / 44
     assert not checkpoint_of(fresh.id, session.CHECKPOINTS).exists()
-    assert "time is up: 2 runs left; 1 of them have a checkpoint" in capsys.readouterr().err
+    assert "time is up: 2 runs left; with a checkpoint to go on from: 1" in capsys.readouterr().err
     checkpoint_of(begun.id, session.CHECKPOINTS).write_text("damaged")
     assert share_done(begun, session.CHECKPOINTS) == 0.0
 

@@ -86,11 +86,14 @@ class Budget:
 
     def time_is_up(self, left: Sequence[PlannedRun], interrupted: int) -> str:
         """Return the message for runs that are left, ``interrupted`` of them with a checkpoint."""
-        seconds = duration(sum(self._seconds.get(run.id, 0.0) for run in left))
-        estimate = f", about {seconds} on one core" if self._cores else ""
+        seconds = sum(
+            self._seconds.get(run.id, 0.0) * (1.0 - share_done(run, self._checkpoints))
+            for run in left
+        )
+        estimate = f", about {duration(seconds)} on one core" if self._cores else ""
         return (
-            f"time is up: {len(left)} runs left{estimate}; {interrupted} of them have a "
-            "checkpoint and will go on from it"
+            f"time is up: {len(left)} run{'s' * (len(left) != 1)} left{estimate}; "
+            f"with a checkpoint to go on from: {interrupted}"
         )
 
     def _round_seconds(self, run: PlannedRun) -> float:

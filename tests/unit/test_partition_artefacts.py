@@ -11,6 +11,7 @@ import pytest
 from readable import small
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.cli import main
 from fedrepro.fl.data import describe, labels
 from fedrepro.fl.partition import build_partition
 from fedrepro.report import partitions
@@ -161,6 +162,18 @@ def test_overview(paper: str, write_record: Any) -> None:
     assert Path("out/overview.png").stat().st_size > 10_000
     write_overview(paper, "smoke", Path("again/overview"))
     assert Path("again/overview.svg").read_bytes() == svg
+
+
+def test_commands_say_which_files_they_wrote(
+    write_record: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_all("tricks", write_record)
+    assert main(["partitions", "tricks", "--scale", "smoke", "--out", "out/all"]) == 0
+    name = next(iter(PARTITIONS["tricks"]))
+    assert main(["partition", "tricks", name, "--scale", "smoke", "--out", "one.npz"]) == 0
+    said = capsys.readouterr().out.split()
+    assert said == ["out/all.csv", "out/all.svg", "out/all.png", "one.npz"]
+    assert all(Path(file).stat().st_size for file in said)
 
 
 def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,9 @@ def test_commands_take_it_by_name_only(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "0 of 36 runs trained, 36 had a record\n"
     for kind, name in (("table", "networks"), ("figure", "curves")):
         assert main([kind, "precision", name, "--scale", "paper", "--out", name]) == 0
-    assert {"networks.csv", "networks.md", "curves.svg"} <= {f.name for f in tmp_path.iterdir()}
+    said = capsys.readouterr().out.split()
+    assert said == ["networks.csv", "networks.md", "curves.svg", "curves.png", "curves.csv"]
+    assert {*said} <= {file.name for file in tmp_path.iterdir()}
     assert main(["why", "precision", "networks", f"{RESNET}/TF32", "--scale", "paper"]) == 0
     assert "precision resnet9 precision=tf32 seed=0" in capsys.readouterr().out
 

@@ -142,6 +142,7 @@ def table(
     runs = RunSet(paper, scale)
     if out:
         artefacts.write_table(runs, name, out, partial=partial)
+        _say_written(out, "csv", "md")
         return
     runs.plan.artefact(name, "table")
     cells = artefacts.frame(runs, name, partial=partial)
@@ -168,6 +169,7 @@ def figure(
         from fedrepro.report.drawings import write_figure  # Matplotlib is slow to import
 
         write_figure(runs, name, out, partial=partial)
+        _say_written(out, "svg", "png", "csv")
         return
     runs.plan.artefact(name, "figure")
     print(artefacts.as_csv(artefacts.frame(runs, name, partial=partial)), end="")
@@ -192,6 +194,7 @@ def partition(
     from fedrepro.report import partitions
 
     partitions.write_indices(paper, scale, id, out, data_root)
+    print(out)
 
 
 @app.command(cls=Command)
@@ -204,6 +207,13 @@ def partitions(paper: PaperName, out: Stem, scale: PaperScale = "lite") -> None:
     from fedrepro.report.partitions import write_overview
 
     write_overview(paper, scale, out)
+    _say_written(out, "csv", "svg", "png")
+
+
+def _say_written(stem: Path, *endings: str) -> None:
+    """Print the files that were written, a line each."""
+    for ending in endings:
+        print(stem.with_name(f"{stem.name}.{ending}"))
 
 
 @app.command(cls=Command)

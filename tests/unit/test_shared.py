@@ -390,7 +390,7 @@ def test_a_store_that_is_not_there(machine, memory, kind, capsys, tmp_path):
     address = memory if kind == "memory" else str(tmp_path / "none")
     status, _, error = command(capsys, "pull", address)
     assert status == 1
-    assert error.startswith(f"fedrepro: {address}: FileNotFoundError")
+    assert error.startswith(f"fedrepro: {address}: no such folder or bucket; check the address")
 
 
 @pytest.mark.parametrize("password", ["secret", "se@cret"])
@@ -421,12 +421,13 @@ def test_missing_packages_are_named(monkeypatch):
 
 def test_a_missing_bucket(s3, machine, write_record, capsys):
     write_record(RUNS[0], records.FOLDER)
-    for words in (["pull"], ["push"]):
-        status, _, error = command(capsys, *words, "s3://nowhere/team")
-        assert (status, error) == (
-            1,
-            "fedrepro: s3://nowhere/team: FileNotFoundError: The specified bucket does not exist\n",
-        )
+    for way, problem in (
+        ("pull", "no such folder or bucket; "),
+        ("push", "FileNotFoundError: The specified bucket does not exist\n"),
+    ):
+        status, _, error = command(capsys, way, "s3://nowhere/team")
+        assert status == 1
+        assert error.startswith(f"fedrepro: s3://nowhere/team: {problem}")
 
 
 def test_missing_credentials(s3, new_client, machine, monkeypatch, capsys, tmp_path):

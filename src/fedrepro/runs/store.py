@@ -75,7 +75,13 @@ class Store:
             FedreproError: there is no such bucket or folder, or it cannot be read.
         """
         with self._errors():
-            self._ask("ls", self._root)
+            try:
+                self._ask("ls", self._root)
+            except FileNotFoundError:
+                raise FedreproError(
+                    f"{self.address}: no such folder or bucket; check the address, or put records "
+                    "there first: fedrepro records push"
+                ) from None
 
     def require_exclusive(self) -> None:
         """Refuse a store in which an object can be created twice.

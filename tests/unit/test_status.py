@@ -71,9 +71,11 @@ def test_recorded_seconds_decide_the_estimate(folder: Path, write_record: Any) -
     assert state.pending_seconds == pytest.approx(100, rel=0.3)
 
 
-def on_a_gpu(run: PlannedRun, seconds: float, folder: Path, write_record: Any) -> None:
+def on_a_gpu(
+    run: PlannedRun, seconds: float, folder: Path, write_record: Any, backend: str = "graphs"
+) -> None:
     provenance = json.loads(write_record(run, folder).read_text())["provenance"]
-    changed = {"seconds": seconds, "device_type": "cuda", "device": "GPU X"}
+    changed = {"seconds": seconds, "device_type": "cuda", "device": "GPU X", "backend": backend}
     write_record(run, folder, provenance=provenance | changed)
 
 
@@ -82,13 +84,14 @@ def test_like_runs_on_a_gpu_decide_the_estimate_on_one(folder: Path, write_recor
     other = next(run for run in RUNS if run.spec.model.name == "kws_cnn")
     for run, seconds in zip(like[:3], (1, 100, 900), strict=True):
         on_a_gpu(run, seconds, folder, write_record)
+    on_a_gpu(like[4], 1000, folder, write_record, backend="stacked")  # which is no more
     state = status([like[3], other])
     assert state.gpu_seconds == {like[3].id: pytest.approx(100, rel=0.3)}
     assert state.gpus == ("GPU X",)
     text = state.text()
     assert " for 1 of them" in text
-    assert "like runs on GPU X" in text
-    unknown = text.partition("no estimate of it, for")[2]
+    assert "side by side on GPU X; another" in text
+    unknown = text.partition("no like run was recorded on one:")[2]
     assert "kws_cnn of width" in unknown
     assert "mnist_cnn" not in unknown
 
@@ -106,7 +109,9 @@ def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: An
     like = [run for run in RUNS if run.group == "mnist_sweep"]
     unknown = status([like[1]]).pending_seconds
     on_a_gpu(like[0], 1e-3, folder, write_record)
-    assert records.cost(like[0].id) == records.Cost(1e-3, gpu=True, device="GPU X")
+    assert records.cost(like[0].id) == records.Cost(
+        1e-3, gpu=True, device="GPU X", backend="graphs"
+    )
     assert status([like[1]]).pending_seconds == unknown
 
 

@@ -219,11 +219,13 @@ class Cost:
         seconds: of training, by all processes.
         gpu: whether they are seconds of a GPU rather than of CPU cores.
         device: name of the processor or the GPU.
+        backend: that trained it, perhaps one that is no longer there.
     """
 
     seconds: float
     gpu: bool
     device: str
+    backend: str
 
 
 def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
@@ -264,7 +266,8 @@ def _took(text: str, file: Path) -> Cost:
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
         provenance = content["provenance"]
         on_gpu = provenance.get("device_type") == "cuda"
-        took = Cost(float(provenance["seconds"]), on_gpu, str(provenance["device"]))
+        device, backend = str(provenance["device"]), str(provenance["backend"])
+        took = Cost(float(provenance["seconds"]), on_gpu, device, backend)
     except (
         ValueError,
         KeyError,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.spec import RUN_ID_LENGTH
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, scales, unique
@@ -110,9 +111,12 @@ class Status:
                 unknown[f"{name}, {spec.precision}"].add(spec.batch)
         lines = []
         if self.gpu_seconds:
-            lines.append(f"On a GPU: from the seconds of like runs on {', '.join(self.gpus)}.")
+            lines.append(
+                "On a GPU: rough, from like runs that were trained side by side on "
+                f"{', '.join(self.gpus)}; another card takes another time."
+            )
         if unknown:
-            lines.append("No like run was recorded on a GPU, so there is no estimate of it, for")
+            lines.append("No estimate for a GPU, since no like run was recorded on one:")
         for name, batches in sorted(unknown.items()):
             lines.append(f"  {name}, batches of {', '.join(map(str, sorted(batches)))}")
         return "\n".join(lines)
@@ -218,8 +222,9 @@ def _on_gpu(
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Estimate the seconds of runs on one GPU, from like runs on GPUs; say which GPUs.
 
-    Like runs have the same network, width, batch size and precision. A recorded run's seconds are
-    its share of a GPU that trained others beside it. What has no like run is left out.
+    Like runs have the same network, width, batch size and precision, and were trained by a backend
+    that is still there. A recorded run's seconds are its share of a GPU that trained others beside
+    it. What has no like run is left out.
     """
     from fedrepro.fl.cost import kind, sample_passes
 
@@ -228,7 +233,7 @@ def _on_gpu(
 
     seen: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
     for run, cost in known:
-        if cost.gpu:
+        if cost.gpu and cost.backend in BACKENDS:
             seen[like(run)].append((cost.seconds / sample_passes(run.spec), cost.device))
     found = {}
     gpus: set[str] = set()

@@ -141,6 +141,9 @@ def check_finite(job: LaneJob, loss: float, weights: Weights, total: float) -> N
         )
 
 
+_TF32_SINCE = (8, 0)
+"""Compute capability of the first GPUs with TF32."""
+
 _OUT_OF_MEMORY = (
     "can't allocate memory",
     "out of memory",
@@ -376,10 +379,17 @@ def check_precision(spec: RunSpec, device: torch.device) -> None:
     """Refuse a precision that the device does not have.
 
     Raises:
-        FedreproError: TF32 without a GPU.
+        FedreproError: TF32 without a GPU, or with one that lacks it and would compute in float32.
     """
-    if spec.precision == "tf32" and device.type != "cuda":
+    if spec.precision != "tf32":
+        return
+    if device.type != "cuda":
         raise FedreproError(
             f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
             "this run with --device cuda, or change the spec to precision: float32"
+        )
+    if torch.cuda.get_device_capability(device) < _TF32_SINCE:
+        raise FedreproError(
+            f"precision: tf32 exists on NVIDIA GPUs from 2020 on, and {device} is older "
+            f"({torch.cuda.get_device_name(device)}); change the spec to precision: float32"
         )

@@ -1463,6 +1463,18 @@ def test_graphs_on_a_gpu_equal_the_loop_on_the_cpu(case):
 
 
 @needs_gpu
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("width", [0.1, 0.25])
+@pytest.mark.parametrize("name", ["fedcd_cnn", "resnet9"])
+def test_batch_normalisation_in_lower_precision_on_a_gpu(name, width, precision):
+    """Channels last, where the channels are a multiple of four."""
+    spec = make_spec(model={"name": name, "width": width}, dataset=RGB, precision=precision)
+    request = request_for(federation(spec), Objective())
+    for result in answer(GraphsBackend("cuda"), spec, request):
+        assert bool(result.weights.isfinite().all())
+
+
+@needs_gpu
 @pytest.mark.parametrize("case", CASES)
 def test_every_hook_is_captured_on_a_gpu(case):
     """Without the warning that something is trained without a graph, which would be an error."""

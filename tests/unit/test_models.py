@@ -385,6 +385,14 @@ def test_aligned_tensors_begin_at_16_bytes_and_compute_the_same(name, channels_l
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize(("width", "last"), [(1.0, True), (0.1, False)])
+def test_batch_normalisation_of_odd_channels_stays_channels_first_on_a_gpu(width, last):
+    """Its tensors cannot all begin at 16 bytes."""
+    module = build("fedcd_cnn", (3, 32, 32), 10, width)
+    net = FlatModule(module, torch.device("meta"), channels_last=True, aligned=True)
+    assert net.channels_last == last
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_differentiate_writes_the_gradient_of_the_last_loss_alone(channels_last, aligned):

@@ -17,12 +17,12 @@ from fedrepro.fl.spec import ModelSpec
 class FlatModule:
     """A module whose parameters and buffers are views of a flat vector.
 
-    With ``channels_last`` the convolution kernels are stored in that memory format, unless the
-    network has one that oneDNN gets wrong that way. It is faster on a CPU, and on a GPU in TF32 and
-    bfloat16. With ``aligned``, tensors of a multiple of four numbers begin at a multiple of 16
-    bytes, which cuDNN's fastest kernels ask for: they come first among the parameters, and first
-    among the buffers. The order of ``flat`` then differs from :class:`Layout`; :meth:`inward` and
-    :meth:`outward` translate.
+    With ``channels_last`` the convolution kernels are stored in that memory format, unless a
+    library may get one of the network's layers wrong that way. It is faster on a CPU, and on a GPU
+    in TF32 and bfloat16. With ``aligned``, tensors of a multiple of four numbers begin at a
+    multiple of 16 bytes, which cuDNN's fastest kernels ask for: they come first among the
+    parameters, and first among the buffers. The order of ``flat`` then differs from
+    :class:`Layout`; :meth:`inward` and :meth:`outward` translate.
 
     Attributes:
         module: the network, an ``nn.Sequential`` of ``body`` and ``classifier``.
@@ -46,7 +46,7 @@ class FlatModule:
         self.layout = Layout.of(module)
         self._begins = _aligned(self.layout) if aligned else self.layout.offsets[:-1]
         self.module = module
-        safe = device.type != "cpu" or _is_safe_channels_last(module)
+        safe = _is_safe_channels_last(module, device)
         self.channels_last = channels_last and _has_convolutions(module) and safe
         self._reordered = self.channels_last or self._begins != self.layout.offsets[:-1]
         sizes = map(math.prod, self.layout.shapes)
@@ -164,14 +164,18 @@ def _has_convolutions(module: nn.Module) -> bool:
     return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
 
 
-def _is_safe_channels_last(module: nn.Module) -> bool:
-    """Whether oneDNN gets all convolutions of a network right with channels last.
+def _is_safe_channels_last(module: nn.Module, device: torch.device) -> bool:
+    """Whether the device's library gets all layers of a network right with channels last.
 
-    It writes past its workspace in the weight gradient of a strided 1 x 1 convolution of fewer
-    input channels than a vector register holds: 8 with AVX2, 16 with AVX-512
+    On a CPU oneDNN writes past its workspace in the weight gradient of a strided 1 x 1 convolution
+    of fewer input channels than a vector register holds: 8 with AVX2, 16 with AVX-512
     (https://github.com/uxlfoundation/oneDNN/issues/6035). The bound is 16 everywhere, so that a
-    run's bits do not depend on it.
+    run's bits do not depend on it. On a GPU cuDNN's batch normalisation reads 16 bytes of weights
+    and statistics at a time, and they begin there only if their number is a multiple of four.
     """
+    if device.type != "cpu":
+        norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
+        return all(norm.num_features % 4 == 0 for norm in norms)
     kernels = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
     return not any(
         kernel.kernel_size == (1, 1) and kernel.stride != (1, 1) and kernel.in_channels < 16

@@ -86,11 +86,13 @@ class Budget:
 
     def time_is_up(self, left: Sequence[PlannedRun], interrupted: int) -> str:
         """Return the message for runs that are left, ``interrupted`` of them with a checkpoint."""
-        seconds = sum(
-            self._seconds.get(run.id, 0.0) * (1.0 - share_done(run, self._checkpoints))
-            for run in left
-        )
-        estimate = f", about {duration(seconds)} on one core" if self._cores else ""
+        estimate = ""
+        if self._cores:  # else checkpoints would be read for nothing
+            seconds = sum(
+                self._seconds.get(run.id, 0.0) * (1.0 - share_done(run, self._checkpoints))
+                for run in left
+            )
+            estimate = f", about {duration(seconds)} on one core"
         return (
             f"time is up: {len(left)} run{'s' * (len(left) != 1)} left{estimate}; "
             f"with a checkpoint to go on from: {interrupted}"

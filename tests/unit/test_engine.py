@@ -14,10 +14,12 @@ from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
+from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import active, admission, checkpoint, driver, optim
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
+from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
@@ -704,6 +706,88 @@ def test_the_runs_at_once_are_those_asked_for_also_on_a_gpu(tmp_path):
     backend.cores = 0
     collect([make_spec(seed=seed) for seed in range(5)], tmp_path, backend=backend, in_flight=3)
     assert max(counts) == counts[0] == 3
+
+
+def short_of_memory(monkeypatch, seed, fits):
+    """Let the algorithm's second round of one run find no memory unless ``fits()``."""
+    original = ALGORITHMS["fedavg"].round
+
+    def a_round(fed, state, t):
+        log = yield from original(fed, state, t)
+        if fed.spec.seed == seed and t == 1 and not fits():
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return log
+
+    small_runs.change_algorithm(monkeypatch, "fedavg", round=a_round)
+
+
+def test_a_run_that_finds_no_memory_beside_others_goes_on_when_there_are_fewer(
+    tmp_path, monkeypatch
+):
+    """From the last round that it ended; those that come after it wait for its end."""
+    specs = [make_spec(seed=seed, rounds=3) for seed in range(6)]
+    expected, _ = collect(specs, tmp_path)
+    in_flight, taken_up = [], []
+
+    def note(active):
+        in_flight[:] = active
+        taken_up.extend(one for one in active if one.id == run_id(specs[1]))
+
+    short_of_memory(monkeypatch, 1, lambda: len(in_flight) <= 2)
+    with pytest.warns(UserWarning, match=f"{run_id(specs[1])} is taken up later: memory is short"):
+        done, failures = collect(specs, tmp_path, on_progress=note, in_flight=4)
+    assert failures == {}
+    for spec in specs:
+        ours, theirs = done[run_id(spec)], expected[run_id(spec)]
+        assert ours.progress.metrics == theirs.progress.metrics
+        assert torch.equal(ours.state.weights, theirs.state.weights)
+    tries = list(dict.fromkeys(taken_up))
+    assert [one.resumed_at for one in tries] == [0, 1]
+    assert list(done).index(run_id(specs[1])) == 3
+
+
+@pytest.mark.parametrize("where", ["round", "init"])
+def test_a_run_that_finds_no_memory_alone_fails_and_the_others_go_on(tmp_path, monkeypatch, where):
+    specs = [make_spec(seed=seed, rounds=2) for seed in range(5)]
+    if where == "round":
+        short_of_memory(monkeypatch, 1, lambda: False)
+    else:
+        original = ALGORITHMS["fedavg"].init
+
+        def init(fed):
+            if fed.spec.seed == 1:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return original(fed)
+
+        small_runs.change_algorithm(monkeypatch, "fedavg", init=init)
+    with pytest.warns(UserWarning, match="taken up later"):
+        done, failures = collect(specs, tmp_path, in_flight=3)
+    assert sorted(done) == sorted(run_id(spec) for spec in specs if spec.seed != 1)
+    [(failed, message)] = failures.items()
+    assert failed == run_id(specs[1])
+    assert "does not fit into memory even alone" in str(message)
+    assert "Tried to allocate 2.00 GiB" in str(message)
+
+
+def test_slots_give_way_to_an_algorithm_that_finds_no_memory(tmp_path, monkeypatch):
+    partition = {"scheme": "iid_stratified", "clients": 8, "per_class": 8}
+    spec = make_spec(partition=partition, rounds=3)
+    expected, _ = collect([spec], tmp_path)
+    backend = GraphsBackend()
+
+    def slots():
+        return sum(len(kind.slots) for kind in backend._kinds.values())
+
+    most = []
+    short_of_memory(monkeypatch, spec.seed, lambda: most.append(slots()) or most[-1] <= 2)
+    with pytest.warns(UserWarning, match="taken up later"):
+        done, failures = collect([spec], tmp_path, backend=backend)
+    assert failures == {}
+    assert most[0] == 9  # of lanes and of a prediction
+    assert most[-1] <= 2
+    assert all(fewer < more for more, fewer in itertools.pairwise(most))
+    weights = done[run_id(spec)].state.weights
+    assert torch.equal(weights, expected[run_id(spec)].state.weights)
 
 
 def test_a_lane_without_examples_is_refused():

@@ -299,6 +299,10 @@ class ActiveRun:
         self.progress.seconds += seconds
         self._advance(answer)
 
+    def close(self) -> None:
+        """Leave the algorithm where it is, and free what it holds on the device."""
+        self._steps.close()
+
     @property
     def done(self) -> bool:
         """Whether the run has no further request."""

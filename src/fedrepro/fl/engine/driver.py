@@ -8,8 +8,10 @@ GPU, when more were also worth it so far (:mod:`fedrepro.fl.engine.admission`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -28,6 +30,8 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     OutOfTime,
     check_precision,
+    is_out_of_memory,
+    too_large,
     unexpected,
 )
 from fedrepro.fl.requests import Train
@@ -89,7 +93,8 @@ def drive(
     after a checkpoint of each run in flight.
 
     Args:
-        specs: the runs, in order; taken one by one, so a generator may skip some late.
+        specs: the runs, in order; taken one by one, so a generator may skip some late. A run whose
+            algorithm finds no memory beside the others is taken up again once there are fewer.
         load: returns a run's data set.
         backend: answers the requests; left open.
         listener: told of runs that end, fail and advance.
@@ -105,8 +110,8 @@ def drive(
             in full.
     """  # noqa: DOC501 - made by a function
     device = devices.described(backend.device)  # asked while it can tell
-    flight = _Flight(backend, listener, limits.in_flight)
     opener = _Opener(specs, load, backend, storage)
+    flight = _Flight(backend, listener, limits.in_flight, opener.put_back)
     try:
         while True:
             _fill(flight, opener)
@@ -140,7 +145,7 @@ def _fill(flight: _Flight, opener: _Opener) -> None:
         try:
             run = opener.open(spec)
         except Exception as error:
-            flight.fail(run_id(spec), error)
+            flight.fail(spec, error)
         else:
             flight.admit(run)
 
@@ -168,6 +173,11 @@ class _Opener:
         self._exhausted = spec is None
         return spec
 
+    def put_back(self, spec: RunSpec) -> None:
+        """Let a run be the next one."""
+        self._queue = itertools.chain([spec], self._queue)
+        self._exhausted = False
+
     def open(self, spec: RunSpec) -> ActiveRun:
         """Take up a run, from its checkpoint if there is one."""
         check_precision(spec, self._backend.device)
@@ -191,17 +201,27 @@ class _Flight:
         runs: by ticket.
     """
 
-    def __init__(self, backend: Backend, listener: Listener, most: int | None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        listener: Listener,
+        most: int | None,
+        put_back: Callable[[RunSpec], None],
+    ) -> None:
         self.runs: dict[int, ActiveRun] = {}
         self._backend = backend
         self._listener = listener
         self._most = most
+        self._put_back = put_back
+        self._short: dict[str, int] = {}  # runs that found no memory -> how many others may be open
         self._loads: dict[int, float] = {}
         self._tickets = 0
         self._admission = Admission() if backend.cores == 0 and most is None else None
 
     def has_room(self) -> bool:
         """Return whether another run is to be taken up."""
+        if self._short and len(self.runs) > min(self._short.values()):
+            return False
         if self._most is not None:
             return len(self.runs) < self._most
         if self._admission is not None and not self._admission.has_room(self._loads.values()):
@@ -227,27 +247,53 @@ class _Flight:
                 raise answer.result
             run.receive(answer.result, answer.seconds)
         except Exception as error:
-            self.fail(run.id, error, run)
+            self.fail(run.spec, error, run)
             self._leave(ticket)
             return
         if self._admission is not None:
             self._admission.worked(ticket, work, run.progress.round, time.monotonic())
         self._submit(ticket, run)
 
-    def fail(self, run_id: str, error: Exception, run: ActiveRun | None = None) -> None:
-        """Say that a run failed; raise the error if no run is to blame for it."""
+    def fail(self, spec: RunSpec, error: Exception, run: ActiveRun | None = None) -> None:
+        """Say that a run failed, unless it is only short of memory.
+
+        Args:
+            spec: the run's.
+            error: what it failed with; raised if no run is to blame for it.
+            run: the run, if it is in flight; it is not to be, afterwards.
+        """
         if isinstance(error, checkpoint.NotSaved) or devices.has_failed(
             self._backend.device, error
         ):
             raise error
-        known = isinstance(error, FedreproError | LaneError)
-        reason: Exception = error if known else unexpected(error)
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            if self._finds_memory_later(spec, run):
+                return
+            reason: Exception = too_large("it", error)
+        else:
+            known = isinstance(error, FedreproError | LaneError)
+            reason = error if known else unexpected(error)
         if run is not None:
             reason = run.explained(reason)
-        self._listener.failed(run_id, RunFailure(f"run {run_id} failed: {reason}"))
+        name = run_id(spec)
+        self._short.pop(name, None)
+        self._listener.failed(name, RunFailure(f"run {name} failed: {reason}"))
+
+    def _finds_memory_later(self, spec: RunSpec, run: ActiveRun | None) -> bool:
+        """Put a run back that found no memory, unless it had all that there is."""
+        name, others = run_id(spec), len(self.runs) - (run is not None)
+        if not (others or self._backend.give_way()):
+            return False
+        if run is not None:
+            run.save()
+        self._short[name] = max(0, others - 1)
+        self._put_back(spec)
+        warnings.warn(f"run {name} is taken up later: memory is short", stacklevel=2)
+        return True
 
     def _submit(self, ticket: int, run: ActiveRun) -> None:
         if run.done:
+            self._short.pop(run.id, None)
             try:
                 self._listener.done(run)
             except RunFailure as failure:
@@ -265,11 +311,11 @@ class _Flight:
         except FedreproError:  # of the machine, such as no room in shared memory
             raise
         except Exception as error:
-            self.fail(run.id, error, run)
+            self.fail(run.spec, error, run)
             self._leave(ticket)
 
     def _leave(self, ticket: int) -> None:
-        del self.runs[ticket]
+        self.runs.pop(ticket).close()
         self._loads.pop(ticket, None)
         if self._admission is not None:
             self._admission.ended(ticket)

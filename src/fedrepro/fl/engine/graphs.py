@@ -401,6 +401,15 @@ class GraphsBackend:
                 time.sleep(_PAUSE)
         return []
 
+    def give_way(self) -> bool:
+        """Free idle slots, and use half as much memory from now on, unless there was but one."""
+        sizes = [kind.size for kind in self._kinds.values() for _ in kind.slots]
+        if len(sizes) < 2:
+            return False
+        self._limit = min(self._limit, sum(sizes) // 2)
+        self._free_idle()
+        return True
+
     def close(self) -> None:
         """Free the slots; of a lost device, which was said before, they are left as they are."""
         if self.device.type == "cuda":

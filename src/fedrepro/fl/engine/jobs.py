@@ -160,7 +160,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 
 def too_large(name: str, error: Exception) -> LaneError:
-    """Return the error of a lane or prediction that does not fit into memory even alone."""
+    """Return the error of a lane, prediction or run that does not fit into memory even alone."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     return LaneError(
         f"{name} does not fit into memory even alone; lower batch, or take a device with more "
@@ -360,6 +360,9 @@ class Backend(Protocol):
         Raises:
             OutOfTime: the deadline came first. After that the backend can only be closed.
         """
+
+    def give_way(self) -> bool:
+        """Leave more memory to the algorithms, from now on; return whether that is possible."""
 
     def close(self) -> None:
         """Free what the backend holds."""

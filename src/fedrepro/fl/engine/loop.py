@@ -53,6 +53,10 @@ class LoopBackend:
             result = self._answer(ask, deadline)
         return [Answer(ticket, result, time.perf_counter() - started)]
 
+    def give_way(self) -> bool:
+        """Return False: one lane at a time is the least."""
+        return False
+
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 

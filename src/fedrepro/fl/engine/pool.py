@@ -258,6 +258,10 @@ class PoolBackend:
             if worker.pipe in ready:
                 self._take_back(worker)
 
+    def give_way(self) -> bool:
+        """Return False: nothing is held between requests."""
+        return False
+
     def close(self) -> None:
         """End the workers, even in the middle of a task."""
         try:

@@ -390,10 +390,30 @@ class Normalised(nn.Linear):
         ([nn.Flatten(), nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2)], False),
         ([nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)], False),
         ([nn.Linear(4, 2)], False),
+        ([nn.Flatten(2), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)], False),
+        ([nn.Flatten(), nn.ReLU(), nn.Linear(4, 2)], False),
+        ([nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.ReLU(), nn.Linear(3, 2)], False),
     ],
 )
 def test_what_a_dense_stack_would_not_compute_is_none(layers, expected):
     assert dense.is_dense(nn.Sequential(*layers)) is expected
+
+
+def test_a_relu_that_serves_twice_is_stacked_as_two(monkeypatch):
+    """As in ``act = nn.ReLU()``, which PyTorch lists once among a network's children."""
+    act = nn.ReLU()
+    net = nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 30), act, nn.Linear(30, 30), act, nn.Linear(30, 10)
+    )
+    assert dense.is_dense(net)
+    shared = Network("liu1", lambda *_: net, mflop=1.0)
+    monkeypatch.setitem(NETWORKS._found, "liu1", (shared, None, shared.module))
+    spec = make_spec()
+    fed = federation(spec)
+    request = Train(make_lanes(fed, (30, 30, 20)), 0)
+    assert_equal(
+        answer(PoolBackend(1, stack=True), spec, request), answer(LoopBackend(), spec, request)
+    )
 
 
 # Alone or fused

@@ -7,7 +7,10 @@ import pytest
 import small_runs
 from small_runs import drive_runs
 
+from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.federation import Federation
+from fedrepro.fl.requests import Predict, Steps
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import records, session
 
@@ -52,6 +55,29 @@ def test_a_run_that_changes_no_weight_fails_at_once(
 )
 def test_small_step_sizes_train(changes: dict[str, Any], tmp_path: Path) -> None:
     assert failure(small_runs.planned(**changes).spec, tmp_path) is None
+
+
+@pytest.mark.parametrize("lr", [0.05, 1e-12])
+def test_rounds_before_the_first_training_need_not_change_anything(
+    lr: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that only groups the clients."""
+    original = ALGORITHMS["sgd"].round
+
+    def a_round(fed: Federation, state: Any, t: int) -> Steps:
+        if t < 2:
+            yield Predict([state.weights], "test")
+            return {"train_loss": 0.0}
+        return (yield from original(fed, state, t))
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    spec = small_runs.planned(algorithm={"name": "sgd"}, optimizer=SGD | {"lr": lr}, rounds=4).spec
+    reason = failure(spec, tmp_path)
+    if lr > 0.01:
+        assert reason is None
+    else:
+        assert reason is not None
+        assert "training changed no weight in 3 rounds:" in reason
 
 
 def test_only_the_first_round_must_change_something(tmp_path: Path) -> None:

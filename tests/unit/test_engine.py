@@ -23,7 +23,7 @@ from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Lane, Predict, Train
+from fedrepro.fl.requests import Lane, Objective, Predict, Train
 from fedrepro.fl.spec import RunSpec, run_id
 
 use_one_thread()
@@ -331,6 +331,26 @@ def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
     assert "round 0: best is 'the second', not a number" in str(*failures.values())
 
 
+@pytest.mark.parametrize("sometimes", [lambda t: t > 0, lambda t: t == 0], ids=["late", "early"])
+def test_what_evaluations_return_only_sometimes_fails_its_run(tmp_path, monkeypatch, sometimes):
+    """Its values would be taken for those of other rounds."""
+
+    def evaluate(fed, state):
+        yield Predict([state.weights], "test")
+        state.evaluations = getattr(state, "evaluations", -1) + 1
+        return {"accuracy": 0.5} | ({"b": 1.0} if sometimes(state.evaluations) else {})
+
+    small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert "round 1: evaluations return b only sometimes" in str(*failures.values())
+
+
+def test_a_summary_may_not_replace_the_last_evaluation(tmp_path, monkeypatch):
+    small_runs.change_algorithm(monkeypatch, "sgd", summary=lambda *_: {"accuracy": 0.999})
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert "sgd: `summary` returns accuracy, which the last" in str(*failures.values())
+
+
 def test_numbers_of_numpy_may_be_logged_and_resumed(tmp_path, monkeypatch):
     """A checkpoint with one could not be read."""
 
@@ -386,6 +406,70 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
     small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
     _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
     assert "sgd: a tensor in weights of its state was changed in place" in str(*failures.values())
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (lambda fed, w: w, "yields tensor"),
+        (lambda fed, w: Train(lane_of(fed, w), 0), "Train.lanes is Lane("),
+        (lambda fed, w: Train([lane_of(fed, w, stream="client")], 0), "Lane.stream is 'client'"),
+        (lambda fed, w: Train([lane_of(fed, w.double())], 0), "weights are torch.float64; convert"),
+        (lambda fed, w: Train([lane_of(fed, w.view(1, -1))], 0), "is not a flat tensor of weights"),
+        (lambda fed, w: Train([lane_of(fed, w, examples=[0, 1])], 0), "Lane.examples is [0, 1]"),
+        (
+            lambda fed, w: Train([lane_of(fed, w, examples=np.array([True, False]))], 0),
+            "Lane.examples is array([ True, False]), not an array of positions",
+        ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, examples=np.array([fed.train_size]))], 0),
+            "Lane.examples has positions that the 2000 examples do not have",
+        ),
+        (lambda fed, w: Predict([w], "test", np.array([-1])), "Predict.examples has positions"),
+        (lambda fed, w: Predict([w], "test", np.zeros(0, int)), "Predict.examples is empty"),
+        (lambda fed, w: Predict([], "test"), "Predict.models is []"),
+        (
+            lambda fed, w: Train(
+                [lane_of(fed, w)], 0, objective=Objective(terms=(("pairwise_divergence", 1.0),))
+            ),
+            "uses the loss term pairwise_divergence, which its Algorithm.loss_terms lacks",
+        ),
+    ],
+)
+def test_a_malformed_request_fails_its_run_before_a_device_sees_it(
+    tmp_path, monkeypatch, ask, text
+):
+    def a_round(fed, state, t):
+        yield ask(fed, state.weights)
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    spec = make_spec(algorithm={"name": "sgd"})
+    _, failures = collect([spec], tmp_path)
+    message = str(*failures.values())
+    assert f"run {run_id(spec)} failed: algorithm sgd: " in message
+    assert text in message
+
+
+def lane_of(fed, weights, **changes):
+    lane = Lane(weights, fed.clients[0], ("client", 0))
+    return dataclasses.replace(lane, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"round": lambda *_: {}}, "sgd: `round` is not a generator"),
+        ({"evaluate": lambda *_: {}}, "sgd: `evaluate` is not a generator"),
+        ({"init": lambda _: {}}, "sgd: `init` returns a dict; its state must be a dataclass"),
+    ],
+)
+def test_an_algorithm_that_is_not_written_as_one_fails_its_runs(
+    tmp_path, monkeypatch, changes, text
+):
+    small_runs.change_algorithm(monkeypatch, "sgd", **changes)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert text in str(*failures.values())
+    assert "Traceback" not in str(*failures.values())
 
 
 def test_lanes_of_one_request_that_share_a_stream_fail_their_run(tmp_path, monkeypatch):

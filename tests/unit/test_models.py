@@ -127,9 +127,18 @@ def tied():
         ([], "must be a torch.nn.Sequential that ends with"),
         ([nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)], "without a softmax after it"),
         ([nn.Flatten(), nn.Linear(784, 3)], "has 3 outputs, and there are 10 classes"),
-        ([nn.Flatten(), nn.Dropout(), nn.Linear(784, 10)], "has torch.nn.Dropout, whose masks"),
+        ([nn.Flatten(), nn.Dropout(), nn.Linear(784, 10)], "draws random numbers that depend on"),
         ([nn.Flatten(), nn.Linear(700, 10)], "cannot take examples of 1x28x28"),
         ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "has 1.weight with requires"),
+        (
+            [nn.Flatten(), *[nn.Linear(784, 784)] * 2, nn.Linear(784, 10)],
+            "has one layer as 1 and 2; give each its own",
+        ),
+        (
+            [nn.Flatten(), *[layers.Dropout(0.5)] * 2, nn.Linear(784, 10)],
+            "has one layer as 1 and 2; give each its own",
+        ),
+        ([nn.Flatten(), nn.RReLU(), nn.Linear(784, 10)], "draws random numbers that depend on"),
         (tied(), "has one tensor as 1.weight and 2.weight"),
         (
             [nn.Flatten(), nn.BatchNorm1d(784, momentum=None), nn.Linear(784, 10)],

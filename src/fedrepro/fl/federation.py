@@ -16,6 +16,7 @@ from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import Shape
 from fedrepro.fl.models.parts.initial import draw
+from fedrepro.fl.models.parts.layers import Dropout, set_keys
 from fedrepro.fl.partition import Partition, build_partition
 from fedrepro.fl.requests import Weights
 from fedrepro.fl.spec import RunSpec
@@ -36,14 +37,21 @@ def _require_network(name: str, shape: Shape, classes: int, width: float) -> Non
         net = models.build(name, shape, classes, width)
         if problem := _problem(net, classes):
             raise FedreproError(f"model.name: network {name} {problem}")
+        before = torch.get_rng_state()
         try:
-            net.eval()(torch.zeros(2, *shape))
+            set_keys(net, torch.tensor(0))
+            net.train()(torch.zeros(2, *shape))
         except (RuntimeError, ValueError) as error:
             size = "x".join(map(str, shape))
             raise FedreproError(
                 f"model.name: {name} cannot take examples of {size} ({error}); take larger ones "
                 "(dataset.downsample, dataset.transform) or another network"
             ) from error
+        if not torch.equal(torch.get_rng_state(), before):
+            raise FedreproError(
+                f"model.name: network {name} draws random numbers that depend on what else is "
+                "trained; for dropout, take Dropout of fedrepro.fl.models.parts.layers"
+            )
 
 
 def _problem(net: torch.nn.Module, classes: int) -> str:
@@ -57,7 +65,11 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
     if last.out_features != classes:
         return f"has {last.out_features} outputs, and there are {classes} classes"
     owners: dict[int, str] = {}
-    for name, layer in net.named_modules():
+    layers: dict[int, str] = {}
+    for name, layer in net.named_modules(remove_duplicate=False):
+        first = layers.setdefault(id(layer), name)
+        if first != name and (isinstance(layer, Dropout) or layer._parameters):
+            return f"has one layer as {first} and {name}; give each its own"
         for own, parameter in layer.named_parameters(name, recurse=False):
             if not parameter.requires_grad:
                 return (
@@ -70,11 +82,6 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
             return (
                 f"has torch.nn.{kind} with momentum=None, whose statistics depend on what else is "
                 "trained; give it a momentum"
-            )
-        if isinstance(layer, torch.nn.modules.dropout._DropoutNd):
-            return (
-                f"has torch.nn.{kind}, whose masks depend on what else is trained; take Dropout of "
-                "fedrepro.fl.models.parts.layers"
             )
     return ""
 

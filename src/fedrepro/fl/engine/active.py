@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from fedrepro.fl.engine.effect import training_shows
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
 from fedrepro.fl.engine.kept import Kept
+from fedrepro.fl.engine.well_formed import check_request
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -100,6 +101,11 @@ class ActiveRun:
         self.algorithm = ALGORITHMS[spec.algorithm.name]
         self.rounds = self.algorithm.rounds(spec)
         self.state = self.algorithm.init(self.fed)
+        if not hasattr(self.state, "__dict__"):
+            raise FedreproError(
+                f"algorithm {spec.algorithm.name}: `init` returns a {type(self.state).__name__}; "
+                "its state must be a dataclass, without slots"
+            )
         self.progress = Progress()
         self.request: Request | None = None
         self.earlier: list[Part] = []
@@ -115,6 +121,7 @@ class ActiveRun:
         self._boundaries = [self._snapshot()]
         may_stay = self.resumed_at or self.rounds == 1  # probes change no model
         self._beginning = None if may_stay else self._boundaries[0]
+        self._first_training: int | None = None  # round
         self._steps = self._run()
         try:
             self._advance(None)
@@ -187,14 +194,21 @@ class ActiveRun:
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
-        if self._beginning is not None and training_shows(
-            self._beginning, self._boundaries[0], self.fed.layout.size
-        ):
-            self._beginning = None
+        self._check_effect()
         if self.progress.round >= self.rounds:
             return
         if time.monotonic() - self._last_save >= self._checkpoint_seconds:
             self.save()
+
+    def _check_effect(self) -> None:
+        """Once the first round that trains is over, see that it changed the models."""
+        if self._beginning is None or self._first_training is None:
+            return
+        oldest = self._boundaries[0]
+        if oldest.content["progress"]["round"] <= self._first_training:
+            return
+        if training_shows(self._beginning, oldest, self.fed.layout.size):
+            self._beginning = None
 
     def save(self) -> None:
         """Write the checkpoint of the last finished round.
@@ -247,7 +261,7 @@ class ActiveRun:
     def _run(self) -> Steps:
         progress = self.progress
         while progress.round < self.rounds:
-            log = yield from self.algorithm.round(self.fed, self.state, progress.round)
+            log = yield from self._steps_of("round", progress.round)
             if not isinstance(log, dict):
                 raise FedreproError(
                     f"algorithm {self.spec.algorithm.name}: `round` returns {log!r:.50}, not a "
@@ -262,18 +276,44 @@ class ActiveRun:
             _require_whole(progress.metrics, log, progress.round)
             last = progress.round == self.rounds
             if last or progress.round % self.spec.evaluate_every == 0:
-                final = yield from self.algorithm.evaluate(self.fed, self.state)
-                progress.final = _plain(final)
-                _check_finite(progress.final, progress.round - 1)
-                curves = {k: v for k, v in progress.final.items() if not isinstance(v, list)}
-                _require_numbers(curves, progress.round - 1)
-                progress.metrics["evaluated_rounds"].append(progress.round)
-                for name, value in curves.items():
-                    progress.metrics[name].append(value)
+                final = yield from self._steps_of("evaluate")
+                self._evaluated(_plain(final))
             self._round_done()
         summary = _plain(self.algorithm.summary(self.fed, self.state))
         _check_finite(summary, self.rounds - 1)
+        if both := summary.keys() & progress.final.keys():
+            raise FedreproError(
+                f"algorithm {self.spec.algorithm.name}: `summary` returns {min(both)}, which the "
+                "last evaluation has; give it another name"
+            )
         progress.final |= summary
+
+    def _steps_of(self, name: str, *arguments: Any) -> Steps:
+        """Return the generator that a function of the algorithm is to be."""
+        steps = getattr(self.algorithm, name)(self.fed, self.state, *arguments)
+        if not isinstance(steps, Generator):
+            raise FedreproError(
+                f"algorithm {self.spec.algorithm.name}: `{name}` is not a generator; it yields a "
+                "Train or a Predict, or `yield from`s another generator"
+            )
+        return steps
+
+    def _evaluated(self, final: dict[str, Any]) -> None:
+        """Take note of an evaluation."""
+        metrics, last = self.progress.metrics, self.progress.round - 1
+        _check_finite(final, last)
+        curves = _curves(final)
+        _require_numbers(curves, last)
+        before = _curves(self.progress.final)
+        if metrics["evaluated_rounds"] and (changed := curves.keys() ^ before.keys()):
+            raise FedreproError(
+                f"round {last}: evaluations return {min(changed)} only sometimes, so that its "
+                "values could not be told from those of other rounds: return it always, or never"
+            )
+        self.progress.final = final
+        metrics["evaluated_rounds"].append(self.progress.round)
+        for name, value in curves.items():
+            metrics[name].append(value)
 
     def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
         try:
@@ -281,8 +321,9 @@ class ActiveRun:
         except StopIteration:
             self.request = None
             return
-        if isinstance(self.request, Train):
-            _require_own_streams(self.spec.algorithm.name, self.request)
+        check_request(self.spec.algorithm.name, self.request, self.dataset)
+        if self._first_training is None and isinstance(self.request, Train):
+            self._first_training = self.progress.round
         self.idle = max(self.idle, sum(not job.sizes for job in self.ask.jobs))
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
@@ -320,20 +361,9 @@ class ActiveRun:
         return len(self.request.lanes) if isinstance(self.request, Train) else 1
 
 
-def _require_own_streams(algorithm: str, request: Train) -> None:
-    """Refuse lanes that would have the same shuffles, dropout masks and noise.
-
-    Raises:
-        FedreproError: two of a request have the same stream.
-    """
-    known = set()
-    for lane in request.lanes:
-        if lane.stream in known:
-            raise FedreproError(
-                f"algorithm {algorithm}: two lanes of a request have the stream {lane.stream}, so "
-                "their shuffles and dropout masks would be the same; give each ids of its own"
-            )
-        known.add(lane.stream)
+def _curves(final: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an evaluation returns besides lists."""
+    return {name: value for name, value in final.items() if not isinstance(value, list)}
 
 
 def _short(digests: list[str]) -> str:

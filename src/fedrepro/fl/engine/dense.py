@@ -52,12 +52,21 @@ _TRIALS = 17  # lanes: their matrices begin at every place in 64 bytes that any 
 
 
 def is_dense(module: nn.Module) -> bool:
-    """Return whether a network consists of Flatten, Linear and ReLU, and starts by flattening.
+    """Return whether a network is Flatten, then Linear layers, each with or without a ReLU.
 
     Subclasses of these, which may compute something else, and Linear without a bias are others.
     """
-    first, *layers = module.children()
-    return type(first) is nn.Flatten and all(type(x) is nn.ReLU or _is_linear(x) for x in layers)
+    if not isinstance(module, nn.Sequential):
+        return False
+    first, *layers = module  # a ReLU that serves twice is there twice
+    return (
+        type(first) is nn.Flatten
+        and (first.start_dim, first.end_dim) == (1, -1)
+        and all(
+            _is_linear(layer) or (type(layer) is nn.ReLU and _is_linear(before))
+            for before, layer in pairwise([first, *layers])
+        )
+    )
 
 
 def _is_linear(layer: nn.Module) -> bool:
@@ -161,7 +170,7 @@ class Stack:
         self.losses = torch.zeros(len(jobs), 1)
 
     def _layers(self) -> list[_Layer]:
-        modules = list(self.net.module.named_children())
+        modules = list(self.net.module._modules.items())
         place = {name: i for i, name in enumerate(self.net.layout.names)}
         layers = []
         for i, (name, module) in enumerate(modules):

@@ -13,7 +13,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.components import Registry
 from fedrepro.fl.partition import statistics
-from fedrepro.fl.partition.scheme import Cut, IntArray, Labelled, NodeSets, Scheme
+from fedrepro.fl.partition.scheme import Cut, IntArray, Labelled, NodeSets, Scheme, nobody
 
 __all__ = ["SCHEMES", "Cut", "Labelled", "NodeSets", "Partition", "Scheme", "build_partition"]
 
@@ -71,12 +71,7 @@ def build_partition(
         seed = spec.seed
     data = Labelled(train_labels, test_labels, classes, seed, data_root)
     cut = spec.cut(data, streams.generator(seed, "partition"))
-    for client, positions in enumerate(cut.clients):
-        if len(positions) and not 0 <= positions.min() <= positions.max() < len(train_labels):
-            raise FedreproError(
-                f"partition.scheme: '{spec.scheme}' gives client {client} an example that the "
-                f"{len(train_labels)} of the training split do not have"
-            )
+    cut = _checked(spec, cut, len(train_labels), len(test_labels))
     counts = statistics.class_counts(train_labels, cut.clients, classes)
     return Partition(
         **vars(cut),
@@ -84,3 +79,44 @@ def build_partition(
         emd=statistics.emd(counts),
         sha256=statistics.digest(cut.clients),
     )
+
+
+def _checked(spec: Scheme, cut: Cut, train: int, test: int) -> Cut:
+    """Return a cut with int64 arrays that name examples of the data set, one array a client.
+
+    Raises:
+        FedreproError: it is none.
+    """  # noqa: DOC501 - made by a function
+
+    def positions(found: Any, what: str, limit: int = train) -> IntArray:
+        array = np.asarray(found)
+        if not array.size:
+            return nobody()
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise _refused(spec, f"{what} {found!r:.50}, not positions, int64 [n]")
+        if not 0 <= array.min() <= array.max() < limit:
+            raise _refused(spec, f"{what} an example that the {limit} of the split do not have")
+        return array.astype(np.int64)
+
+    if len(cut.clients) != spec.clients:
+        raise _refused(spec, f"{len(cut.clients)} clients, not {spec.clients}")
+    return Cut(
+        clients=tuple(positions(one, f"client {i}") for i, one in enumerate(cut.clients)),
+        validation=positions(cut.validation, "validation"),
+        shared=positions(cut.shared, "shared"),
+        server=positions(cut.server, "server"),
+        node_sets={
+            name: NodeSets(
+                sets.split,
+                tuple(
+                    positions(part, f"node set {name}", test if sets.split == "test" else train)
+                    for part in sets.parts
+                ),
+            )
+            for name, sets in cut.node_sets.items()
+        },
+    )
+
+
+def _refused(spec: Scheme, problem: str) -> FedreproError:
+    return FedreproError(f"partition.scheme: '{spec.scheme}' gives {problem}")

@@ -1,0 +1,97 @@
+"""Whether what an algorithm asks for can be done: checked before a device sees it.
+
+An example that the data set does not have would end every run in flight on a GPU, and a loss term
+that the algorithm does not declare would not be part of a run's identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.data import Dataset
+from fedrepro.fl.requests import Lane, Predict, Request, Train
+
+
+def check_request(name: str, request: Request, dataset: Dataset) -> None:
+    """Refuse a request that is malformed.
+
+    Args:
+        name: of the algorithm that makes it.
+        request: the request.
+        dataset: of the run.
+
+    Raises:
+        FedreproError: it is; the message names the algorithm.
+    """
+    try:
+        if isinstance(request, Train):
+            _check_training(name, request, len(dataset.train_y))
+        elif isinstance(request, Predict):
+            _check_prediction(request, dataset)
+        else:
+            raise FedreproError(
+                f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
+                "`yield from`"
+            )
+    except FedreproError as error:
+        raise FedreproError(f"algorithm {name}: {error}") from error
+
+
+def _check_training(name: str, request: Train, examples: int) -> None:
+    lanes = request.lanes
+    if not (isinstance(lanes, Sequence) and all(isinstance(lane, Lane) for lane in lanes)):
+        raise FedreproError(f"Train.lanes is {lanes!r:.50}, not a list of Lane")
+    undeclared = {term for term, _ in request.objective.terms} - set(ALGORITHMS[name].loss_terms)
+    if undeclared:
+        raise FedreproError(
+            f"uses the loss term {min(undeclared)}, which its Algorithm.loss_terms lacks: name it "
+            "there, so that its version is part of a run's identity"
+        )
+    known = set()
+    for lane in lanes:
+        if not isinstance(lane.stream, tuple):
+            raise FedreproError(f"Lane.stream is {lane.stream!r:.50}, not a tuple of ids")
+        if lane.stream in known:
+            raise FedreproError(
+                f"two lanes of a request have the stream {lane.stream}, so their shuffles and "
+                "dropout masks would be the same; give each ids of its own"
+            )
+        known.add(lane.stream)
+        _check_weights("Lane.weights", lane.weights)
+        _check_positions("Lane.examples", lane.examples, examples)
+
+
+def _check_prediction(request: Predict, dataset: Dataset) -> None:
+    models = request.models
+    if not (isinstance(models, Sequence) and len(models)):
+        raise FedreproError(f"Predict.models is {models!r:.50}, not a list of weights")
+    for model in models:
+        _check_weights("Predict.models", model)
+    labels = dataset.test_y if request.split == "test" else dataset.train_y
+    if request.examples is not None:
+        _check_positions("Predict.examples", request.examples, len(labels))
+        if not len(request.examples):
+            raise FedreproError("Predict.examples is empty")
+
+
+def _check_weights(what: str, weights: object) -> None:
+    if not (isinstance(weights, torch.Tensor) and weights.ndim == 1):
+        raise FedreproError(f"{what}: {weights!r:.50} is not a flat tensor of weights")
+    if weights.dtype != torch.float32:
+        raise FedreproError(f"{what}: weights are {weights.dtype}; convert them with `.float()`")
+
+
+def _check_positions(what: str, positions: object, limit: int) -> None:
+    if not (
+        isinstance(positions, np.ndarray)
+        and positions.ndim == 1
+        and np.issubdtype(positions.dtype, np.integer)
+    ):
+        raise FedreproError(f"{what} is {positions!r:.50}, not an array of positions, int64 [n]")
+    if len(positions) and not 0 <= positions.min() <= positions.max() < limit:
+        raise FedreproError(f"{what} has positions that the {limit} examples do not have")

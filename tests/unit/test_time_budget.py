@@ -20,7 +20,7 @@ from fedrepro.fl.engine.jobs import OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import budget, messages, queue, records, session, transfer
-from fedrepro.runs.budget import checkpoint_of, share_done
+from fedrepro.runs.budget import share_done
 from fedrepro.runs.display import Log
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
@@ -274,9 +274,9 @@ def test_a_gpu_goes_on_with_the_run_that_is_nearest_to_its_end(gpu, capsys):
     assert share_done(fresh, session.CHECKPOINTS) == 0.0
     assert session.train([first, fresh, begun], TrainOptions(time_budget=30.0)) == 1
     assert share_done(begun, session.CHECKPOINTS) > 13 / 44
-    assert not checkpoint_of(fresh.id, session.CHECKPOINTS).exists()
+    assert not checkpoint.path_of(fresh.id, session.CHECKPOINTS).exists()
     assert "time is up: 2 runs left; with a checkpoint to go on from: 1" in capsys.readouterr().err
-    checkpoint_of(begun.id, session.CHECKPOINTS).write_text("damaged")
+    checkpoint.path_of(begun.id, session.CHECKPOINTS).write_text("damaged")
     assert share_done(begun, session.CHECKPOINTS) == 0.0
 
 

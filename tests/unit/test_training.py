@@ -17,11 +17,11 @@ from small_runs import ends_after
 
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import command, provenance, records, session
-from fedrepro.runs.budget import checkpoint_of
 from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.plan import PlannedRun
@@ -300,7 +300,7 @@ def test_the_checkpoint_of_a_recorded_run_is_deleted():
     """It came from another machine, or a kill left it; the record is what counts."""
     run = planned(0)
     session.train([run])
-    left = checkpoint_of(run.id, session.CHECKPOINTS)
+    left = checkpoint.path_of(run.id, session.CHECKPOINTS)
     left.write_text("of earlier rounds")
     assert session.train([run]) == 0
     assert not left.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine import saved
+from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.active import ActiveRun
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.progress import Pace
@@ -107,16 +107,11 @@ class Budget:
 
 def share_done(run: PlannedRun, checkpoints: Path) -> float:
     """Return the share, 0..1, of a run's rounds that its checkpoint holds; 0 if it has none."""
-    file = checkpoint_of(run.id, checkpoints)
+    file = checkpoint.path_of(run.id, checkpoints)
     try:
         return _rounds_saved(run.id, file, file.stat().st_mtime_ns) / _rounds(run)
     except (OSError, FedreproError):
         return 0.0  # a run whose checkpoint is damaged fails by name once it is taken up
-
-
-def checkpoint_of(run_id: str, checkpoints: Path) -> Path:
-    """Return the file of a run's checkpoint."""
-    return checkpoints / f"{run_id}.pt"
 
 
 def _rounds(run: PlannedRun) -> int:

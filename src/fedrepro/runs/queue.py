@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs.budget import Budget, checkpoint_of
+from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
@@ -53,7 +54,7 @@ class Queue:
         while left:
             run = left.pop(self._budget.choose(left))
             if run.recorded:  # the checkpoint is of another machine, or of a kill
-                checkpoint_of(run.id, self._checkpoints).unlink(missing_ok=True)
+                checkpoint.path_of(run.id, self._checkpoints).unlink(missing_ok=True)
             elif self._budget.fits(run) and self._claim(run):
                 yield run.spec
 

@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
-from fedrepro.fl.engine import CompileChoice
+from fedrepro.fl.engine import CompileChoice, checkpoint
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import provenance, records, transfer
-from fedrepro.runs.budget import Budget, checkpoint_of
+from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.plan import PlannedRun
@@ -165,7 +165,7 @@ def write_out(
     Raises:
         FedreproError: as :func:`fedrepro.runs.transfer.write`.
     """
-    checkpoints = [checkpoint_of(run.id, folder) for run in runs]
+    checkpoints = [checkpoint.path_of(run.id, folder) for run in runs]
     transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
 
 

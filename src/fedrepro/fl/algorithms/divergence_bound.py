@@ -33,6 +33,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.algorithms.scalars import floats
 from fedrepro.fl.requests import Lane, Train, Trained
 
@@ -140,7 +141,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     if t < fed.params(Params).drawn:
         ends = [*local, state.federated, state.central]
         state.kept += [model - state.start for model in ends]
-    loss = float(np.mean([result.loss for result in trained]))
+    loss = mean_loss(trained)
     return {"train_loss": loss, "distance": state.distance[-1]}
 
 

@@ -25,6 +25,7 @@ from fedrepro.fl import streams
 from fedrepro.fl.algorithms import fedcd_scores as scoring
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
+from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _train(fed: Federation, state: State, t: int, drawn: Sequence[int]) -> Steps
         state.averaged[m] += 1
         sent += len(holders)
     return {
-        "train_loss": float(np.mean([result.loss for result in trained])),
+        "train_loss": mean_loss(trained),
         "trained_models": len(pairs),
         "sent_models": sent,
         "sample_passes": fed.spec.local_epochs * sum(len(lane.examples) for lane in lanes),

@@ -28,6 +28,7 @@ from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
+from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.algorithms.scalars import floats
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
@@ -148,7 +149,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         lane = Lane(state.weights, fed.partition.server, ("server",))
         served: list[Trained] = yield Train([lane], t, epochs=params.server_epochs)
         state.weights = served[0].weights
-    return {"train_loss": float(np.mean([result.loss for result in trained]))} | log
+    return {"train_loss": mean_loss(trained)} | log
 
 
 def _objective(params: Params) -> Objective:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from pydantic import Field
 
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
 from fedrepro.fl.algorithms.evaluation import evaluate_models
+from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     trained: list[Trained] = yield Train(lanes, t, keep_optimizer_state=True)
     state.weights = [result.weights for result in trained]
     state.moments = [result.optimizer_state for result in trained]
-    return {"train_loss": float(np.mean([result.loss for result in trained]))}
+    return {"train_loss": mean_loss(trained)}
 
 
 def evaluate(fed: Federation, state: State) -> Steps:

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from fedrepro.fl.algorithms import classifier, clustering
 from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, params_of
+from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.requests import Lane, Train, Trained
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def round(fed: Federation, state: State, t: int) -> Steps:
         "rows": _rows(vectors["weight_change"], fed.partition.counts.shape[1]),
         "vectors": {kind: _separation(fed, compared) for kind, compared in vectors.items()},
     }
-    return {"train_loss": float(np.mean([result.loss for result in trained]))}
+    return {"train_loss": mean_loss(trained)}
 
 
 def _rows(changes: NDArray[np.float32], classes: int) -> list[list[list[float]]]:

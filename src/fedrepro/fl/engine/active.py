@@ -111,7 +111,7 @@ class ActiveRun:
         self.earlier: list[Part] = []
         self.imported: list[Part] = []
         self._origin = storage.origin
-        self._file = storage.checkpoints / f"{self.id}.pt"
+        self._file = checkpoint.path_of(self.id, storage.checkpoints)
         self._checkpoint_seconds = storage.checkpoint_seconds
         self._last_save = time.monotonic()
         self._restore()

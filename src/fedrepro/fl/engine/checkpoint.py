@@ -28,6 +28,11 @@ class NotSaved(FedreproError):
     """A checkpoint cannot be written, whatever the run: the disk is full, say."""
 
 
+def path_of(run_id: str, folder: Path) -> Path:
+    """Return the file of a run's checkpoint."""
+    return folder / f"{run_id}.pt"
+
+
 def unusable(path: Path, problem: str) -> FedreproError:
     """Return the error for a checkpoint that cannot be used.
 

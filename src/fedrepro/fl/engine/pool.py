@@ -129,6 +129,13 @@ class _Worker:
     pieces: list[_Piece] = field(default_factory=list)
 
 
+def _cores() -> int:
+    """Return how many cores this process may use; macOS does not say, so all of them there."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class PoolBackend:
     """Trains and predicts in worker processes.
 
@@ -143,7 +150,7 @@ class PoolBackend:
     def __init__(self, workers: int | None = None, *, stack: bool = False) -> None:
         self.name = "auto" if stack else "pool"
         self.device = torch.device("cpu")
-        self.workers = self.cores = workers or len(os.sched_getaffinity(0))
+        self.workers = self.cores = workers or _cores()
         self._stack = stack
         self._resources = Resources(self.device, channels_last=True)
         self._shared: dict[str, DataMessage] = {}

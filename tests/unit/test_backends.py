@@ -43,6 +43,7 @@ from fedrepro.fl.engine import (
     memory,
     network,
     places,
+    slot,
 )
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.graphs import GraphsBackend
@@ -524,7 +525,7 @@ def watch_captures(monkeypatch, **options):
 
 def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
     spec = make_spec()  # two epochs of batches of 8
-    monkeypatch.setattr(graphs, "_OFTEN", 1)
+    monkeypatch.setattr(slot, "_OFTEN", 1)
     recorded = watch_captures(monkeypatch)
     request = Train(make_lanes(federation(spec), (20,)), 0)  # 8, 8, 4, 8, 8, 4
     backend = GraphsBackend()
@@ -540,7 +541,7 @@ def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
 
 def test_a_slot_serves_runs_with_other_constants(monkeypatch):
     """What is no part of the key is loaded: step size, seed, round, moments, linear term."""
-    monkeypatch.setattr(graphs, "_OFTEN", 1)
+    monkeypatch.setattr(slot, "_OFTEN", 1)
     recorded = watch_captures(monkeypatch)
     backend = GraphsBackend()
     backend._most_slots = 1
@@ -626,9 +627,9 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(
 def test_an_idle_slot_holds_nothing_of_the_lane_before(cnn_lanes):
     backend = GraphsBackend()
     answer(backend, *cnn_lanes)
-    slots = [slot for kind in backend._kinds.values() for slot in kind.slots]
+    slots = [one for kind in backend._kinds.values() for one in kind.slots]
     assert slots
-    assert all(slot._ended is slot._scalars is slot.piece is None for slot in slots)
+    assert all(one._ended is one._scalars is one.piece is None for one in slots)
 
 
 def test_a_deadline_in_mid_request_ends_the_work(monkeypatch):
@@ -759,8 +760,8 @@ def test_compiling_and_determinism_exclude_each_other(monkeypatch):
 def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):
     """Clients of many sizes leave last batches of many sizes."""
     recorded = watch_captures(monkeypatch)
-    monkeypatch.setattr(graphs, "_MOST_GRAPHS", 2)
-    monkeypatch.setattr(graphs, "_OFTEN", 1)
+    monkeypatch.setattr(slot, "_MOST_GRAPHS", 2)
+    monkeypatch.setattr(slot, "_OFTEN", 1)
     spec = make_spec(local_epochs=3)
     backend = GraphsBackend()
     backend._most_slots = 1
@@ -782,11 +783,11 @@ def test_a_closed_backend_leaves_nothing_for_the_garbage_collector():
     """It might destroy a graph while another one is captured."""
     backend, spec = GraphsBackend(), make_spec()
     answer(backend, spec, Train(make_lanes(federation(spec), (12,)), 0))
-    slots = [weakref.ref(slot) for kind in backend._kinds.values() for slot in kind.slots]
+    slots = [weakref.ref(one) for kind in backend._kinds.values() for one in kind.slots]
     assert slots
     with places.without_collections():
         backend.close()
-        assert all(slot() is None for slot in slots)
+        assert all(one() is None for one in slots)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -831,9 +832,9 @@ def test_more_work_may_pay_for_compiling_later(monkeypatch):
     assert len(asked) == 2
     assert backend.compiles
     (kind,) = backend._kinds.values()
-    assert any(slot.is_outdated for slot in kind.slots)
+    assert any(one.is_outdated for one in kind.slots)
     assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
-    assert not any(slot.is_outdated for slot in kind.slots)
+    assert not any(one.is_outdated for one in kind.slots)
 
 
 def test_a_request_takes_the_seconds_of_all_its_lanes():
@@ -1092,7 +1093,7 @@ def test_idle_slots_make_room_for_another_data_set(cnn_lanes, monkeypatch):
 
 
 def test_a_capture_takes_the_kernels_that_the_step_before_has_searched_for(cnn_lanes, monkeypatch):
-    make, capture, step = graphs._Slot.__init__, HostPlace.capture, lane.Training.step
+    make, capture, step = graphs.Slot.__init__, HostPlace.capture, lane.Training.step
     seen = []
 
     def searching(self, *parts, search):
@@ -1110,7 +1111,7 @@ def test_a_capture_takes_the_kernels_that_the_step_before_has_searched_for(cnn_l
         note("step", size)
         step(self, size)
 
-    monkeypatch.setattr(graphs._Slot, "__init__", searching)
+    monkeypatch.setattr(graphs.Slot, "__init__", searching)
     monkeypatch.setattr(HostPlace, "capture", captured)
     monkeypatch.setattr(lane.Training, "step", stepped)
     answer(GraphsBackend(), *cnn_lanes)

@@ -19,10 +19,7 @@ import functools
 import math
 import os
 import time
-import warnings
-from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -46,222 +43,21 @@ from fedrepro.fl.engine.jobs import (
     too_large,
     unexpected,
 )
-from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
+from fedrepro.fl.engine.lane import Predicting, Training
 from fedrepro.fl.engine.network import FlatModule
-from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place, Step
+from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place
 from fedrepro.fl.engine.resources import Resources, precision
-from fedrepro.fl.requests import Predict, Prediction, Trained, Weights
+from fedrepro.fl.engine.slot import Kind, Piece, Slot
+from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
 _MOST_PREDICTING = 8  # slots for predictions of one kind: a batch of 1,000 fills much of a GPU
-_MOST_GRAPHS = 16  # of a slot; full batches have one in any case
-_OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
 _STALE = 10.0  # seconds after which slots that nothing is in make room for others
 _SHARE_FOR_INPUTS = 0.1  # of the memory, for the network inputs of one split, computed once
 _WORTH_COMPILING = 120.0  # seconds of work ahead; compiling takes 11 to 26, and saves a third
 _FLOP_PER_SECOND = 15e12  # assumed of lane graphs on a large GPU, where nothing else is known
 _PAUSE = 1e-4  # seconds between two looks at a GPU that has enough to do
-
-
-@dataclass(eq=False)
-class _Piece:
-    """One lane, or one model to ask, of an open request."""
-
-    ticket: int
-    number: int
-    key: Hashable
-    spec: RunSpec
-    job: LaneJob | None
-    request: Predict | None = None
-    weights: Weights | None = None
-    since: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return "a prediction" if self.job is None else self.job.name
-
-
-@dataclass
-class _Kind:
-    """What slots of one key have in common.
-
-    Attributes:
-        size: bytes of a slot, estimated.
-        bound: slots that it may have.
-        most: slots that memory suffices for, once that has been found out; until then the bound.
-        used: when a piece was last put into a slot, in seconds of ``time.monotonic()``.
-        captured: whether steps are captured.
-        pauses: whether, short of memory, it waits until some lane has ended.
-        compiled: a faster loss, or None.
-    """
-
-    size: int
-    bound: int = MOST_SLOTS
-    most: int = field(init=False)
-    used: float = 0.0
-    captured: bool = True
-    pauses: bool = False
-    compiled: lane.Loss | None = None
-    slots: list[_Slot] = field(default_factory=list)
-    waiting: deque[_Piece] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        self.most = self.bound
-
-
-class _Slot:
-    """Buffers, the graphs that read and write them, and the lane or model that is in them."""
-
-    def __init__(
-        self, work: Training | Predicting, place: Place, kind: _Kind, *, search: bool
-    ) -> None:
-        """Keep the parts; ``search`` lets cuDNN look for the fastest kernels of full batches."""
-        self.work, self._place, self._kind, self._search = work, place, kind, search
-        self._compiled = kind.compiled
-        self.piece: _Piece | None = None
-        self._left: deque[int] = deque()
-        self._marks: deque[Callable[[], bool]] = deque()
-        self._taken: Counter[int] = Counter()
-        self._replays: dict[int, Step] = {}
-        self._ended: Ended | Predicted | None = None
-        self._scalars: torch.Tensor | None = None
-
-    def begin(self, piece: _Piece) -> None:
-        """Take a piece.
-
-        Raises:
-            LaneError: the lane cannot be trained.
-        """
-        self.piece = piece
-        self._marks.clear()
-        with self._place.using():
-            if isinstance(self.work, Training):
-                assert piece.job is not None
-                one = piece.job.lane
-                moments = (one.optimizer_state or {}).values()
-                tensors = [value for value in moments if isinstance(value, torch.Tensor)]
-                self._place.take_over(one.weights, one.linear, *tensors)
-                moved = self.work.load(piece.job)
-            else:
-                assert piece.request is not None
-                assert piece.weights is not None
-                self._place.take_over(piece.weights)
-                moved = self.work.load(piece.request, piece.weights)
-        if moved:
-            self._replays.clear()
-        self._left.extend(self.work.sizes)
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether it was made before the kind's loss was compiled."""
-        return self._compiled is not self._kind.compiled
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another group of steps can be handed over."""
-        while self._marks and self._marks[0]():
-            self._marks.popleft()
-        return self._ended is None and len(self._marks) < self._place.ahead
-
-    def advance(self) -> None:
-        """Hand over a group of steps."""
-        with self._place.using():
-            for _ in range(min(self._place.group, len(self._left))):
-                self._step(self._left.popleft())
-            if not self._left:
-                self._end()
-            self._marks.append(self._place.mark())
-
-    def _step(self, size: int) -> None:
-        replay = self._replays.get(size)
-        if replay is not None:
-            replay()
-            return
-        capturing = self._is_to_be_captured(size)
-        # Searching takes a while: not for the last batches, of which there may be many sizes. What
-        # was found is taken in a capture, too, where searching again, short of memory, is illegal.
-        search = self._search and size == self.work.batch and not capturing
-        torch.backends.cudnn.benchmark = search
-        if capturing:
-            self._capture(size)
-        else:
-            self.work.step(size)
-            self._taken[size] += 1
-
-    def _is_to_be_captured(self, size: int) -> bool:
-        """Return whether a step was taken often enough: a compiler may look at the first two."""
-        often = 1 if self._compiled is None else 2
-        if size != self.work.batch:
-            often = _OFTEN
-        room = len(self._replays) < _MOST_GRAPHS or size == self.work.batch
-        return self._kind.captured and self._taken[size] >= often and room
-
-    def _capture(self, size: int) -> None:
-        """Capture the step and replay it, or take it as it is, from now on, if that fails."""
-        try:
-            replay = self._place.capture(functools.partial(self.work.step, size))
-        except RuntimeError as error:
-            if is_out_of_memory(error):
-                raise
-            self._kind.captured = False
-            warnings.warn(self._not_captured(size, error), stacklevel=2)
-            self.work.step(size)
-        else:
-            self._replays[size] = replay
-            replay()
-
-    def _not_captured(self, size: int, error: RuntimeError) -> str:
-        assert self.piece is not None
-        what = "its step"
-        if isinstance(self.work, Training):
-            for field, stage in self.work.stages(size):
-                try:
-                    self._place.capture(stage)
-                except Exception:
-                    plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
-                    what = f"spec field {field} = {plain.get(field)}"
-                    break
-        return (
-            f"{self.piece.name} takes its steps without a CUDA graph, several times slower: {what} "
-            f"cannot be captured ({str(error).splitlines()[0]})"
-        )
-
-    def _end(self) -> None:
-        self._ended = self.work.end()
-        if isinstance(self._ended, Ended):
-            state = (self._ended.state or {}).values()
-            tensors = [value for value in state if isinstance(value, torch.Tensor)]
-            self._place.hand_over(self._ended.weights, *tensors)
-            self._scalars = self._place.fetch(self._ended.scalars)
-        else:
-            fetch, found = self._place.fetch, self._ended
-            self._ended = Predicted(fetch(found.classes), fetch(found.correct), fetch(found.loss))
-
-    @property
-    def done(self) -> bool:
-        """Whether the piece's last step has been taken and its result has arrived."""
-        return self._ended is not None and all(mark() for mark in self._marks)
-
-    def result(self) -> Trained | Prediction:
-        """Return the result and leave the slot.
-
-        Raises:
-            LaneError: loss or weights are no longer finite.
-        """
-        ended, scalars = self._ended, self._scalars
-        self.leave()
-        if isinstance(self.work, Training):
-            assert isinstance(ended, Ended)
-            assert scalars is not None
-            return self.work.result(ended, scalars.tolist())
-        assert isinstance(ended, Predicted)
-        return self.work.result(ended)
-
-    def leave(self) -> None:
-        """Be idle, and hold nothing of the piece."""
-        self.piece = self._ended = self._scalars = None
-        self._left.clear()
 
 
 class GraphsBackend:
@@ -292,7 +88,7 @@ class GraphsBackend:
         self._limit = memory_limit or memory.available(self.device)
         self._resources = Resources(self.device)
         self._open = OpenRequests()
-        self._kinds: dict[Hashable, _Kind] = {}
+        self._kinds: dict[Hashable, Kind] = {}
         self._sizes: dict[Hashable, int] = {}
         self._most_slots = MOST_SLOTS
         self._places: list[Place] = []
@@ -322,12 +118,12 @@ class GraphsBackend:
         if isinstance(request, Predict):
             key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
             pieces = [
-                _Piece(ticket, i, key, spec, None, request, model)
+                Piece(ticket, i, key, spec, None, request, model)
                 for i, model in enumerate(request.models)
             ]
         else:
             pieces = [
-                _Piece(ticket, i, ("train", job.key), spec, job) for i, job in enumerate(ask.jobs)
+                Piece(ticket, i, ("train", job.key), spec, job) for i, job in enumerate(ask.jobs)
             ]
         kinds = [self._kind(piece) for piece in pieces]  # which may fail, before anything is open
         self._open.add(ticket, ask)
@@ -351,12 +147,12 @@ class GraphsBackend:
                 raise
         return self._resources.data(spec)
 
-    def _kind(self, piece: _Piece) -> _Kind:
+    def _kind(self, piece: Piece) -> Kind:
         if piece.key not in self._kinds:
             if piece.job is None:
-                kind = _Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
+                kind = Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
             else:
-                kind = _Kind(self._slot_bytes(piece.job))
+                kind = Kind(self._slot_bytes(piece.job), MOST_SLOTS)
             self._kinds[piece.key] = kind
         return self._kinds[piece.key]
 
@@ -427,7 +223,7 @@ class GraphsBackend:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _busy(self) -> list[_Slot]:
+    def _busy(self) -> list[Slot]:
         slots = [slot for kind in self._kinds.values() for slot in kind.slots]
         return [slot for slot in slots if slot.piece is not None]
 
@@ -439,7 +235,7 @@ class GraphsBackend:
             self._clock += (now - self._looked) / busy
         self._looked = now
 
-    def _finish(self, slot: _Slot) -> None:
+    def _finish(self, slot: Slot) -> None:
         piece = slot.piece
         assert piece is not None
         result = self._attempt(slot, slot.result)
@@ -448,10 +244,10 @@ class GraphsBackend:
         for kind in self._kinds.values():
             kind.pauses = False
 
-    def _settle(self, piece: _Piece, result: Trained | Prediction | LaneError) -> None:
+    def _settle(self, piece: Piece, result: Trained | Prediction | LaneError) -> None:
         self._open.settle(piece.ticket, piece.number, result, self._clock - piece.since)
 
-    def _attempt(self, slot: _Slot, act: Callable[[], Any]) -> Any:
+    def _attempt(self, slot: Slot, act: Callable[[], Any]) -> Any:
         """Do something with a slot; if that fails, its piece is settled, or tried again."""
         piece = slot.piece
         assert piece is not None
@@ -473,14 +269,14 @@ class GraphsBackend:
             self._fail(piece, error)
         return None
 
-    def _fail(self, piece: _Piece, error: Exception) -> None:
+    def _fail(self, piece: Piece, error: Exception) -> None:
         """Settle a piece over which something failed, or try it again if memory ran out."""
         if isinstance(error, RuntimeError) and is_out_of_memory(error):
             self._do_with_less(piece, error)
         else:
             self._settle(piece, unexpected(error))
 
-    def _do_with_less(self, piece: _Piece, error: Exception) -> None:
+    def _do_with_less(self, piece: Piece, error: Exception) -> None:
         """Try a piece again, with fewer slots of its kind, unless it had all the memory."""
         kind = self._kinds[piece.key]
         freed, busy = self._free_idle(), bool(self._busy())
@@ -536,7 +332,7 @@ class GraphsBackend:
                 if slot is not None and slot.piece is not None:  # busy while the next one begins
                     self._attempt(slot, slot.advance)
 
-    def _has_room(self, kind: _Kind) -> bool:
+    def _has_room(self, kind: Kind) -> bool:
         """Return whether another slot fits; where nothing runs, one may always be tried."""
 
         def fits() -> bool:
@@ -553,12 +349,12 @@ class GraphsBackend:
         self._drop_idle()
         return fits() or not self._busy()
 
-    def _new_slot(self, kind: _Kind, piece: _Piece) -> _Slot | None:
+    def _new_slot(self, kind: Kind, piece: Piece) -> Slot | None:
         """Make a slot that suits a piece; there is none where that fails, for memory or else."""
         try:
             with self._kernels(piece.spec):
                 search = self.device.type == "cuda" and not self.deterministic
-                slot = _Slot(self._work(kind, piece), self._next_place(), kind, search=search)
+                slot = Slot(self._work(kind, piece), self._next_place(), kind, search=search)
         except FedreproError:
             raise
         except Exception as error:
@@ -577,7 +373,7 @@ class GraphsBackend:
             self._places.append(CudaPlace(self.device))
         return self._places[(self._made - 1) % STREAMS]
 
-    def _work(self, kind: _Kind, piece: _Piece) -> Training | Predicting:
+    def _work(self, kind: Kind, piece: Piece) -> Training | Predicting:
         spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
         if job is None:
             assert piece.request is not None

@@ -52,6 +52,15 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     assert "fedavgg" not in ALGORITHMS
 
 
+def test_an_unknown_name_is_a_key_error_with_a_plain_message() -> None:
+    """So that ``get`` works as with any mapping."""
+    assert ALGORITHMS.get("fedavgg") is None
+    assert ALGORITHMS.get("fedavg") is ALGORITHMS["fedavg"]
+    with pytest.raises(KeyError) as error:
+        ALGORITHMS["fedavgg"]
+    assert str(error.value).startswith("unknown algorithm 'fedavgg' ")
+
+
 class Point:
     """An entry point of a distribution."""
 

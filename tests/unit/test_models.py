@@ -120,6 +120,11 @@ def tied():
     return [nn.Flatten(), encoder, decoder, nn.Linear(784, 10)]
 
 
+def repeated():
+    relu = nn.ReLU()
+    return [nn.Flatten(), nn.Linear(784, 8), relu, nn.Linear(8, 8), relu, nn.Linear(8, 10)]
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -131,6 +136,7 @@ def tied():
         ([nn.Flatten(), nn.Linear(700, 10)], "cannot take examples of 1x28x28"),
         ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "has 1.weight with requires"),
         (tied(), "has one tensor as 1.weight and 2.weight"),
+        (repeated(), "has one layer as 2 and 4"),
         (
             [nn.Flatten(), nn.BatchNorm1d(784, momentum=None), nn.Linear(784, 10)],
             "has torch.nn.BatchNorm1d with momentum=None",

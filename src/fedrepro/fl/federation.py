@@ -57,7 +57,10 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
     if last.out_features != classes:
         return f"has {last.out_features} outputs, and there are {classes} classes"
     owners: dict[int, str] = {}
-    for name, layer in net.named_modules():
+    places: dict[torch.nn.Module, str] = {}
+    for name, layer in net.named_modules(remove_duplicate=False):
+        if places.setdefault(layer, name) != name:
+            return f"has one layer as {places[layer]} and {name}; make one for each place"
         for own, parameter in layer.named_parameters(name, recurse=False):
             if not parameter.requires_grad:
                 return (

@@ -132,6 +132,20 @@ def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) ->
     assert versions["plugin.elsewhere"] == "0.2"
 
 
+def test_the_code_of_every_module_of_a_distribution_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a change of one module would go unnoticed in runs that use two."""
+    spec = spec_dict(make_spec())
+    for registry, name, code in (
+        (SCHEMES, spec["partition"]["scheme"], "b"),
+        (NETWORKS, spec["model"]["name"], "a"),
+        (ALGORITHMS, spec["algorithm"]["name"], "b"),
+    ):
+        component, _, module = registry._found[name]
+        found = (component, ("mine", f"0.1, code {code}"), module)
+        monkeypatch.setitem(registry._found, name, found)
+    assert component_versions(spec)["plugin.mine"] == "0.1, code a; 0.1, code b"
+
+
 @pytest.mark.parametrize(
     ("points", "text"),
     [

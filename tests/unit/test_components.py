@@ -38,10 +38,10 @@ def test_components_are_those_of_the_files(kind: str) -> None:
 
 
 def test_networks_and_algorithms_have_costs() -> None:
-    assert all(network.mflop > 0 for network in NETWORKS.values())
-    wide = NETWORKS["resnet18"].flop((3, 224, 224), 1.0)
-    assert NETWORKS["resnet18"].flop((3, 112, 112), 1.0) == pytest.approx(wide / 4)
-    assert NETWORKS["mnist_cnn"].flop((1, 28, 28), 0.5) == pytest.approx(72.4e6 / 4)
+    assert all(network.mflop is None or network.mflop > 0 for network in NETWORKS.values())
+    wide = NETWORKS["resnet18"].flop((3, 224, 224), 10, 1.0)
+    assert NETWORKS["resnet18"].flop((3, 112, 112), 10, 1.0) == pytest.approx(wide / 4)
+    assert NETWORKS["mnist_cnn"].flop((1, 28, 28), 10, 0.5) == pytest.approx(72.4e6 / 4)
     assert ALGORITHMS["sgd"].cost.lanes(make_spec()) == 1
     assert ALGORITHMS["fedavg"].cost.lanes(make_spec()) == 8
 

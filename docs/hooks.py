@@ -95,6 +95,8 @@ def _reference() -> dict[str, str]:
         return f"`{name}`: {inspect.getdoc(value)}\n\n{_parameters(value)}"
 
     def network(name: str, value: Network) -> str:
+        if value.mflop is None:
+            return ""
         return f"A training pass of one example takes {value.mflop:g} MFLOP at width 1."
 
     def term(name: str, value: LossTerm) -> str:

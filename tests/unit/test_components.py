@@ -38,10 +38,10 @@ def test_components_are_those_of_the_files(kind: str) -> None:
 
 
 def test_networks_and_algorithms_have_costs() -> None:
-    assert all(network.mflop > 0 for network in NETWORKS.values())
-    wide = NETWORKS["resnet18"].flop((3, 224, 224), 1.0)
-    assert NETWORKS["resnet18"].flop((3, 112, 112), 1.0) == pytest.approx(wide / 4)
-    assert NETWORKS["mnist_cnn"].flop((1, 28, 28), 0.5) == pytest.approx(72.4e6 / 4)
+    assert all(network.mflop is None or network.mflop > 0 for network in NETWORKS.values())
+    wide = NETWORKS["resnet18"].flop((3, 224, 224), 10, 1.0)
+    assert NETWORKS["resnet18"].flop((3, 112, 112), 10, 1.0) == pytest.approx(wide / 4)
+    assert NETWORKS["mnist_cnn"].flop((1, 28, 28), 10, 0.5) == pytest.approx(72.4e6 / 4)
     assert ALGORITHMS["sgd"].cost.lanes(make_spec()) == 1
     assert ALGORITHMS["fedavg"].cost.lanes(make_spec()) == 8
 
@@ -50,6 +50,15 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(FedreproError, match=r"unknown algorithm 'fedavgg' .*'fedavg'"):
         ALGORITHMS["fedavgg"]
     assert "fedavgg" not in ALGORITHMS
+
+
+def test_an_unknown_name_is_a_key_error_with_a_plain_message() -> None:
+    """So that ``get`` works as with any mapping."""
+    assert ALGORITHMS.get("fedavgg") is None
+    assert ALGORITHMS.get("fedavg") is ALGORITHMS["fedavg"]
+    with pytest.raises(KeyError) as error:
+        ALGORITHMS["fedavgg"]
+    assert str(error.value).startswith("unknown algorithm 'fedavgg' ")
 
 
 class Point:
@@ -121,6 +130,20 @@ def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) ->
     versions = component_versions(spec_dict(make_spec()) | {"model": {"name": "tiny"}})
     assert versions["model.tiny"] == 3
     assert versions["plugin.elsewhere"] == "0.2"
+
+
+def test_the_code_of_every_module_of_a_distribution_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a change of one module would go unnoticed in runs that use two."""
+    spec = spec_dict(make_spec())
+    for registry, name, code in (
+        (SCHEMES, spec["partition"]["scheme"], "b"),
+        (NETWORKS, spec["model"]["name"], "a"),
+        (ALGORITHMS, spec["algorithm"]["name"], "b"),
+    ):
+        component, _, module = registry._found[name]
+        found = (component, ("mine", f"0.1, code {code}"), module)
+        monkeypatch.setitem(registry._found, name, found)
+    assert component_versions(spec)["plugin.mine"] == "0.1, code a; 0.1, code b"
 
 
 @pytest.mark.parametrize(

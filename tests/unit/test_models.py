@@ -1,5 +1,7 @@
 """Networks: published parameter counts, shapes, and their place in a flat vector."""
 
+import dataclasses
+
 import pytest
 import small_runs
 import torch
@@ -77,6 +79,24 @@ def test_published_sizes(name, shape, classes, parameters, expected):
     assert multiply_adds(net, shape) == (expected, (1, classes))
 
 
+@pytest.mark.parametrize(("name", "shape", "classes", "parameters", "expected"), PUBLISHED)
+def test_arithmetic_is_counted_where_a_network_does_not_give_it(
+    name, shape, classes, parameters, expected
+):
+    before = torch.get_rng_state()
+    counted = dataclasses.replace(NETWORKS[name], mflop=None).flop(shape, classes, 1.0)
+    if name == "cifar_tutorial":  # its local response normalisation is a convolution
+        assert 6 * expected < counted < 1.07 * 6 * expected
+    else:
+        assert counted == 6 * expected
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_network_that_cannot_be_run_has_no_arithmetic():
+    """An estimate must not end the training of others; its own run says what is wrong."""
+    assert Network("tiny", lambda *_: nn.Linear(3, 10)).flop((1, 28, 28), 10, 1.0) == 0
+
+
 def test_all_networks_are_counted():
     assert {name for name, *_ in PUBLISHED} == set(NETWORKS)
 
@@ -132,11 +152,11 @@ def tied():
         ([nn.Flatten(), nn.Linear(784, 10).requires_grad_(False)], "has 1.weight with requires"),
         (
             [nn.Flatten(), *[nn.Linear(784, 784)] * 2, nn.Linear(784, 10)],
-            "has one layer as 1 and 2; give each its own",
+            "has one layer as 1 and 2; make one for each place",
         ),
         (
             [nn.Flatten(), *[layers.Dropout(0.5)] * 2, nn.Linear(784, 10)],
-            "has one layer as 1 and 2; give each its own",
+            "has one layer as 1 and 2; make one for each place",
         ),
         ([nn.Flatten(), nn.RReLU(), nn.Linear(784, 10)], "draws random numbers that depend on"),
         (tied(), "has one tensor as 1.weight and 2.weight"),

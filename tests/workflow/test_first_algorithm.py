@@ -1,19 +1,26 @@
-"""The tutorial, done: an installed wheel, a plugin beside it, no clone anywhere near."""
+"""The tutorials, done: an installed wheel, plugins beside it, no clone anywhere near."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.base.paths import root
 
 _FILE = re.compile(r"^```\w+ title=(\S+)\n(.*?)^```$", re.M | re.S)
+PAGES = {
+    "first-algorithm": {"pyproject.toml", "fedmedian.py"},
+    "own-components": {"pyproject.toml", "staircase.py", "one_convolution.py", "confidence.py"},
+}
+"""Pages of docs/, and their files that belong to the package; the others lie where one works."""
 _BUILD = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 
 
@@ -28,29 +35,30 @@ def install(source: Path, site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the tutorial's files; both distributions are in ``site`` beside it."""
+    """Return a folder with the tutorials' files; all distributions are in ``site`` beside it."""
     base = tmp_path_factory.mktemp("tutorial")
-    site, plugin, clone = base / "site", base / "plugin", base / "fedrepro"
-    for path in (site, plugin, base / "work"):
+    site, work, clone = base / "site", base / "work", base / "fedrepro"
+    for path in (site, work, clone, *(base / page for page in PAGES)):
         path.mkdir()
-    files = dict(_FILE.findall((root() / "docs/first-algorithm.md").read_text()))
-    assert set(files) == {"fedmedian.py", "pyproject.toml", "compare.py", "median.yaml"}
-    for name, text in files.items():
-        place = plugin if name in ("fedmedian.py", "pyproject.toml") else base / "work"
-        (place / name).write_text(text)
-    clone.mkdir()
+    for page, of_package in PAGES.items():
+        files = dict(_FILE.findall((root() / f"docs/{page}.md").read_text()))
+        assert of_package < set(files)
+        for name, text in files.items():
+            ((base / page if name in of_package else work) / name).write_text(text)
+    assert {file.name for file in work.iterdir()} == {"compare.py", "median.yaml", "penalty.yaml"}
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (clone / name).write_bytes((root() / name).read_bytes())
     source = ["cp", "-r", str(root() / "src"), str(clone)]
     subprocess.run(source, check=True)
     install(clone, site)
-    install(plugin, site)
+    for page in PAGES:
+        install(base / page, site)
     assert not list(base.rglob("config/papers"))
     return base / "work"
 
 
 def run(folder: Path, *command: str) -> str:
-    """Run Python with the two installed distributions; return what it printed."""
+    """Run Python with the installed distributions; return what it printed."""
     names = ("FEDREPRO_ROOT", "FEDREPRO_PLANS", "FEDREPRO_DATA", "PYTHONPATH")
     environment = {key: value for key, value in os.environ.items() if key not in names}
     environment |= {"PYTHONPATH": str(folder.parent / "site"), "OMP_NUM_THREADS": "1"}
@@ -64,6 +72,15 @@ def run(folder: Path, *command: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def recorded(folder: Path, plan: str) -> list[dict[str, Any]]:
+    """Return the records of a plan's runs."""
+    names = json.loads(run(folder, "-m", "fedrepro.cli", "status", "--paper", plan, "--json"))
+    return [
+        json.loads((folder / f"results/own/runs/{name}.json").read_text())
+        for name in names["recorded"]
+    ]
 
 
 @pytest.mark.slow
@@ -83,6 +100,21 @@ def test_the_comparison_runs_outside_any_clone(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_plan_trains_and_gets_a_table(folder: Path) -> None:
     run(folder, "-m", "fedrepro.cli", "train", "median.yaml")
-    assert len(list((folder / "results/own/runs").glob("*.json"))) == 4
+    assert len(recorded(folder, "median.yaml")) == 4
     run(folder, "-m", "fedrepro.cli", "table", "median.yaml", "accuracy", "--out", "accuracy")
     assert "FedMedian" in (folder / "accuracy.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_plan_of_own_components_trains_and_gets_a_table(folder: Path) -> None:
+    run(folder, "-m", "fedrepro.cli", "train", "penalty.yaml")
+    records = recorded(folder, "penalty.yaml")
+    assert len(records) == 4
+    for record in records:
+        assert record["versions"]["plugin.fedrepro-own"] == "0.1.0"
+        assert record["versions"]["partition.staircase"] == 1
+        assert record["versions"]["model.one_convolution"] == 1
+    losses = {str(record["metrics"]["train_loss"]) for record in records}
+    assert len(losses) == 4, "the penalty and the seed change the training"
+    run(folder, "-m", "fedrepro.cli", "table", "penalty.yaml", "comparison", "--out", "penalty")
+    assert "FedAvg with the penalty" in (folder / "penalty.md").read_text()

@@ -16,3 +16,9 @@ class DeviceFailed(FedreproError):
 
     Freeing what lies on it would abort the process, so a command ends without that.
     """
+
+
+class UnknownName(FedreproError, KeyError):
+    """There is no component of a name; a ``KeyError``, too, as of any mapping."""
+
+    __str__ = Exception.__str__  # KeyError's would put the message in quotes

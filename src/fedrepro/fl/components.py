@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fedrepro.base.configfile import nearest
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import FedreproError, UnknownName
 
 C = TypeVar("C")
 
@@ -52,7 +52,7 @@ class Registry(Mapping[str, C], Generic[C]):
         """Return a component.
 
         Raises:
-            FedreproError: there is no such component; says the nearest name.
+            UnknownName: there is no such component; says the nearest name.
         """
         self.require(name)
         component: C = self._found[name][0]
@@ -74,10 +74,10 @@ class Registry(Mapping[str, C], Generic[C]):
         """Return the name if there is such a component.
 
         Raises:
-            FedreproError: there is no such component; says the nearest name.
+            UnknownName: there is no such component; says the nearest name.
         """
         if name not in self._found:
-            raise FedreproError(f"unknown {self._what} '{name}' {nearest(name, list(self))}")
+            raise UnknownName(f"unknown {self._what} '{name}' {nearest(name, list(self))}")
         return name
 
     def plugin(self, name: str) -> tuple[str, str] | None:

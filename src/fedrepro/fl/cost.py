@@ -56,8 +56,9 @@ def flop(spec: RunSpec) -> float:
         FedreproError: the data set is one in memory that this process does not have, or its
             images do not fit the transform.
     """
-    shape = spec.dataset.input_shape(describe(spec.dataset.name).shape)
-    return NETWORKS[spec.model.name].flop(shape, spec.model.width)
+    info = describe(spec.dataset.name)
+    shape = spec.dataset.input_shape(info.shape)
+    return NETWORKS[spec.model.name].flop(shape, info.classes, spec.model.width)
 
 
 def lanes(spec: RunSpec) -> int:

@@ -65,11 +65,11 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
     if last.out_features != classes:
         return f"has {last.out_features} outputs, and there are {classes} classes"
     owners: dict[int, str] = {}
-    layers: dict[int, str] = {}
+    places: dict[torch.nn.Module, str] = {}
     for name, layer in net.named_modules(remove_duplicate=False):
-        first = layers.setdefault(id(layer), name)
+        first = places.setdefault(layer, name)
         if first != name and (isinstance(layer, Dropout) or layer._parameters):
-            return f"has one layer as {first} and {name}; give each its own"
+            return f"has one layer as {first} and {name}; make one for each place"
         for own, parameter in layer.named_parameters(name, recurse=False):
             if not parameter.requires_grad:
                 return (

@@ -326,7 +326,10 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
         ALGORITHMS.plugin(algorithm),
         *(LOSS_TERMS.plugin(term) for term in terms),
     )
-    return versions | {f"plugin.{plugin[0]}": plugin[1] for plugin in plugins if plugin}
+    for name, version in sorted({plugin for plugin in plugins if plugin}):
+        key = f"plugin.{name}"  # an editable one has a digest of each module that components are in
+        versions[key] = f"{versions[key]}; {version}" if key in versions else version
+    return versions
 
 
 def run_id(spec: RunSpec) -> str:

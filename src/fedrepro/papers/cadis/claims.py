@@ -23,6 +23,7 @@ from fedrepro.papers.cadis.measurements import (
     PRINTED_PILL,
     SINGLESET,
     SPEED_UP,
+    accuracy_by_size,
     best,
     kind_of,
     mean_step,
@@ -174,6 +175,24 @@ def no_later(
 
 
 @RULES.add
+def as_soon(
+    runs: RunSet, *, what: str, than: str, percent: Sequence[float], within: float, **where: Any
+) -> Finding:
+    """Hold where both reach each accuracy within so many percent of the other's rounds."""
+    samples, margins, parts = list[Sample](), list[Margin](), list[str]()
+    for target in percent:
+        reach = functools.partial(rounds_to, target=target / 100)
+        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
+        allowed = within / 100 * other.mean
+        rounds = f"rounds to {target:g} %"
+        margins.append(less(one, other, -allowed, f"{one.name} - {other.name}, {rounds}"))
+        margins.append(less(other, one, -allowed, f"{other.name} - {one.name}, {rounds}"))
+        parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
+        samples += [one, other]
+    return compared(samples, margins, None, "; ".join(parts), networks=())
+
+
+@RULES.add
 def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Finding:
     """Hold where the best accuracy is below so many percent: N/A in Table II."""
     sample = accuracy(runs, what, **where)
@@ -227,6 +246,20 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     evidence += listed([wide, narrow], in_points)
     margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
     return compared([one, other], margins, lead(one, other), evidence, networks=networks)
+
+
+@RULES.add
+def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
+    """Hold where the received models are better on the data of the smaller clusters."""
+
+    def of_small(record: RunRecord) -> float:
+        _, small = accuracy_by_size(record, last=last)
+        return small
+
+    one, other = (_sample(runs, name, of_small, **where) for name in (what, than))
+    networks = [accuracy(runs, name, **where) for name in (what, than)]
+    margin = less(one, other, strict=True)
+    return compared([other, one], [margin], lead(one, other), networks=networks)
 
 
 # Figure 5, and what the clustering rests on
@@ -339,6 +372,27 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
 
     one, other = (_sample(runs, name, error, **where) for name in (what, than))
     evidence, margin = listed([one, other], "{:.4f}".format), less(other, one, strict=True)
+    return compared([one, other], [margin], margin.value, evidence, networks=())
+
+
+@RULES.add
+def clusters_sooner(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
+    """Hold where the clusters are those of the last round from an earlier round on.
+
+    They are told apart by their number and by how many pairs of clients they are wrong on.
+    """
+
+    def settled(record: RunRecord) -> float:
+        states = np.array([record.metrics["clusters"], record.metrics["wrong_pairs"]])
+        others = np.nonzero((states != states[:, -1:]).any(axis=0))[0]
+        return float(others.max(initial=-1) + 2)
+
+    one, other = (_sample(runs, name, settled, **where) for name in (what, than))
+    margin = less(other, one, strict=True)
+    evidence = (
+        f"final clusters from: {listed([one, other], 'round {:g}'.format)}; on the seeds of both "
+        f"{margin.value:g} rounds sooner"
+    )
     return compared([one, other], [margin], margin.value, evidence, networks=())
 
 

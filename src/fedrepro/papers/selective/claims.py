@@ -22,6 +22,7 @@ from fedrepro.papers.selective.measurements import (
     sent_at_zero,
 )
 from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
+from fedrepro.report.expected import load_expected
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
 from fedrepro.report.rules import (
     Rules,
@@ -92,6 +93,7 @@ def accuracy(
 RULES = Rules()
 RULES.add(near(accuracy), "near")
 RULES.add(between(accuracy), "between")
+RULES.add(leads(accuracy), "leads")
 
 
 @RULES.add
@@ -162,10 +164,39 @@ def ahead(
 
 
 @RULES.add
+def no_worse(runs: RunSet, *, points: float, **where: Any) -> Finding:
+    """Decide whether a method is less than so many points below another up to an N."""
+    return ahead(runs, points=-points, **where)
+
+
+@RULES.add
+def published_no_worse(
+    runs: RunSet, *, figure: str, network: str, what: str, over: str, last: int, points: float
+) -> Finding:
+    """Decide whether a published curve is less than so many points below another up to an N."""
+    one, other = (_drawn(runs, figure, method) for method in (what, over))
+    leads_by = {n: one[n] - other[n] for n in sorted(one.keys() & other.keys()) if n <= last}
+    least = min(leads_by, key=lambda n: leads_by[n])
+    behind = sum(gap < 0 for gap in leads_by.values())
+    evidence = (
+        f"published lead of {what} over {over} for {NETWORKS[network]}: smallest "
+        f"{in_points(leads_by[least])} at N = {least}; behind at {behind} of {len(leads_by)} N"
+    )
+    return Finding(leads_by[least] > -points / 100, evidence, [], leads_by[least])
+
+
+def _drawn(runs: RunSet, figure: str, method: str) -> dict[int, float]:
+    """Return the published curve of a method: N -> accuracy."""
+    names = (f"{figure}.{method}", f"{figure}.{method}.as_run")  # of a local one there is one
+    (series,) = (each for each in load_expected(runs.paper).series if each.id in names)
+    return {int(n): value for n, value in zip(series.x, series.published, strict=True)}
+
+
+@RULES.add
 def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) -> Finding:
     """Decide whether a method is less than so many points below selective and below local."""
     behind = {"selective": selective, "local": local}
-    parts = [ahead(runs, over=over, points=-points, **where) for over, points in behind.items()]
+    parts = [no_worse(runs, over=over, points=points, **where) for over, points in behind.items()]
     return together(parts, min(part.ours or 0.0 for part in parts))
 
 
@@ -259,6 +290,17 @@ def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any)
     least = min(samples, key=lambda sample: sample.mean)
     margins = [sample.above(percent / 100, strict=True) for sample in samples]
     return compared(samples, margins, least.mean, f"lowest: {listed([least])}")
+
+
+@RULES.add
+def robust_at(
+    runs: RunSet, *, what: str, to: str, network: str, n: int, points: float, **where: Any
+) -> Finding:
+    """Decide whether on both tests it is at most so many points below training on all data."""
+    whole = accuracy(runs, to, network=network, test="iid", n=100)
+    parts = [accuracy(runs, what, network=network, test=test, n=n, **where) for test in TESTS]
+    margins = [less(part, whole, -points / 100) for part in parts]
+    return compared([whole, *parts], margins, min(lead(part, whole) for part in parts))
 
 
 def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:

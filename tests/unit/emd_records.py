@@ -132,10 +132,11 @@ class World:
             layer: self.rise.get(f"{dataset}/{layer}", rise(dataset, layer)) for layer in layers
         }
         peaks = {layer: 0.2 * (self.peak.get(f"{dataset}/{layer}") == emd) for layer in layers}
+        fedavg = {
+            layer: FLOOR + slope * emd + shift + peaks[layer] for layer, slope in slopes.items()
+        }
         return {
-            "fedavg": {
-                layer: FLOOR + slope * emd + shift + peaks[layer] for layer, slope in slopes.items()
-            },
+            "fedavg": fedavg | {"model": float(np.mean([*fedavg.values()]))},
             "sgd_other_shuffle": dict.fromkeys(layers, FLOOR / 2 + shift),
         }
 

@@ -58,6 +58,9 @@ from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
 
+WHOLE = "weight_divergence.fedavg.model"
+"""The weight divergence of all weights of a network (eq. 1), in records."""
+
 
 def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "large") -> Sample:
     """Return the reported accuracy of a training, or of the sweep at an EMD.
@@ -383,6 +386,31 @@ def ends_match(
     worst = max((lead(*pair) for pair in pairs), key=abs)
     margins = [margin for pair in pairs for margin in within(*pair, points)]
     return compared([*ends, *others], margins, worst)
+
+
+@RULES.add
+def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> Finding:
+    """Over the EMDs the rank correlation of the network's divergence and accuracy is at most so."""
+    samples = {emd: accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)}
+    groups = runs.labelled(dataset=dataset, training="sweep", reference="sgd")
+    finals = runs.final(groups, [WHOLE]).pivot(index="seed", columns="emd", values=WHOLE)
+    accuracies = pd.DataFrame({emd: sample.by_seed() for emd, sample in samples.items()}).dropna()
+    diverged, accuracies = finals.dropna().align(accuracies, join="inner")
+
+    def correlation(seeds: Sequence[int]) -> float:
+        means = (table.loc[[*seeds]].mean().rank() for table in (diverged, accuracies))
+        return float(next(means).corr(next(means)))
+
+    seeds = [*accuracies.index]
+    ours = correlation(seeds)
+    margin = Margin.by_bootstrap(
+        lambda some: rank - correlation(some), seeds, f"{rank:g} - rank correlation"
+    )
+    named = zip((sample.name for sample in samples.values()), diverged.mean(), strict=True)
+    evidence = f"divergence: {_shown(named)}; {listed([*samples.values()])}; rank {ours:.3f}"
+    found = compared([*samples.values()], [margin], ours, evidence)
+    members = runs.members(groups)
+    return replace(found, runs=[*found.runs, *(run.id for run in members)])
 
 
 # Data sharing: figure 7

@@ -175,18 +175,29 @@ def gains_little(runs: RunSet, *, what: str, over: str, points: float, **where: 
     return compared([other, one], [less(other, one, -points / 100)], lead(one, other))
 
 
-@RULES.add
-def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
-    """A pre-trained run ends below where it began, and above one from random weights."""
-    scratch, pretrained = (accuracy(runs, name, dataset=dataset) for name in (over, what))
+def _pretrained(runs: RunSet, what: str, dataset: str) -> tuple[Sample, Sample]:
+    """Return the accuracy that pre-training reached, and that after FedAvg."""
     groups = runs.labelled(dataset=dataset, training=what, batches="large")
     curves = runs.curves(groups, "accuracy")
     began = curves[curves["round"] == curves["run"].map(pretrain_epochs(runs, groups))]
-    start = Sample("pre-training", tuple(began["value"]), (), tuple(began["seed"]))
-    samples = [scratch, pretrained]
-    evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"
-    margins = [less(pretrained, scratch, strict=True), less(start, pretrained, strict=True)]
-    return compared(samples, margins, lead(pretrained, scratch), evidence)
+    return (
+        Sample.of("pre-training", began, "value", runs.chance(groups)),
+        accuracy(runs, what, dataset=dataset),
+    )
+
+
+@RULES.add
+def pretrained_gains_little(runs: RunSet, *, what: str, points: float, dataset: str) -> Finding:
+    """A pre-trained run ends at most so many points above where it began."""
+    start, end = _pretrained(runs, what, dataset)
+    return compared([start, end], [less(start, end, -points / 100)], lead(end, start))
+
+
+@RULES.add
+def pretrained_drops(runs: RunSet, *, what: str, dataset: str) -> Finding:
+    """A pre-trained run ends below where it began."""
+    start, end = _pretrained(runs, what, dataset)
+    return compared([start, end], [less(start, end, strict=True)], lead(end, start))
 
 
 @RULES.add
@@ -323,11 +334,12 @@ def _emds(runs: RunSet, dataset: str) -> list[float]:
 
 
 @RULES.add
-def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
-    """From each EMD to the next the mean accuracy rises by at most so many points."""
+def falls_with_emd(runs: RunSet, *, points: float, dataset: str) -> Finding:
+    """From each EMD to the next accuracy rises by at most so many points; over all it falls."""
     samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
+    margins.append(less(samples[0], samples[-1], strict=True))
     return compared(samples, margins, max(lead(after, before) for before, after in steps))
 
 

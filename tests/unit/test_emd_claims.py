@@ -122,6 +122,8 @@ AGAINST = {
     "ZA20": World(accuracy={"sharing_warm/0.2/0.5": 0.74}),
     "ZA20-trend-10": World(accuracy={"sharing_warm/0.1/1": 0.7}),
     "ZA20-trend-20": World(accuracy={"sharing_warm/0.2/1": 0.7}),
+    "ZA20-rise-10": World(accuracy={"sharing_warm/0.1/0.1": 0.7262}),
+    "ZA20-rise-20": World(accuracy={"sharing_warm/0.2/0.5": 0.7468}),
     "ZA20-order": World(accuracy={"sharing_warm/0.2/0.25": 0.7}),
     "ZA21": World(accuracy={"sharing_warm/0.1/0.5": 0.44 + 0.24}),
     "ZA21-trend": World(accuracy={"sharing_warm/0.1/0.5": 0.43}),
@@ -133,6 +135,7 @@ AGAINST = {
     "ZB1": World(stretch={1.44: 10}),
     "ZB2": World(stretch={1.8: 0.1}),
     "ZB3": World(stretch={0: 0.1}),
+    "ZB6": World(stretch={1.8: 0}),
 }
 """For every claim on our runs a world in which it is false."""
 
@@ -150,6 +153,9 @@ OTHER_WAYS = [
     ("ZA19-control", World(accuracy={"sharing_scratch/0": 0.48})),
     ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 + 0.012})),
     ("ZA20", World(accuracy={"sharing_warm/0.1/0.5": 0.7312 - 0.012})),
+    ("ZA20-rise-20", World(accuracy={"sharing_warm/0.2/1": 0.8})),
+    ("ZA20-rise-10", World(accuracy={"sharing_warm/0.1/1": 0.72, "sharing_warm/0.1/0.1": 0.73})),
+    ("ZB6", World(stretch={0: 1})),  # EMD 0 is as far away after the first synchronisation
     ("ZA22", World(odd=0.0015)),
     ("ZA24-kws", World(accuracy={"kws_sweep/1.8": 0.8})),
     ("ZB1", World(stretch={1.44: 2.5})),  # after the first synchronisation alone

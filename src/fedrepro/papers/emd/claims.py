@@ -488,6 +488,31 @@ def share_is_enough(
 
 
 @RULES.add
+def rises_faster_first(
+    runs: RunSet, *, beta: float, low: float, middle: float, high: float
+) -> Finding:
+    """Accuracy rises with alpha up to the middle one, and faster than above it."""
+    samples = [
+        replace(shared(runs, beta, alpha), name=f"{alpha:g} %") for alpha in (low, middle, high)
+    ]
+    rises = [np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
+    early, late = 10 * np.mean(rises, axis=0)
+    evidence = (
+        f"rise per 10 % of alpha: {in_points(early)} up to {middle:g} %, "
+        f"{in_points(late)} from there; {listed(samples)}"
+    )
+    margins = [
+        less(samples[1], samples[0], strict=True),
+        Margin.of(
+            (10 * (rise[0] - rise[1]) for rise in rises),
+            f"rise per 10 % of alpha up to {middle:g} % - that above it",
+            strict=True,
+        ),
+    ]
+    return compared(samples, margins, float(early - late), evidence)
+
+
+@RULES.add
 def larger_set_leads(runs: RunSet, *, beta: float, over: float) -> Finding:
     """At every alpha the larger G gives the higher accuracy."""
     large, small = _by_alpha(runs, beta), _by_alpha(runs, over)
@@ -563,6 +588,30 @@ def distance_follows_emd(runs: RunSet, *, m: int) -> Finding:
     margins = [less(b, a, strict=True) for a, b in itertools.pairwise(samples)]
     evidence = f"distance: {listed(samples, '{:.3g}'.format)}"
     return compared(samples, margins, None, evidence)
+
+
+@RULES.add
+def distance_accumulates(runs: RunSet, *, high: float, low: float) -> Finding:
+    """At the higher EMD every synchronisation adds to the distance, which is above the lower's."""
+    table = synchronisations(runs)
+    skewed, even = (
+        [
+            Sample.of(f"EMD {emd:g}, m = {m}", of, "distance")
+            for m, of in table[table["emd"] == emd].groupby("m")
+        ]
+        for emd in (high, low)
+    )
+    if not skewed or not even:
+        raise not_planned(runs, BOUND, f"EMD {high:g} and {low:g}")
+    steps = itertools.pairwise(skewed)
+    margins = [less(after, before, strict=True) for before, after in steps]
+    margins += [less(*pair, strict=True) for pair in zip(skewed, even, strict=True)]
+    told = (
+        f"EMD {emd:g}: {', '.join(f'{sample.mean:.3g}' for sample in samples)}"
+        for emd, samples in ((high, skewed), (low, even))
+    )
+    evidence = f"distance after each synchronisation, {'; '.join(told)}"
+    return compared([*skewed, *even], margins, None, evidence)
 
 
 @RULES.add

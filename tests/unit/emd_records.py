@@ -48,7 +48,7 @@ def claimed(run: PlannedRun) -> float:
     if run.group == "sharing_warm":
         beta, alpha = (float(run.coordinates[key]) for key in ("beta", "alpha"))
         best = {0.1: 0.7312, 0.2: 0.7708}[beta]
-        return best - 0.01 * (1 - alpha)
+        return best - 0.01 * (1 - max(alpha, 0.5)) - 0.05 * max(0.5 - alpha, 0)
     if run.group in ("bound", "choice_divergence"):
         return 0.5
     if labels.get("training") == "sweep":
@@ -132,10 +132,11 @@ class World:
             layer: self.rise.get(f"{dataset}/{layer}", rise(dataset, layer)) for layer in layers
         }
         peaks = {layer: 0.2 * (self.peak.get(f"{dataset}/{layer}") == emd) for layer in layers}
+        fedavg = {
+            layer: FLOOR + slope * emd + shift + peaks[layer] for layer, slope in slopes.items()
+        }
         return {
-            "fedavg": {
-                layer: FLOOR + slope * emd + shift + peaks[layer] for layer, slope in slopes.items()
-            },
+            "fedavg": fedavg | {"model": float(np.mean([*fedavg.values()]))},
             "sgd_other_shuffle": dict.fromkeys(layers, FLOOR / 2 + shift),
         }
 

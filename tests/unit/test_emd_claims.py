@@ -20,8 +20,9 @@ STATED = {claim.id: claim for claim in load_expected("emd").claims}
 MNIST_FALLS = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.96}
 """1.39 points per unit of EMD are lost up to 1.44; 2.5 points from there are five times as fast."""
 MNIST_RISES = {"mnist_sweep/0": 0.90, "mnist_sweep/1.44": 0.95, "mnist_sweep/1.8": 0.96}
+FLAT = {f"mnist_sweep/{emd}": 0.95 for emd in (0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)}
 LITTLE_TO_GAIN = {
-    "sharing_scratch/0": 0.56,
+    "sharing_scratch/0": 0.51,
     "sharing_scratch/0.025": 0.58,
     "sharing_scratch/0.05": 0.60,
 }
@@ -31,10 +32,11 @@ AT_175 = (0.7412 + 0.7872) / 2
 
 NO_TEST = (
     *("F7a-0", "T2-mean-mnist@1.8", "T3-one_class_large-mnist", "T1-one_class_large-mnist"),
+    *("X-variation-mnist", "X-variation-cifar10", "X-variation-kws"),
     *("X-reduction-mnist", "ZA22", "ZB1", "ZB3", "ZB5"),
 )
 """What is no target: quoted of another experiment, what a reading was chosen by or is made of that,
-or true by construction."""
+a bound, or true by construction."""
 
 AGAINST = {
     "ZB4": World(accuracy={"mnist_iid_own_initial": 0.99}),
@@ -75,8 +77,12 @@ AGAINST = {
     "ZA6-cifar10": World(accuracy={"cifar10_iid_small": 0.8}),
     "ZA6-kws": World(accuracy={"kws_sgd_small": 0.84}),
     "ZA7-mnist": World(start=-0.01),
-    "ZA7-cifar10": World(accuracy={"cifar10_pretrained_large": 0.43}),
-    "ZA7-kws": World(accuracy={"kws_one_class_large": 0.64}),
+    "ZA7-cifar10": World(start=-0.01),
+    "ZA7-kws": World(start=-0.01),
+    "ZA7-cifar10-drop": World(start=-0.001),
+    "ZA7-mnist-scratch": World(accuracy={"mnist_pretrained_large": 0.92}),
+    "ZA7-cifar10-scratch": World(accuracy={"cifar10_pretrained_large": 0.43}),
+    "ZA7-kws-scratch": World(accuracy={"kws_one_class_large": 0.64}),
     "ZA8-mnist": World(emd={"mnist_two_class_first_round": 1.81}),
     "ZA8-cifar10": World(emd={"cifar10_iid_large": 1.7}),
     "ZA8-kws": World(emd={"kws_one_class_large": 1.5}),
@@ -102,9 +108,9 @@ AGAINST = {
     "ZA15-mnist": World(accuracy={"mnist_sweep/1.764": 0.935}),
     "ZA15-cifar10": World(accuracy={"cifar10_sweep/1.764": 0.47}),
     "ZA15-kws": World(accuracy={"kws_sweep/1.764": 0.48}),
-    "ZA16-mnist": World(jitter=20),
-    "ZA16-cifar10": World(jitter=120),
-    "ZA16-kws": World(jitter=80),
+    "ZA16-mnist": World(jitter=8),
+    "ZA16-cifar10": World(jitter=75),
+    "ZA16-kws": World(jitter=40),
     "ZA17-mnist": World(accuracy={"mnist_one_class_large": 0.94}),
     "ZA17-cifar10": World(accuracy={"cifar10_iid_large": 0.79}),
     "ZA18-mnist": World(accuracy={"mnist_two_class_large": 0.98}),
@@ -116,14 +122,20 @@ AGAINST = {
     "ZA20": World(accuracy={"sharing_warm/0.2/0.5": 0.74}),
     "ZA20-trend-10": World(accuracy={"sharing_warm/0.1/1": 0.7}),
     "ZA20-trend-20": World(accuracy={"sharing_warm/0.2/1": 0.7}),
+    "ZA20-rise-10": World(accuracy={"sharing_warm/0.1/0.1": 0.7262}),
+    "ZA20-rise-20": World(accuracy={"sharing_warm/0.2/0.5": 0.7468}),
     "ZA20-order": World(accuracy={"sharing_warm/0.2/0.25": 0.7}),
-    "ZA21": World(accuracy={"sharing_warm/0.1/0.5": 0.6}),
+    "ZA21": World(accuracy={"sharing_warm/0.1/0.5": 0.44 + 0.24}),
     "ZA21-trend": World(accuracy={"sharing_warm/0.1/0.5": 0.43}),
     "ZA22": World(skew=1.81),
     "ZA23": World(accuracy={"sharing_warm/0.1/1": 0.75}),
+    "ZA24-mnist": World(peak={"mnist/conv2": 0}),
+    "ZA24-cifar10": World(accuracy={"cifar10_sweep/0": 0.6}),
+    "ZA24-kws": World(rise={"kws/low_rank": -0.2}),
     "ZB1": World(stretch={1.44: 10}),
     "ZB2": World(stretch={1.8: 0.1}),
     "ZB3": World(stretch={0: 0.1}),
+    "ZB6": World(stretch={1.8: 0}),
 }
 """For every claim on our runs a world in which it is false."""
 
@@ -133,28 +145,41 @@ OTHER_WAYS = [
     ("ZA9-mnist", World(peak={"mnist/fc1": 0.36})),  # a rank correlation of 1/2
     ("ZA10-mnist", World(peak={"mnist/fc1": 1.8})),
     ("ZA10-mnist", World(peak={"mnist/conv1": 0})),
+    ("ZA12-mnist", World(accuracy=FLAT)),
     ("ZA13-mnist", World(accuracy=MNIST_FALLS | {"mnist_sweep/1.8": 0.936})),
     ("ZA13-trend-mnist", World(accuracy=MNIST_RISES)),
     ("ZA19", World(accuracy=LITTLE_TO_GAIN)),
     ("ZA19", World(accuracy={"sharing_scratch/0.2": AT_175 - 0.015})),
     ("ZA19-control", World(accuracy={"sharing_scratch/0": 0.48})),
-    ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 + 0.02})),
-    ("ZA20", World(accuracy={"sharing_warm/0.1/0.5": 0.7312 - 0.02})),
+    ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 + 0.012})),
+    ("ZA20", World(accuracy={"sharing_warm/0.1/0.5": 0.7312 - 0.012})),
+    ("ZA20-rise-20", World(accuracy={"sharing_warm/0.2/1": 0.8})),
+    ("ZA20-rise-10", World(accuracy={"sharing_warm/0.1/1": 0.72, "sharing_warm/0.1/0.1": 0.73})),
+    ("ZB6", World(stretch={0: 1})),  # EMD 0 is as far away after the first synchronisation
     ("ZA22", World(odd=0.0015)),
+    ("ZA24-kws", World(accuracy={"kws_sweep/1.8": 0.8})),
     ("ZB1", World(stretch={1.44: 2.5})),  # after the first synchronisation alone
 ]
 """The other halves and bounds of claims that say several things."""
 
 JUST = [
     ("ZA5-cifar10", World(accuracy={"cifar10_one_class_large_e5": 0.4385 + 0.012})),
+    ("ZA7-cifar10", World(start=-0.004)),
+    ("ZA7-cifar10-drop", World(start=0.001)),
     ("ZA12-mnist", World(accuracy={"mnist_sweep/0.36": 0.9857 + 0.002})),
+    ("ZA12-mnist", World(accuracy=FLAT | {"mnist_sweep/1.8": 0.949})),
     ("ZA13-mnist", World(accuracy=MNIST_FALLS | {"mnist_sweep/1.8": 0.934})),
     ("ZA17-mnist", World(accuracy={"mnist_one_class_large": 0.922 + 0.012})),
-    ("ZA19", World(accuracy=LITTLE_TO_GAIN | {"sharing_scratch/0": 0.53})),
+    ("ZA19", World(accuracy=LITTLE_TO_GAIN | {"sharing_scratch/0": 0.48})),
     ("ZA19", World(accuracy={"sharing_scratch/0.2": AT_175 - 0.007})),
     ("ZA19-control", World(accuracy={"sharing_scratch/0": 0.465})),
-    ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 - 0.012})),
+    ("ZA16-mnist", World(jitter=5)),
+    ("ZA16-cifar10", World(jitter=60)),
+    ("ZA16-kws", World(jitter=30)),
+    ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 - 0.009})),
+    ("ZA21", World(accuracy={"sharing_warm/0.1/0.5": 0.44 + 0.26})),
     ("ZA22", World(odd=0.0008)),
+    ("ZA24-mnist", World(peak={"mnist/conv2": 1.62})),  # three EMDs out of place: -0.905
 ]
 """Worlds in which a claim holds, if by little."""
 
@@ -245,7 +270,7 @@ def test_evidence_has_our_numbers(as_claimed):
     assert decide("ZA15-mnist", as_claimed).ours == pytest.approx(0.04)
     assert decide("ZA14-cifar10", as_claimed).ours == pytest.approx(0.7379 / 0.8099)
     assert decide("ZA21", as_claimed).ours == pytest.approx(0.7262 - 0.44)
-    assert "pre-training reaches 63.72 %" in decide("ZA7-cifar10", as_claimed).evidence
+    assert "pre-training 63.72 %" in decide("ZA7-cifar10", as_claimed).evidence
 
 
 def test_the_bound_says_how_loose_it_is(as_claimed):
@@ -369,7 +394,8 @@ def test_a_spread_needs_two_seeds(tmp_path):
 def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper")
     found = verdicts.check("emd", "paper", tmp_path)
-    other = {i.id: i.verdict for i in found if i.verdict != "reproduced" and i.value != "sd"}
+    judged = [item for item in found if item.value != "sd" or item.id in NO_TEST]
+    other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}
     assert {other.pop(name) for name in NO_TEST} == {"no target"}
     assert set(other) == FALSE_IN_THE_PAPER
 

@@ -58,6 +58,9 @@ from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
 
+WHOLE = "weight_divergence.fedavg.model"
+"""The weight divergence of all weights of a network (eq. 1), in records."""
+
 
 def accuracy(runs: RunSet, what: str | float, *, dataset: str, batches: str = "large") -> Sample:
     """Return the reported accuracy of a training, or of the sweep at an EMD.
@@ -172,18 +175,29 @@ def gains_little(runs: RunSet, *, what: str, over: str, points: float, **where: 
     return compared([other, one], [less(other, one, -points / 100)], lead(one, other))
 
 
-@RULES.add
-def pretraining_is_undone(runs: RunSet, *, what: str, over: str, dataset: str) -> Finding:
-    """A pre-trained run ends below where it began, and above one from random weights."""
-    scratch, pretrained = (accuracy(runs, name, dataset=dataset) for name in (over, what))
+def _pretrained(runs: RunSet, what: str, dataset: str) -> tuple[Sample, Sample]:
+    """Return the accuracy that pre-training reached, and that after FedAvg."""
     groups = runs.labelled(dataset=dataset, training=what, batches="large")
     curves = runs.curves(groups, "accuracy")
     began = curves[curves["round"] == curves["run"].map(pretrain_epochs(runs, groups))]
-    start = Sample("pre-training", tuple(began["value"]), (), tuple(began["seed"]))
-    samples = [scratch, pretrained]
-    evidence = f"pre-training reaches {in_percent(start.mean)}; {listed(samples)}"
-    margins = [less(pretrained, scratch, strict=True), less(start, pretrained, strict=True)]
-    return compared(samples, margins, lead(pretrained, scratch), evidence)
+    return (
+        Sample.of("pre-training", began, "value", runs.chance(groups)),
+        accuracy(runs, what, dataset=dataset),
+    )
+
+
+@RULES.add
+def pretrained_gains_little(runs: RunSet, *, what: str, points: float, dataset: str) -> Finding:
+    """A pre-trained run ends at most so many points above where it began."""
+    start, end = _pretrained(runs, what, dataset)
+    return compared([start, end], [less(start, end, -points / 100)], lead(end, start))
+
+
+@RULES.add
+def pretrained_drops(runs: RunSet, *, what: str, dataset: str) -> Finding:
+    """A pre-trained run ends below where it began."""
+    start, end = _pretrained(runs, what, dataset)
+    return compared([start, end], [less(start, end, strict=True)], lead(end, start))
 
 
 @RULES.add
@@ -320,11 +334,12 @@ def _emds(runs: RunSet, dataset: str) -> list[float]:
 
 
 @RULES.add
-def never_rises(runs: RunSet, *, points: float, dataset: str) -> Finding:
-    """From each EMD to the next the mean accuracy rises by at most so many points."""
+def falls_with_emd(runs: RunSet, *, points: float, dataset: str) -> Finding:
+    """From each EMD to the next accuracy rises by at most so many points; over all it falls."""
     samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
+    margins.append(less(samples[0], samples[-1], strict=True))
     return compared(samples, margins, max(lead(after, before) for before, after in steps))
 
 
@@ -383,6 +398,31 @@ def ends_match(
     worst = max((lead(*pair) for pair in pairs), key=abs)
     margins = [margin for pair in pairs for margin in within(*pair, points)]
     return compared([*ends, *others], margins, worst)
+
+
+@RULES.add
+def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> Finding:
+    """Over the EMDs the rank correlation of the network's divergence and accuracy is at most so."""
+    samples = {emd: accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)}
+    groups = runs.labelled(dataset=dataset, training="sweep", reference="sgd")
+    finals = runs.final(groups, [WHOLE]).pivot(index="seed", columns="emd", values=WHOLE)
+    accuracies = pd.DataFrame({emd: sample.by_seed() for emd, sample in samples.items()}).dropna()
+    diverged, accuracies = finals.dropna().align(accuracies, join="inner")
+
+    def correlation(seeds: Sequence[int]) -> float:
+        means = (table.loc[[*seeds]].mean().rank() for table in (diverged, accuracies))
+        return float(next(means).corr(next(means)))
+
+    seeds = [*accuracies.index]
+    ours = correlation(seeds)
+    margin = Margin.by_bootstrap(
+        lambda some: rank - correlation(some), seeds, f"{rank:g} - rank correlation"
+    )
+    named = zip((sample.name for sample in samples.values()), diverged.mean(), strict=True)
+    evidence = f"divergence: {_shown(named)}; {listed([*samples.values()])}; rank {ours:.3f}"
+    found = compared([*samples.values()], [margin], ours, evidence)
+    members = runs.members(groups)
+    return replace(found, runs=[*found.runs, *(run.id for run in members)])
 
 
 # Data sharing: figure 7
@@ -445,6 +485,31 @@ def share_is_enough(
     worst = max((lead(*pair) for pair in pairs), key=abs)
     margins = [margin for pair in pairs for margin in within(*pair, points)]
     return compared([*itertools.chain(*pairs)], margins, worst)
+
+
+@RULES.add
+def rises_faster_first(
+    runs: RunSet, *, beta: float, low: float, middle: float, high: float
+) -> Finding:
+    """Accuracy rises with alpha up to the middle one, and faster than above it."""
+    samples = [
+        replace(shared(runs, beta, alpha), name=f"{alpha:g} %") for alpha in (low, middle, high)
+    ]
+    rises = [np.diff(values) / np.diff([low, middle, high]) for values in paired(*samples)]
+    early, late = 10 * np.mean(rises, axis=0)
+    evidence = (
+        f"rise per 10 % of alpha: {in_points(early)} up to {middle:g} %, "
+        f"{in_points(late)} from there; {listed(samples)}"
+    )
+    margins = [
+        less(samples[1], samples[0], strict=True),
+        Margin.of(
+            (10 * (rise[0] - rise[1]) for rise in rises),
+            f"rise per 10 % of alpha up to {middle:g} % - that above it",
+            strict=True,
+        ),
+    ]
+    return compared(samples, margins, float(early - late), evidence)
 
 
 @RULES.add
@@ -523,6 +588,30 @@ def distance_follows_emd(runs: RunSet, *, m: int) -> Finding:
     margins = [less(b, a, strict=True) for a, b in itertools.pairwise(samples)]
     evidence = f"distance: {listed(samples, '{:.3g}'.format)}"
     return compared(samples, margins, None, evidence)
+
+
+@RULES.add
+def distance_accumulates(runs: RunSet, *, high: float, low: float) -> Finding:
+    """At the higher EMD every synchronisation adds to the distance, which is above the lower's."""
+    table = synchronisations(runs)
+    skewed, even = (
+        [
+            Sample.of(f"EMD {emd:g}, m = {m}", of, "distance")
+            for m, of in table[table["emd"] == emd].groupby("m")
+        ]
+        for emd in (high, low)
+    )
+    if not skewed or not even:
+        raise not_planned(runs, BOUND, f"EMD {high:g} and {low:g}")
+    steps = itertools.pairwise(skewed)
+    margins = [less(after, before, strict=True) for before, after in steps]
+    margins += [less(*pair, strict=True) for pair in zip(skewed, even, strict=True)]
+    told = (
+        f"EMD {emd:g}: {', '.join(f'{sample.mean:.3g}' for sample in samples)}"
+        for emd, samples in ((high, skewed), (low, even))
+    )
+    evidence = f"distance after each synchronisation, {'; '.join(told)}"
+    return compared([*skewed, *even], margins, None, evidence)
 
 
 @RULES.add

@@ -26,8 +26,9 @@ AGAINST = {
     "A6-hyper": World(fedavg_swing=0.005),
     "A7": World(group_level={"hier_fedcd": 0.9}),
     "A8": World(shared_from=12),
-    "A8-late": World(shared_from=40),
+    "A8-late": World(shared_from=40, strays=1),
     "A9": World(climb=0.06),
+    "A9-25": World(climb=0.06, climb_at=28),
     "A10": World(shared_from=44),
     "A10-which": World(named=None),
     "A11": World(hoard=11),
@@ -55,9 +56,10 @@ AGAINST = {
 OTHER_WAYS = [
     ("A3", World(early=0.05)),  # calm from the beginning
     ("A6", World(fedavg_calm_from=200)),  # restless after 150 rounds, and no more after 300
-    ("A10", World(named=((0, 1, 8), (4, 5, 0)))),
+    ("A10", World(named=((0, 1, 8), (4, 0, 9)))),
     ("A10", World(named=((0, 1, 8), (4, 4)))),
-    ("A10", World(named=((0, 1, 2, 8), (4, 5, 9)))),
+    ("A10", World(named=((0, 1, 2, 3, 8), (4, 5, 9)))),
+    ("A10", World(settled=True)),
     ("A13", World(hoard=3)),  # a device gets a model in round 40, ten after the last clones
     ("A19", World(level={("hyper_fedavg", 2): 0.1})),
     ("R3", World(mirrored=True)),
@@ -110,6 +112,13 @@ def test_claim_fails(name):
 def test_claim_fails_in_its_other_parts(name, world):
     finding = decide(name, MadeUpRuns("paper", world))
     assert not finding.holds, finding.evidence
+
+
+def test_a_single_device_is_no_archetype():
+    world = World(shared_from=12, strays=1, named=((0, 1, 8), (4, 5, 0)))
+    assert decide("A8", MadeUpRuns("paper", world)).holds
+    only = World(named=((0, 1, 8), (4, 5, 0)))  # every third device prefers the other side's
+    assert decide("A10", MadeUpRuns("paper", only)).holds
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
@@ -168,8 +177,8 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
         "A5",
         "A6",
         "A6-hyper",
-        "A8",
         "A9",
+        "A9-25",
         "A10",
         "A10-which",
         "A11",

@@ -399,27 +399,49 @@ def is_cheaper(
 # Models: who prefers them, who has them
 
 
-def _told(sides: Iterable[tuple[set[int], set[int]]]) -> str:
+def _told(sides: Iterable[tuple[set[int], ...]]) -> str:
     return "; ".join(
         f"meta-archetype 0 prefers {sorted(one)}, 1 {sorted(other)}" for one, other in sides
     )
 
 
+def _sides(found: Iterable[Log], by: Literal["archetype", "device"]) -> list[tuple[set[int], ...]]:
+    """Return the models that either meta-archetype prefers in any round, a pair a seed.
+
+    Those of single devices, or, as Fig. 7 shows, those that most devices of an archetype prefer.
+    """
+    if by == "device":
+        return [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+    return [
+        tuple(set(log.consensus[:, log.metas == meta].ravel().tolist()) for meta in (0, 1))
+        for log in found
+    ]
+
+
 @_decided
-def splits(found: list[Log]) -> _Decided:
-    """No model is preferred by devices of both meta-archetypes."""
-    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+def splits(found: list[Log], *, by: Literal["archetype", "device"]) -> _Decided:
+    """No model is preferred in both meta-archetypes, by single devices or by archetypes."""
+    sides = _sides(found, by)
     shared = max(len(one & other) for one, other in sides)
     return shared == 0, _told(sides), shared
 
 
 @_decided
-def prefers_few(found: list[Log], *, low: int, high: int) -> _Decided:
-    """Each meta-archetype prefers a few models, none of them shared."""
-    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+def alternates_among_few(found: list[Log], *, low: int, high: int) -> _Decided:
+    """The archetypes of each meta-archetype prefer a few models, and some change among them.
+
+    What an archetype prefers is what most of its devices do. No model is preferred on both sides.
+    """
+    sides = _sides(found, "archetype")
     apart = all(not one & other for one, other in sides)
     few = all(low <= len(side) <= high for pair in sides for side in pair)
-    return apart and few, _told(sides), None
+    changing = [
+        [int((np.ptp(log.consensus, axis=0) > 0)[log.metas == meta].sum()) for meta in (0, 1)]
+        for log in found
+    ]
+    told = "; ".join(f"{one} and {other}" for one, other in changing)
+    moved = all(min(counts) > 0 for counts in changing)
+    return apart and few and moved, f"{_told(sides)}; archetypes that change: {told}", None
 
 
 @_decided
@@ -428,10 +450,7 @@ def prefers_named(found: list[Log], *, one: Sequence[int], other: Sequence[int])
 
     That is, each of them in some round, and never another.
     """
-    sides = []
-    for log in found:
-        here, there = (set(log.consensus[:, log.metas == meta].ravel().tolist()) for meta in (0, 1))
-        sides.append((here, there))
+    sides = _sides(found, "archetype")
     holds = all(pair in (({*one}, {*other}), ({*other}, {*one})) for pair in sides)
     return holds, _told(sides), None
 

@@ -515,11 +515,12 @@ def costs_little(
 
 
 @RULES.add
-def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
-    """The deviation of the scores in a round is small at every bias."""
+def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Finding:
+    """The mean deviation of the scores in some rounds is small at every bias."""
     levels = by_rising_bias(runs)
     samples = [
-        _sample(name, found, (log.spread[last] for log in found)) for name, found in levels.items()
+        _sample(name, found, (np.mean(log.spread[first : last + 1]) for log in found))
+        for name, found in levels.items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]
     worst, evidence = max(sample.mean for sample in samples), listed(samples, "{:.3f}".format)

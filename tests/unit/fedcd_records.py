@@ -45,6 +45,7 @@ class World:
         hoard: models that device 0 has in the end.
         quiet: nothing is cloned after the first milestone.
         singles: bias -> devices of ten with a single model in the end.
+        united: bias -> archetypes of ten whose devices all prefer one model.
         gap: difference of two scores in the end.
         cost: models that a device trains after the first milestone.
         six_extra: models that the 18 devices have too many.
@@ -72,6 +73,7 @@ class World:
     hoard: int = 2
     quiet: bool = False
     singles: dict[float, int] = field(default_factory=dict)
+    united: dict[float, int] = field(default_factory=dict)
     gap: float = 0.04
     cost: dict[str, float] = field(default_factory=dict)
     six_extra: int = 0
@@ -180,19 +182,27 @@ class World:
 
     def _singles(self, run: PlannedRun) -> int:
         bias = getattr(run.spec.partition, "bias", None) or 0.65
-        return self.singles.get(bias, int(10 * bias))
+        return self.singles.get(bias, int(10 * bias) - 2)
 
     def _preferred(self, run: PlannedRun, t: int, device: int, models: list[int]) -> int:
         if t >= self.shared_from and device >= run.spec.partition.clients - self.strays:
             return 0
         meta = int(2 * device >= run.spec.partition.clients)
+        own = archetype_of(device, run.spec.partition.clients, archetypes_of(run))
+        bias = getattr(run.spec.partition, "bias", None) or 0.65
+        united = 3 * own % 10 < self.united.get(bias, int(10 * bias))
         if self.named and run.group == "hier_fedcd" and t >= 31:
-            own = archetype_of(device, run.spec.partition.clients, archetypes_of(run))
             *most, rest = self.named[meta]
-            return rest if device % 3 == 2 else most[(own + (0 if self.settled else t)) % len(most)]
+            return (
+                rest
+                if device % 3 == 2 and not united
+                else most[(own + (0 if self.settled else t)) % len(most)]
+            )
         if len(models) == 2 and models == [0, 1]:
             return meta
         lasting = [m for m in models if m < 10]
+        if united and run.group in ("hier_fedcd", "fedcd_bias"):
+            return meta
         return lasting[0] if device % 4 < 2 else lasting[1 % len(lasting)]
 
     def _scores(self, run: PlannedRun, t: int, models: list[int]) -> list[int]:

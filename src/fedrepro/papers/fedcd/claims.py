@@ -361,6 +361,34 @@ def favours(
 
 
 @RULES.add
+def most_converge(
+    runs: RunSet, *, experiment: str, last: int, points: float, window: int
+) -> Finding:
+    """More than half of the archetypes converge under FedCD, and at most half under FedAvg.
+
+    An archetype converges as a run does, by the change of its mean accuracy.
+    """
+    found = {method: _logs(runs, experiment, method, 0, last) for method in (FEDCD, FEDAVG)}
+    met = {
+        method: [
+            [
+                converged(np.abs(np.diff(curve, prepend=np.nan)), points, window) is not None
+                for curve in log.by_archetype.T
+            ]
+            for log in of
+        ]
+        for method, of in found.items()
+    }
+    shares = {method: [float(np.mean(each)) for each in of] for method, of in met.items()}
+    told = (
+        f"{method}: {', '.join(f'{sum(each)} of {len(each)}' for each in of)}"
+        for method, of in met.items()
+    )
+    holds = min(shares[FEDCD]) > 0.5 and max(shares[FEDAVG]) <= 0.5
+    return _finding(holds, f"converged: {'; '.join(told)}", itertools.chain(*found.values()))
+
+
+@RULES.add
 def is_cheaper(
     runs: RunSet,
     *,
@@ -499,19 +527,59 @@ def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
 
 
 @RULES.add
-def costs_little(
-    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
-) -> Finding:
-    """In some rounds one method sends and receives at most so many times what the other does."""
-    found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
-    one, other = (
-        _sample(name, of, [sum(way.mean() for way in megabytes(log).values()) for log in of])
-        for name, of in found.items()
+def bias_groups(runs: RunSet, *, first: int, last: int) -> Finding:
+    """From each bias to the next, the devices of more archetypes all prefer one model."""
+    levels = by_rising_bias(runs)
+    samples = [
+        _sample(name, found, (log.cut(first, last).agreeing.mean() for log in found))
+        for name, found in levels.items()
+    ]
+    margins = [less(high, low, strict=True) for low, high in itertools.pairwise(samples)]
+    return _finding(margins, listed(samples), itertools.chain(*levels.values()))
+
+
+@RULES.add
+def ends_with_pairs(runs: RunSet, *, models: int, last: int, below: float) -> Finding:
+    """At the lowest bias every device ends with so many models, whose scores are close."""
+    name, found = next(iter(by_rising_bias(runs).items()))
+    having = [[len(held) == models for held in log.active[last]] for log in found]
+    spread = [log.spread[last] for log in found]
+    counts = ", ".join(f"{sum(each)} of {len(each)}" for each in having)
+    evidence = (
+        f"{name}: {counts} devices have {models}; standard deviation of the scores "
+        f"{', '.join(f'{value:.3f}' for value in spread)}"
     )
-    beyond = (times * theirs - ours for ours, theirs in paired(one, other))
-    margin = Margin.of(beyond, f"{times:g} x MB of {over} - MB of {what}")
-    evidence = f"MB a round: {_shown({what: one.mean, over: other.mean}, '{:.2f}'.format)}"
-    return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
+    holds = all(map(all, having)) and max(spread) < below
+    return _finding(holds, evidence, found, float(np.mean(having)))
+
+
+def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
+    """Return the rule: in some rounds one method costs at most so many times what the other does.
+
+    Args:
+        cost: of a round, in the mean of a log's.
+        unit: what it is counted in.
+        show: how it is printed.
+    """
+
+    def rule(
+        runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
+    ) -> Finding:
+        found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
+        one, other = (_sample(name, of, map(cost, of)) for name, of in found.items())
+        beyond = (times * theirs - ours for ours, theirs in paired(one, other))
+        margin = Margin.of(beyond, f"{times:g} x {unit} of {over} - {unit} of {what}")
+        evidence = f"{unit} a round: {_shown({what: one.mean, over: other.mean}, show.format)}"
+        return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
+
+    return rule
+
+
+RULES.add(
+    _costs_at_most(lambda log: sum(way.mean() for way in megabytes(log).values()), "MB", "{:.2f}"),
+    "costs_little",
+)
+RULES.add(_costs_at_most(lambda log: log.passes.mean(), "images", "{:.0f}"), "trains_little")
 
 
 @RULES.add

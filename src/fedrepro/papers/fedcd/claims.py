@@ -587,7 +587,7 @@ def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Findin
     """The mean deviation of the scores in some rounds is small at every bias."""
     levels = by_rising_bias(runs)
     samples = [
-        _sample(name, found, (np.mean(log.spread[first : last + 1]) for log in found))
+        _sample(name, found, (float(np.mean(log.spread[first : last + 1])) for log in found))
         for name, found in levels.items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]

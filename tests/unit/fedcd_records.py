@@ -38,11 +38,14 @@ class World:
         fedavg_swing: half the change of FedAvg.
         fedavg_calm_from: round from which FedAvg changes no more.
         centre_swing: the same of the central hypergeometric archetypes.
-        climb: accuracy that FedCD gains in round 40.
-        shared_from: round from which both meta-archetypes prefer model 0.
+        climb: accuracy that FedCD gains in a late round.
+        climb_at: that round.
+        shared_from: round from which devices of the second meta-archetype prefer model 0, too.
+        strays: how many, the last ones.
         hoard: models that device 0 has in the end.
         quiet: nothing is cloned after the first milestone.
         singles: bias -> devices of ten with a single model in the end.
+        united: bias -> archetypes of ten whose devices all prefer one model.
         gap: difference of two scores in the end.
         cost: models that a device trains after the first milestone.
         six_extra: models that the 18 devices have too many.
@@ -50,7 +53,8 @@ class World:
         off_the_log: what the 30 devices as run have more than the public log.
         mirrored: the last of their archetypes has the first one's public log, and so on.
         named: models that devices of each meta-archetype prefer from round 31 on: every third
-            device the last, the others one of the rest by their archetype; None: as at first.
+            device the last, the others the rest in turn, by archetype; None: as at first.
+        settled: they no longer take turns.
     """
 
     level: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -63,10 +67,13 @@ class World:
     fedavg_calm_from: int = 1000
     centre_swing: float = 0.02
     climb: float = 0.0
+    climb_at: int = 40
     shared_from: int = 1000
+    strays: int = 2
     hoard: int = 2
     quiet: bool = False
     singles: dict[float, int] = field(default_factory=dict)
+    united: dict[float, int] = field(default_factory=dict)
     gap: float = 0.04
     cost: dict[str, float] = field(default_factory=dict)
     six_extra: int = 0
@@ -74,6 +81,7 @@ class World:
     off_the_log: float = 0.0
     mirrored: bool = False
     named: tuple[tuple[int, ...], tuple[int, ...]] | None = ((0, 1, 8), (4, 5, 9))
+    settled: bool = False
 
     def record(self, run: PlannedRun) -> dict[str, Any]:
         """Return the content of a run's record."""
@@ -137,7 +145,7 @@ class World:
             return level / 2 + early * level
         calm_from = (CALM_FROM | self.calm_from).get(run.group, 35)
         wobble = self.rough if calm_from is None or t < calm_from else 0.004
-        return level - wobble + (-1) ** t * wobble - (self.climb if t < 40 else 0)
+        return level - wobble + (-1) ** t * wobble - (self.climb if t < self.climb_at else 0)
 
     def _level(self, group: str, a: int, meta: int) -> float:
         default = (0.6, 0.6) if "fedavg" in group else (0.89, 0.94)
@@ -174,21 +182,27 @@ class World:
 
     def _singles(self, run: PlannedRun) -> int:
         bias = getattr(run.spec.partition, "bias", None) or 0.65
-        return self.singles.get(bias, int(10 * bias))
+        return self.singles.get(bias, int(10 * bias) - 2)
 
     def _preferred(self, run: PlannedRun, t: int, device: int, models: list[int]) -> int:
-        if t >= self.shared_from and 0 in models:
-            return 0
-        if t >= self.shared_from and device == run.spec.partition.clients - 1:
+        if t >= self.shared_from and device >= run.spec.partition.clients - self.strays:
             return 0
         meta = int(2 * device >= run.spec.partition.clients)
+        own = archetype_of(device, run.spec.partition.clients, archetypes_of(run))
+        bias = getattr(run.spec.partition, "bias", None) or 0.65
+        united = 3 * own % 10 < self.united.get(bias, int(10 * bias))
         if self.named and run.group == "hier_fedcd" and t >= 31:
-            own = archetype_of(device, run.spec.partition.clients, archetypes_of(run))
             *most, rest = self.named[meta]
-            return rest if device % 3 == 2 else most[own % len(most)]
+            return (
+                rest
+                if device % 3 == 2 and not united
+                else most[(own + (0 if self.settled else t)) % len(most)]
+            )
         if len(models) == 2 and models == [0, 1]:
             return meta
         lasting = [m for m in models if m < 10]
+        if united and run.group in ("hier_fedcd", "fedcd_bias"):
+            return meta
         return lasting[0] if device % 4 < 2 else lasting[1 % len(lasting)]
 
     def _scores(self, run: PlannedRun, t: int, models: list[int]) -> list[int]:

@@ -24,6 +24,7 @@ from fedrepro.report.rules import (
     lead,
     leads,
     less,
+    listed,
     near,
     paired,
     steadier,
@@ -94,7 +95,11 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
     both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
     noted = compared(both, [], note="each of them")
     assert noted == Finding(
-        True, "a 20.00 % (n=2), b 50.00 % (n=1); each of them", ["x", "y", "z"], None
+        True,
+        "a 20.00 % (n=2), b 50.00 % (n=1); with equal seeds (n=1) a 10.00 %, b 50.00 %; "
+        "each of them",
+        ["x", "y", "z"],
+        None,
     )
     assert compared(both, [], 0.3, "in other words").evidence == "in other words"
     assert in_points(0.0132) == "1.32 points"
@@ -110,7 +115,12 @@ def test_what_sums_up_is_of_the_seeds_that_both_have() -> None:
     found = decided(leads(quantity), what="many", over=["few", "fewer"])
     assert found.ours == pytest.approx(0.05)
     assert found.ours == pytest.approx(min(margin.value for margin in found.margins))
-    assert found.evidence == "few 80.00 % (n=1), fewer 85.00 % (n=1), many 36.67 % (n=3)"
+    assert found.evidence == (
+        "few 80.00 % (n=1), fewer 85.00 % (n=1), many 36.67 % (n=3); "
+        "with equal seeds (n=1) few 80.00 %, fewer 85.00 %, many 90.00 %"
+    )
+    apart = [Sample("a", (0.1,), ("x",), seeds=(0,)), Sample("b", (0.2,), ("y",), seeds=(1,))]
+    assert listed(apart) == "a 10.00 % (n=1), b 20.00 % (n=1)"
     assert decided(near(quantity), what="many", to="few", points=11).ours == pytest.approx(0.1)
 
 

@@ -89,6 +89,7 @@ class World:
     held_out: dict[Kind, float] = field(default_factory=dict)
     conflicts: dict[Kind, float] = field(default_factory=dict)
     agreement: dict[Kind, float] = field(default_factory=dict)
+    step: dict[Kind, float] = field(default_factory=dict)
     moved: dict[Kind, float] = field(default_factory=lambda: {"signed_vote": 0.2})
     projected_products: Sequence[Sequence[float]] = tuple(map(tuple, PROJECTED_PRODUCTS))
     last_projected: Sequence[Sequence[float]] | None = None
@@ -101,9 +102,10 @@ class World:
         rounds = run.spec.rounds
         evaluated = sorted({max(1, rounds // 3), max(1, rounds - 1), rounds})
         before = len(evaluated) - 1
+        step = ({"momentum_5": 0.1, "momentum_9": 0.1} | self.step).get(what, level / 2)
         metrics: dict[str, Any] = {
             "evaluated_rounds": evaluated,
-            "accuracy": [level / 2] * before + [level],
+            "accuracy": [level - step] * before + [level],
         }
         final: dict[str, Any] = {"accuracy": level}
         if getattr(run.spec.partition, "validation", 0):

@@ -241,14 +241,20 @@ def final(metric: str) -> Quantity:
 def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent) -> str:
     """Return names and means: ``IID 98.69 %, 1-class 92.17 %``.
 
-    Where samples are of different seeds each has their number, for what is said of their
-    differences is of the seeds that both have.
+    Where samples are of different seeds each has their number, and the means over the seeds that
+    all have follow, for what is said of their differences is of equal seeds.
     """
     told = [f"{sample.name} {show(sample.mean)}" for sample in samples]
-    if len({frozenset(sample.by_seed()) for sample in samples}) > 1:
-        counts = [len(sample.values) for sample in samples]
-        told = [f"{text} (n={n})" for text, n in zip(told, counts, strict=True)]
-    return ", ".join(told)
+    found = [sample.by_seed() for sample in samples]
+    if len({*map(frozenset, found)}) == 1:
+        return ", ".join(told)
+    evidence = ", ".join(f"{text} (n={len(of)})" for text, of in zip(told, found, strict=True))
+    common = set.intersection(*map(set, found))
+    if not common:
+        return evidence
+    means = (float(np.mean([of[seed] for seed in common])) for of in found)
+    again = (f"{sample.name} {show(m)}" for sample, m in zip(samples, means, strict=True))
+    return f"{evidence}; with equal seeds (n={len(common)}) {', '.join(again)}"
 
 
 def _samples(quantity: Quantity, runs: RunSet, what: Names, where: Any) -> list[Sample]:

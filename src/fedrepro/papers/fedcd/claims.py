@@ -361,6 +361,34 @@ def favours(
 
 
 @RULES.add
+def most_converge(
+    runs: RunSet, *, experiment: str, last: int, points: float, window: int
+) -> Finding:
+    """More than half of the archetypes converge under FedCD, and at most half under FedAvg.
+
+    An archetype converges as a run does, by the change of its mean accuracy.
+    """
+    found = {method: _logs(runs, experiment, method, 0, last) for method in (FEDCD, FEDAVG)}
+    met = {
+        method: [
+            [
+                converged(np.abs(np.diff(curve, prepend=np.nan)), points, window) is not None
+                for curve in log.by_archetype.T
+            ]
+            for log in of
+        ]
+        for method, of in found.items()
+    }
+    shares = {method: [float(np.mean(each)) for each in of] for method, of in met.items()}
+    told = (
+        f"{method}: {', '.join(f'{sum(each)} of {len(each)}' for each in of)}"
+        for method, of in met.items()
+    )
+    holds = min(shares[FEDCD]) > 0.5 and max(shares[FEDAVG]) <= 0.5
+    return _finding(holds, f"converged: {'; '.join(told)}", itertools.chain(*found.values()))
+
+
+@RULES.add
 def is_cheaper(
     runs: RunSet,
     *,
@@ -399,27 +427,49 @@ def is_cheaper(
 # Models: who prefers them, who has them
 
 
-def _told(sides: Iterable[tuple[set[int], set[int]]]) -> str:
+def _told(sides: Iterable[tuple[set[int], ...]]) -> str:
     return "; ".join(
         f"meta-archetype 0 prefers {sorted(one)}, 1 {sorted(other)}" for one, other in sides
     )
 
 
+def _sides(found: Iterable[Log], by: Literal["archetype", "device"]) -> list[tuple[set[int], ...]]:
+    """Return the models that either meta-archetype prefers in any round, a pair a seed.
+
+    Those of single devices, or, as Fig. 7 shows, those that most devices of an archetype prefer.
+    """
+    if by == "device":
+        return [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+    return [
+        tuple(set(log.consensus[:, log.metas == meta].ravel().tolist()) for meta in (0, 1))
+        for log in found
+    ]
+
+
 @_decided
-def splits(found: list[Log]) -> _Decided:
-    """No model is preferred by devices of both meta-archetypes."""
-    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+def splits(found: list[Log], *, by: Literal["archetype", "device"]) -> _Decided:
+    """No model is preferred in both meta-archetypes, by single devices or by archetypes."""
+    sides = _sides(found, by)
     shared = max(len(one & other) for one, other in sides)
     return shared == 0, _told(sides), shared
 
 
 @_decided
-def prefers_few(found: list[Log], *, low: int, high: int) -> _Decided:
-    """Each meta-archetype prefers a few models, none of them shared."""
-    sides = [(log.preferred_by(0), log.preferred_by(1)) for log in found]
+def alternates_among_few(found: list[Log], *, low: int, high: int) -> _Decided:
+    """The archetypes of each meta-archetype prefer a few models, and some change among them.
+
+    What an archetype prefers is what most of its devices do. No model is preferred on both sides.
+    """
+    sides = _sides(found, "archetype")
     apart = all(not one & other for one, other in sides)
     few = all(low <= len(side) <= high for pair in sides for side in pair)
-    return apart and few, _told(sides), None
+    changing = [
+        [int((np.ptp(log.consensus, axis=0) > 0)[log.metas == meta].sum()) for meta in (0, 1)]
+        for log in found
+    ]
+    told = "; ".join(f"{one} and {other}" for one, other in changing)
+    moved = all(min(counts) > 0 for counts in changing)
+    return apart and few and moved, f"{_told(sides)}; archetypes that change: {told}", None
 
 
 @_decided
@@ -428,10 +478,7 @@ def prefers_named(found: list[Log], *, one: Sequence[int], other: Sequence[int])
 
     That is, each of them in some round, and never another.
     """
-    sides = []
-    for log in found:
-        here, there = (set(log.consensus[:, log.metas == meta].ravel().tolist()) for meta in (0, 1))
-        sides.append((here, there))
+    sides = _sides(found, "archetype")
     holds = all(pair in (({*one}, {*other}), ({*other}, {*one})) for pair in sides)
     return holds, _told(sides), None
 
@@ -480,27 +527,68 @@ def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
 
 
 @RULES.add
-def costs_little(
-    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
-) -> Finding:
-    """In some rounds one method sends and receives at most so many times what the other does."""
-    found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
-    one, other = (
-        _sample(name, of, [sum(way.mean() for way in megabytes(log).values()) for log in of])
-        for name, of in found.items()
-    )
-    beyond = (times * theirs - ours for ours, theirs in paired(one, other))
-    margin = Margin.of(beyond, f"{times:g} x MB of {over} - MB of {what}")
-    evidence = f"MB a round: {_shown({what: one.mean, over: other.mean}, '{:.2f}'.format)}"
-    return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
+def bias_groups(runs: RunSet, *, first: int, last: int) -> Finding:
+    """From each bias to the next, the devices of more archetypes all prefer one model."""
+    levels = by_rising_bias(runs)
+    samples = [
+        _sample(name, found, (log.cut(first, last).agreeing.mean() for log in found))
+        for name, found in levels.items()
+    ]
+    margins = [less(high, low, strict=True) for low, high in itertools.pairwise(samples)]
+    return _finding(margins, listed(samples), itertools.chain(*levels.values()))
 
 
 @RULES.add
-def scores_agree(runs: RunSet, *, last: int, below: float) -> Finding:
-    """The deviation of the scores in a round is small at every bias."""
+def ends_with_pairs(runs: RunSet, *, models: int, last: int, below: float) -> Finding:
+    """At the lowest bias every device ends with so many models, whose scores are close."""
+    name, found = next(iter(by_rising_bias(runs).items()))
+    having = [[len(held) == models for held in log.active[last]] for log in found]
+    spread = [log.spread[last] for log in found]
+    counts = ", ".join(f"{sum(each)} of {len(each)}" for each in having)
+    evidence = (
+        f"{name}: {counts} devices have {models}; standard deviation of the scores "
+        f"{', '.join(f'{value:.3f}' for value in spread)}"
+    )
+    holds = all(map(all, having)) and max(spread) < below
+    return _finding(holds, evidence, found, float(np.mean(having)))
+
+
+def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
+    """Return the rule: in some rounds one method costs at most so many times what the other does.
+
+    Args:
+        cost: of a round, in the mean of a log's.
+        unit: what it is counted in.
+        show: how it is printed.
+    """
+
+    def rule(
+        runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
+    ) -> Finding:
+        found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
+        one, other = (_sample(name, of, map(cost, of)) for name, of in found.items())
+        beyond = (times * theirs - ours for ours, theirs in paired(one, other))
+        margin = Margin.of(beyond, f"{times:g} x {unit} of {over} - {unit} of {what}")
+        evidence = f"{unit} a round: {_shown({what: one.mean, over: other.mean}, show.format)}"
+        return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
+
+    return rule
+
+
+RULES.add(
+    _costs_at_most(lambda log: sum(way.mean() for way in megabytes(log).values()), "MB", "{:.2f}"),
+    "costs_little",
+)
+RULES.add(_costs_at_most(lambda log: log.passes.mean(), "images", "{:.0f}"), "trains_little")
+
+
+@RULES.add
+def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Finding:
+    """The mean deviation of the scores in some rounds is small at every bias."""
     levels = by_rising_bias(runs)
     samples = [
-        _sample(name, found, (log.spread[last] for log in found)) for name, found in levels.items()
+        _sample(name, found, (float(np.mean(log.spread[first : last + 1])) for log in found))
+        for name, found in levels.items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]
     worst, evidence = max(sample.mean for sample in samples), listed(samples, "{:.3f}".format)

@@ -163,6 +163,13 @@ class Log:
         ]
         return np.array(models)
 
+    @property
+    def agreeing(self) -> NDArray[np.bool_]:
+        """Whether all devices of each archetype prefer one model, bool [rounds, archetypes]."""
+        votes = np.array(self.preferred)
+        agree = [np.ptp(votes[:, self.archetype == a], axis=1) == 0 for a in range(len(self.metas))]
+        return np.stack(agree, axis=-1)
+
     def preferred_by(self, meta: int) -> set[int]:
         """Return the models that devices of a meta-archetype prefer in any round."""
         theirs = self.metas[self.archetype] == meta

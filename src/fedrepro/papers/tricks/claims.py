@@ -37,6 +37,7 @@ from fedrepro.report.rules import (
     lead,
     leads,
     less,
+    listed,
     near,
     steadier,
     steady,
@@ -130,6 +131,23 @@ def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Findi
     """Hold where the agents' models differ on fewer test images in one group than in the other."""
     one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
     return compared([other, one], [less(other, one, strict=True)], lead(one, other))
+
+
+def changes_lately(runs: RunSet, what: str, *, last: float) -> Sample:
+    """Return the mean size of the step of accuracy to each evaluation in the last rounds."""
+    title, steps = title_of(runs, what), runs.curves([what], ACCURACY)
+    steps["value"] = steps.groupby("run")["value"].diff().abs()
+    late_ = late(steps.dropna(subset=["value"]).assign(quantity=ACCURACY), last)
+    return Sample.of(title, late_, "value")
+
+
+@RULES.add
+def dampens(runs: RunSet, *, what: str, than: str, last: float) -> Finding:
+    """Hold where accuracy changes less from one evaluation to the next than in another group."""
+    one, other = (changes_lately(runs, group, last=last) for group in (what, than))
+    evidence = f"mean change: {listed([other, one], in_points)}"
+    margins = [less(other, one, strict=True)]
+    return compared([other, one], margins, lead(one, other), evidence)
 
 
 @RULES.add

@@ -18,7 +18,7 @@ help:  ## List the targets
 
 .PHONY: figures
 figures: $(READY)  ## Draw every figure from the committed run records, and write the report
-	$(RUN) snakemake --cores 8 --quiet host reason -- all_figures all_report 2>&1 \
+	$(RUN) snakemake --cores 8 --quiet host reason --config train=never -- all_figures all_report 2>&1 \
 		| .venv/bin/python -m fedrepro.workflow.progress logs/make-figures.log
 	@cat results/lite/report/summary.txt
 

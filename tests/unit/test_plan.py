@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +407,19 @@ def test_batches_fuse_like_with_like(plans: Plans) -> None:
     plans(lambda plan: plan.update(runs={"plain": {"title": "plain"}} | others, scales={}))
     made = plan_of(batches(expand("toy", "paper"), 100))
     assert [len(members) for members in made.values()] == [2] * 5
+
+
+def test_batches_are_of_one_group_at_the_published_scale_only(plans: Plans) -> None:
+    """A figure asks for groups, and a run takes hours there."""
+    groups = {
+        name: {"title": name, "set": {"rounds": 3 + i}} for i, name in enumerate(["plain", "other"])
+    }
+    plans(lambda plan: plan.update(runs=groups, scales={}))
+    runs = expand("toy", "paper")
+    made = dict(batches(runs, 100))
+    assert [{run.group for run in members} for members in made.values()] == [{"plain"}, {"other"}]
+    [fused] = dict(batches([replace(run, scale="lite") for run in runs], 100)).values()
+    assert [run.id for run in fused] == [run.id for run in runs]
 
 
 def test_batches_keep_their_names_when_the_plan_grows_at_its_end(plans: Plans) -> None:

@@ -115,11 +115,16 @@ def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: An
     assert status([like[1]]).pending_seconds == unknown
 
 
-def test_a_damaged_record_is_named(folder: Path, write_record: Any) -> None:
-    file = write_record(RUNS[0], folder)
-    file.write_text(file.read_text()[:100])
-    with pytest.raises(FedreproError, match=f"{RUNS[0].id}.json: not a whole run record"):
+def test_all_damaged_records_are_named(folder: Path, write_record: Any) -> None:
+    for run in RUNS[:2]:
+        file = write_record(run, folder)
+        file.write_text(file.read_text()[:100])
+    with pytest.raises(FedreproError) as refused:
         status(RUNS)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 2
+    for run, line in zip(RUNS, lines, strict=False):
+        assert f"{run.id}.json: not a whole run record" in line
 
 
 def test_a_damaged_record_of_no_planned_run_stops_nothing(folder: Path, write_record: Any) -> None:

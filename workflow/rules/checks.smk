@@ -9,6 +9,7 @@ rule check:
         "results/{scale}/checks/{paper}.json",
     log:
         "logs/{scale}/checks/{paper}.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

@@ -17,6 +17,7 @@ rule figure:
         csv="results/{scale}/figures/{paper}/{figure}.csv",
     log:
         "logs/{scale}/figures/{paper}/{figure}.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

@@ -20,6 +20,7 @@ rule notebook:
         ),
     log:
         "logs/{scale}/notebooks/{paper}.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

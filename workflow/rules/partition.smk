@@ -10,6 +10,7 @@ rule partition:
         "results/{scale}/partitions/{paper}/{partition}.npz",
     log:
         "logs/{scale}/partitions/{paper}/{partition}.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"
@@ -35,6 +36,7 @@ rule partition_overview:
         png="results/{scale}/partitions/{paper}/overview.png",
     log:
         "logs/{scale}/partitions/{paper}/overview.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

@@ -11,6 +11,7 @@ rule report:
         "results/{scale}/report/summary.txt",
     log:
         "logs/{scale}/report.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

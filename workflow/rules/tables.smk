@@ -16,6 +16,7 @@ rule table:
         md="results/{scale}/tables/{paper}/{table}.md",
     log:
         "logs/{scale}/tables/{paper}/{table}.log",
+    retries: 0
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"

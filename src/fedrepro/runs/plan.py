@@ -379,8 +379,10 @@ def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
 def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[PlannedRun]]]:
     """Group runs that one job may train together: same data set, model, optimiser and batch size.
 
-    The grouping depends on the plan alone, never on what is recorded, so a batch keeps its name
-    when the plan is read again while it runs.
+    At the published scale, where a run takes hours, they are also of one group of the plan, since
+    artefacts ask for groups and a job trains its whole batch. The grouping depends on the plan
+    alone, never on what is recorded, so a batch keeps its name when the plan is read again while
+    it runs.
 
     Args:
         runs: distinct runs in priority order.
@@ -393,6 +395,8 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
     for run in runs:
         spec = run.spec
         key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"
+        if run.scale == "paper":
+            key += f"_{run.group}"
         fusable.setdefault(key, []).append(run)
     for key, members in fusable.items():
         for number, start in enumerate(range(0, len(members), size)):

@@ -7,7 +7,7 @@ import functools
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +171,7 @@ def status(runs: Sequence[PlannedRun]) -> Status:
         FedreproError: a record is damaged, edited or of another run.
     """
     distinct = unique(runs)
-    took = {run_id: records.cost(run_id, run.records) for run_id, run in distinct.items()}
+    took = _took(distinct)
     pending = [run for run_id, run in distinct.items() if took[run_id] is None]
     known = _known(distinct, took) if pending else []
     on_gpu, gpus = _on_gpu(pending, known)
@@ -183,6 +183,24 @@ def status(runs: Sequence[PlannedRun]) -> Status:
         gpu_seconds=on_gpu,
         gpus=gpus,
     )
+
+
+def _took(runs: Mapping[str, PlannedRun]) -> dict[str, records.Cost | None]:
+    """Return what each run took, None if it has no record.
+
+    Raises:
+        FedreproError: records are damaged; it names them, up to 20.
+    """
+    took, damaged = dict[str, records.Cost | None](), list[str]()
+    for run_id, run in runs.items():
+        try:
+            took[run_id] = records.cost(run_id, run.records)
+        except FedreproError as error:
+            damaged.append(str(error))
+    if damaged:
+        more = [f"and {len(damaged) - 20} more"] if len(damaged) > 20 else []
+        raise FedreproError("\n".join([*damaged[:20], *more]))
+    return took
 
 
 Known = Sequence[tuple[PlannedRun, records.Cost]]

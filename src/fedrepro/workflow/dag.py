@@ -100,10 +100,9 @@ class Workflow:
         """
         self._pending(batch.runs)
         if batch.tf32 and not self.config.on_gpu:
-            number = sum(len(other.tf32) for other in self.batches)
             raise FedreproError(
-                f"{number} pending runs of scale {self.scale}, such as {batch.tf32[0]}, which a "
-                "target needs, have precision: tf32, which NVIDIA GPUs alone have: add `--config "
+                f"a target needs pending runs, such as {batch.tf32[0]} ({len(batch.tf32)} in one "
+                "job), that have precision: tf32, which NVIDIA GPUs alone have: add `--config "
                 f"device=cuda`; on a CPU, `fedrepro train --pending --scale {self.scale}` trains "
                 "the others"
             )

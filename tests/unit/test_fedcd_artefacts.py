@@ -379,8 +379,8 @@ def test_biases(paper):
     assert cell(active, "b = 0.2", 0)["mean"] == 30
     assert cell(active, "b = 0.2", 10)["mean"] == 60
     # in round 44: six of thirty devices have one model, the others two scores 0.04 apart
-    assert cell(active, "b = 0.2", 44)["mean"] == 54
-    assert cell(spread, "b = 0.2", 44)["mean"] == pytest.approx(0.8 * 0.04 / np.sqrt(2))
+    assert cell(active, "b = 0.4", 44)["mean"] == 54
+    assert cell(spread, "b = 0.4", 44)["mean"] == pytest.approx(0.8 * 0.04 / np.sqrt(2))
 
 
 def test_ours_and_the_public_log_side_by_side(paper):

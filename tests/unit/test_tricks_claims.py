@@ -137,10 +137,8 @@ def test_statements_print_the_values_of_their_rules(name, statement):
 @pytest.mark.parametrize("name", AGAINST)
 def test_claim_holds(tmp_path_factory, as_claimed, name):
     runs = as_claimed
-    if name in (
-        "OA5-update",
-        "OA5-update-size",
-    ):  # one seed at lite, the first, is not the mean of three
+    if name in ("OA5-update", "OA5-update-size"):
+        # one seed at lite, the first, is not the mean of three
         runs = write_all(tmp_path_factory.mktemp("paper"), "paper")
     if name == "OG1":
         runs = write_all(tmp_path_factory.mktemp("level"), "lite", World(spread={"best": 0}))

@@ -27,6 +27,7 @@ from small_runs import (
 )
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -755,6 +756,69 @@ def test_compiling_and_determinism_exclude_each_other(monkeypatch):
     monkeypatch.setattr(backends, "check_choice", lambda *_: None)
     with pytest.raises(FedreproError, match=r"--compile on: .* leave --deterministic out"):
         backends.backend("graphs", compile="on", deterministic=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_deterministic_training_needs_no_operation_that_is_not(case):
+    """On a GPU PyTorch would refuse it (torch.use_deterministic_algorithms lists them)."""
+    changes, objective = CASES[case]
+    spec = make_spec(**changes)
+    request = request_for(federation(spec), Objective(**objective), linear=True)
+    with OperationNames() as used:
+        found = answer(GraphsBackend(deterministic=True), spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+    assert "nll_loss_backward" in used.names
+    assert not used.names & NOT_DETERMINISTIC
+
+
+class OperationNames(TorchDispatchMode):
+    """While it is entered, notes the names of PyTorch's operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+NOT_DETERMINISTIC = {
+    *("avg_pool3d_backward", "max_pool3d_with_indices_backward", "fractional_max_pool2d_backward"),
+    *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
+    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
+    *("max_unpool2d", "max_unpool3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
+    *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward"),
+    *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+    *("nll_loss2d_forward", "_ctc_loss_backward", "_embedding_bag", "put_", "histc", "bincount"),
+    *("median", "cumsum", "cumsum_", "scatter_reduce", "scatter_reduce_"),
+}
+
+
+def test_deterministic_training_refuses_an_operation_that_is_not(monkeypatch):
+    """This one is refused on a CPU, too; afterwards PyTorch is as it was."""
+    spec = make_spec(model=SMALL_CNN)
+    request = Train(make_lanes(federation(spec), (8,)), 0)
+    expected = answer(LoopBackend(), spec, request)
+
+    def put(images):
+        return images.clone().put_(torch.tensor([0]), torch.tensor([0.5]))
+
+    batch = DeviceData.batch
+    monkeypatch.setattr(
+        DeviceData, "batch", lambda *given: (put((found := batch(*given))[0]), found[1])
+    )
+    refused = answer(GraphsBackend(deterministic=True), spec, request)
+    assert "--deterministic: put_ of PyTorch may give other bits" in str(refused)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    assert len(answer(GraphsBackend(), spec, request)) == len(expected)
+
+
+def test_a_backend_that_is_never_deterministic_says_so(monkeypatch):
+    monkeypatch.setattr(backends, "_device", torch.device)
+    with pytest.raises(FedreproError, match="--deterministic: backend loop"):
+        backends.backend("loop", "cuda", deterministic=True)
 
 
 def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):

@@ -48,7 +48,7 @@ class TrainOptions:
         backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
         workers: processes of the pool; None: one for each core that this process may use.
         compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
-        deterministic: use only kernels of a GPU that give the same bits each time.
+        deterministic: use only operations of a GPU that give the same bits each time.
         in_flight: how many runs are open at once; None: as many as keep the backend busy.
         data_root: folder of packed data; None takes the usual sources.
         checkpoints: folder of the checkpoints, and of the locks on runs.

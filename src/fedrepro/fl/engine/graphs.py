@@ -30,7 +30,12 @@ from fedrepro.fl.engine import CompileChoice, lane, memory
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiling import compiled_losses, compiler_problem
 from fedrepro.fl.engine.data import DeviceData
-from fedrepro.fl.engine.device import has_failed, leave
+from fedrepro.fl.engine.device import (
+    deterministic_operations,
+    has_failed,
+    leave,
+    precision,
+)
 from fedrepro.fl.engine.jobs import (
     Answer,
     Ask,
@@ -46,7 +51,7 @@ from fedrepro.fl.engine.jobs import (
 from fedrepro.fl.engine.lane import Predicting, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place
-from fedrepro.fl.engine.resources import Resources, precision
+from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.slot import Kind, Piece, Slot
 from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
@@ -67,7 +72,7 @@ class GraphsBackend:
         device: a PyTorch device name.
         compile: whether ``torch.compile`` makes the loss of full batches; ``auto``: on a GPU, if
             the work ahead pays for the time it takes.
-        deterministic: choose, on a GPU, kernels that give the same bits each time.
+        deterministic: use, on a GPU, only operations that give the same bits each time.
         memory_limit: bytes that the slots may take; None: a share of what is free.
     """
 
@@ -252,7 +257,7 @@ class GraphsBackend:
         piece = slot.piece
         assert piece is not None
         try:
-            with self._kernels(piece.spec):
+            with self._kernels(piece):
                 return act()
         except LaneError as error:
             slot.leave()
@@ -352,7 +357,7 @@ class GraphsBackend:
     def _new_slot(self, kind: Kind, piece: Piece) -> Slot | None:
         """Make a slot that suits a piece; there is none where that fails, for memory or else."""
         try:
-            with self._kernels(piece.spec):
+            with self._kernels(piece):
                 search = self.device.type == "cuda" and not self.deterministic
                 slot = Slot(self._work(kind, piece), self._next_place(), kind, search=search)
         except FedreproError:
@@ -408,13 +413,21 @@ class GraphsBackend:
         return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager
-    def _kernels(self, spec: RunSpec) -> Iterator[None]:
-        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it."""
+    def _kernels(self, piece: Piece) -> Iterator[None]:
+        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it.
+
+        Training alone looks for operations that are not deterministic: a network that trains
+        without them predicts without them.
+        """
+        strict = self.deterministic and piece.job is not None
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark, cudnn.deterministic = False, self.deterministic
         try:
-            with precision(spec):
+            with (
+                precision(piece.spec),
+                deterministic_operations() if strict else contextlib.nullcontext(),
+            ):
                 yield
         finally:
             cudnn.benchmark, cudnn.deterministic = before

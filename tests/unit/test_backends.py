@@ -1118,7 +1118,7 @@ def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
         for spec, request in zip((small, large), requests, strict=True)
         if backend.load(jobs.Ask(spec, data.load("synthetic"), request))
     ]
-    backend._limit = 2 * max(sizes)
+    backend._memory = backend._resources.bytes + 2 * max(sizes)
     for spec, request in zip((small, large), requests, strict=True):
         assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
         assert sum(len(kind.slots) for kind in backend._kinds.values()) <= 3
@@ -1222,18 +1222,20 @@ def test_a_memory_limit_bounds_the_slots_and_the_runs_in_flight(cnn_lanes):
     spec, request = cnn_lanes
     expected = answer(LoopBackend(), spec, request)
     kept = resources()
-    module = kept.network(spec).module
+    module, examples = kept.network(spec).module, kept.data(spec)
     one = memory.lane_bytes(module, (1, 28, 28), spec, Objective(), spec.batch)
     ask = jobs.Ask(spec, data.load("synthetic"), request)
+    pixels = data.load("synthetic").train_x.nbytes + data.load("synthetic").test_x.nbytes
+    assert pixels < examples.bytes < 1.1 * pixels
     for limit, slots in ((3 * one + 1, 3), (one // 2, 1)):
-        backend = GraphsBackend(memory_limit=limit)
+        backend = GraphsBackend(memory_limit=limit + examples.bytes)
         assert backend.load(ask) == pytest.approx(7 * one / limit)
         assert_equal(answer(backend, spec, request), expected)
         [kind] = backend._kinds.values()
         assert len(kind.slots) == slots
 
 
-@pytest.mark.parametrize(("seconds", "slots"), [(graphs._STALE - 1, 1), (graphs._STALE + 1, 4)])
+@pytest.mark.parametrize(("seconds", "slots"), [(0.0, 1), (graphs._STALE + 1, 4)])
 def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
     """Also for a kind that has one, once nothing was put into theirs for a while."""
     backend, (spec, request) = GraphsBackend(), cnn_lanes
@@ -1244,7 +1246,7 @@ def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
     smaller = make_spec(model=SMALL_CNN, batch=4)
     few = Train(make_lanes(federation(smaller), (12, 12, 12, 12)), 0)
     size = backend._slot_bytes(LaneJob(smaller, few, few.lanes[0]))
-    backend._limit = len(first.slots) * first.size + size
+    backend._memory = backend._resources.bytes + len(first.slots) * first.size + size
     assert_equal(answer(backend, smaller, few), answer(LoopBackend(), smaller, few))
     _, second = backend._kinds.values()
     assert len(second.slots) == slots

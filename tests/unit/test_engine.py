@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -597,6 +598,32 @@ def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_pat
     with pytest.raises(checkpoint.NotSaved, match="no space"):
         collect(specs, tmp_path, in_flight=3, deadline=0.0)
     assert {file.stem for file in tmp_path.glob("*.pt")} == {run_id(spec) for spec in specs[1:]}
+
+
+def test_checkpoints_that_take_long_are_begun_before_the_deadline(tmp_path, monkeypatch):
+    save, deadlines = checkpoint.save, []
+
+    def slow(*arguments):
+        time.sleep(0.02)
+        save(*arguments)
+
+    class Watched(LoopBackend):
+        def collect(self, deadline):
+            deadlines.append(deadline)
+            return super().collect(deadline)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    end = time.monotonic() + 600
+    collect(
+        [make_spec(seed=seed) for seed in range(2)],
+        tmp_path,
+        Watched(),
+        in_flight=2,
+        deadline=end,
+        checkpoint_seconds=0.0,
+    )
+    assert deadlines[0] == end
+    assert min(deadlines) <= end - 2 * 0.02
 
 
 def test_a_signal_while_checkpoints_are_written_at_the_deadline_keeps_none(tmp_path, monkeypatch):

@@ -264,6 +264,28 @@ def test_requests_are_answered_as_soon_as_they_are_ready(make_pool, monkeypatch,
     assert collected() == [1]
 
 
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "10000 100000"}, 1),
+        ({"cpu.max": "9000000 100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ],
+)
+def test_the_workers_of_a_container_are_no_more_than_its_cores(tmp_path, monkeypatch, files, cores):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(pool, "_GROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert PoolBackend().workers == cores
+
+
 def test_two_data_sets_at_once(make_pool):
     images = np.random.default_rng(0).normal(size=(40, 1, 20, 12)).astype(np.float32)
     dataset = float_dataset(images, np.arange(40) % 10)

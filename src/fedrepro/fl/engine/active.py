@@ -88,6 +88,7 @@ class ActiveRun:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
+        saving_seconds: that the last checkpoint took to be written here; 0 before there is one.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ActiveRun:
         self._file = checkpoint.path_of(self.id, storage.checkpoints)
         self._checkpoint_seconds = storage.checkpoint_seconds
         self._last_save = time.monotonic()
+        self.saving_seconds = 0.0
         self._restore()
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
@@ -234,8 +236,10 @@ class ActiveRun:
             "parts": parts,
             "imported": [vars(part) for part in self.imported],
         }
+        began = time.monotonic()
         checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
+        self.saving_seconds = self._last_save - began
 
     @property
     def has_checkpoint(self) -> bool:

@@ -67,8 +67,8 @@ class Limits:
     Attributes:
         in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
             as many as fit its memory, as long as more of them make it faster.
-        deadline: when to stop, in seconds of ``time.monotonic()``; the runs then in flight are
-            checkpointed.
+        deadline: when to have stopped, in seconds of ``time.monotonic()``: with checkpoints of the
+            runs in flight, as long as they take no longer than the ones before.
     """
 
     in_flight: int | None = None
@@ -117,8 +117,9 @@ def drive(
             _fill(flight, opener)
             if not flight.runs:
                 return []
+            saving = sum(run.saving_seconds for run in flight.runs.values())
             try:
-                answers = backend.collect(limits.deadline)
+                answers = backend.collect(limits.deadline - saving)
             except OutOfTime:
                 interrupted = list(flight.runs.values())
                 for run in interrupted:

@@ -73,7 +73,7 @@ class GraphsBackend:
         compile: whether ``torch.compile`` makes the loss of full batches; ``auto``: on a GPU, if
             the work ahead pays for the time it takes.
         deterministic: use, on a GPU, only operations that give the same bits each time.
-        memory_limit: bytes that the slots may take; None: a share of what is free.
+        memory_limit: bytes that examples and slots may take; None: a share of what is free.
     """
 
     name = "graphs"
@@ -90,7 +90,7 @@ class GraphsBackend:
         self.cores = int(self.device.type == "cpu")
         self.deterministic = deterministic
         self._compile = compile
-        self._limit = memory_limit or memory.available(self.device)
+        self._memory = memory_limit or memory.available(self.device)
         self._resources = Resources(self.device)
         self._open = OpenRequests()
         self._kinds: dict[Hashable, Kind] = {}
@@ -106,6 +106,11 @@ class GraphsBackend:
     def compiles(self) -> bool:
         """Whether anything is compiled."""
         return any(kind.compiled is not None for kind in self._kinds.values())
+
+    @property
+    def _limit(self) -> int:
+        """Bytes that the slots may take: what the examples leave."""
+        return max(self._memory - self._resources.bytes, 1)
 
     def load(self, ask: Ask) -> float:
         """Return the larger share, of memory or of all slots, that the request's lanes take."""
@@ -141,7 +146,7 @@ class GraphsBackend:
         for split in ("train", "test"):
             if split == "test" or not data.augments:
                 with contextlib.suppress(torch.OutOfMemoryError):
-                    data.prepare(split, int(self._limit * _SHARE_FOR_INPUTS))
+                    data.prepare(split, int(self._memory * _SHARE_FOR_INPUTS))
 
     def _data(self, spec: RunSpec) -> DeviceData:
         """Return a run's examples on the device; short of memory, idle slots make room for them."""
@@ -207,7 +212,7 @@ class GraphsBackend:
         sizes = [kind.size for kind in self._kinds.values() for _ in kind.slots]
         if len(sizes) < 2:
             return False
-        self._limit = min(self._limit, sum(sizes) // 2)
+        self._memory = min(self._memory, self._resources.bytes + sum(sizes) // 2)
         self._free_idle()
         return True
 

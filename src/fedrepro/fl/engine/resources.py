@@ -45,6 +45,11 @@ class Resources:
             self._data[spec.dataset] = DeviceData(spec.dataset, tensors, self.device)
         return self._data[spec.dataset]
 
+    @property
+    def bytes(self) -> int:
+        """Memory that the examples of all runs take on the device."""
+        return sum(data.bytes for data in self._data.values())
+
     def network(self, spec: RunSpec, *, second: bool = False) -> FlatModule:
         """Return the network of a run's architecture, or the second one of it."""
         key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], second)

@@ -48,12 +48,12 @@ def _names(exists: Callable[[str], bool], known: Callable[[], Iterable[str]], wh
             raise ValueError(f"unknown {what} '{name}' {nearest(name, list(known()))}")
         return name
 
-    return Annotated[str, AfterValidator(check), _Enum(known)]
+    return Annotated[str, AfterValidator(check), _ListedInSchema(known)]
 
 
 @dataclass(frozen=True)
-class _Enum:
-    """Names that a schema lists, looked up when it is made: an import must not fail at them."""
+class _ListedInSchema:
+    """Lists the known names in the JSON schema; they are looked up when that is made."""
 
     known: Callable[[], Iterable[str]]
 

@@ -37,7 +37,6 @@ from fedrepro.fl.engine import (
     compiling,
     dense,
     device,
-    driver,
     graphs,
     jobs,
     lane,
@@ -58,7 +57,7 @@ from fedrepro.fl.models.parts.layers import BatchNorm2d, Dropout
 from fedrepro.fl.requests import Objective, Predict, Train
 from fedrepro.fl.spec import run_id
 
-driver.use_one_thread()
+torch.set_num_threads(1)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 

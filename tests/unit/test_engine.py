@@ -19,7 +19,7 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import active, admission, checkpoint, driver, optim
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
-from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
+from fedrepro.fl.engine.driver import Listener, drive
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
@@ -27,7 +27,7 @@ from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Objective, Predict, Train
 from fedrepro.fl.spec import RunSpec, run_id
 
-use_one_thread()
+torch.set_num_threads(1)
 
 
 def make_spec(**changes):

@@ -29,12 +29,12 @@ from small_runs import (
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
-from fedrepro.fl.engine import checkpoint, driver, pool, worker
+from fedrepro.fl.engine import checkpoint, pool, worker
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime, joined
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.requests import Predict, Prediction, Train
 
-driver.use_one_thread()
+torch.set_num_threads(1)
 
 PERFORM = worker.perform
 

@@ -15,8 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
 from fedrepro.fl.data import Dataset
@@ -320,8 +318,3 @@ class _Flight:
         self._loads.pop(ticket, None)
         if self._admission is not None:
             self._admission.ended(ticket)
-
-
-def use_one_thread() -> None:
-    """Give PyTorch one compute thread: results are then equal to the bit on every run."""
-    torch.set_num_threads(1)

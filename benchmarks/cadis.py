@@ -25,7 +25,6 @@ import torch
 from fedrepro.base.files import write_text
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.jobs import Ask
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
@@ -119,7 +118,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file for the lines and what they are measured on")
     parser.add_argument("--note", default="", help="what else the machine did, for the file")
     arguments = parser.parse_args()
-    use_one_thread()
+    torch.set_num_threads(1)
     lines = []
     for network, (dataset, model) in NETWORKS.items():
         servers = [

@@ -44,9 +44,8 @@ from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.data import DeviceData, tensors_of
-from fedrepro.fl.engine.driver import use_one_thread
+from fedrepro.fl.engine.device import precision
 from fedrepro.fl.engine.jobs import Ask, Backend, LaneError, check_precision
-from fedrepro.fl.engine.resources import precision
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Lane, Predict, Request, Train, Trained
@@ -498,7 +497,7 @@ def main() -> None:
         "--deterministic", action="store_true", help="as of `fedrepro train`: the cost of it"
     )
     arguments = parser.parse_args()
-    use_one_thread()
+    torch.set_num_threads(1)
     try:
         for name in [arguments.workload] if arguments.workload else WORKLOADS:
             measure(name, arguments)

@@ -24,7 +24,6 @@ from torch.nn import functional
 from fedrepro.fl import models
 from fedrepro.fl.data import load
 from fedrepro.fl.engine import dense
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.jobs import LaneJob
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.requests import Lane, Train
@@ -216,7 +215,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
-    use_one_thread()
+    torch.set_num_threads(1)
     for case, settings in CASES.items():
         steps = ways(*settings, arguments.device)
         seconds: dict[str, list[float]] = {name: [] for name in steps}

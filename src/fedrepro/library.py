@@ -28,11 +28,11 @@ from numpy.typing import ArrayLike
 from fedrepro.base.configfile import nearest, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
-from fedrepro.fl.algorithms import ALGORITHMS, AlgorithmParams
+from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.data.dataset import ANY, content_sha256
 from fedrepro.fl.partition import SCHEMES, Partition, Scheme, build_partition, lists
-from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.fl.spec import RunSpec, run_id, use
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
@@ -143,16 +143,21 @@ def _positions(given: Sequence[ArrayLike]) -> list[np.ndarray]:
         ) from error
 
 
-def algorithm(name: str, **parameters: Any) -> AlgorithmParams:
+def algorithm(name: str | Algorithm, **parameters: Any) -> AlgorithmParams:
     """Return an algorithm with its parameters.
 
     Args:
-        name: an algorithm of fedrepro or of an installed plugin, such as ``fedavg``.
+        name: an algorithm of fedrepro or of an installed plugin, such as ``fedavg``; or an
+            algorithm that the program itself defines. Nothing tells when the code of such a one
+            changes, so its runs are trained anew in each call of :func:`train`.
         parameters: of the algorithm; those left out have their defaults.
 
     Raises:
-        FedreproError: there is no such algorithm, or a parameter is wrong.
+        FedreproError: there is no such algorithm, a parameter is wrong, or the program's own
+            algorithm has the name of an installed one.
     """
+    if isinstance(name, Algorithm):
+        name = use(name)
     return validate({"name": name, **parameters}, ALGORITHMS[name].params, f"algorithm {name}")
 
 
@@ -219,6 +224,9 @@ def train(
             "set of them with `Dataset.from_arrays`"
         )
     chosen = algorithm if isinstance(algorithm, AlgorithmParams) else {"name": algorithm}
+    name = algorithm.name if isinstance(algorithm, AlgorithmParams) else algorithm
+    if ALGORITHMS.is_unpackaged(name):
+        ALGORITHMS.use(ALGORITHMS[name])  # another version: its code may have changed
     content = {
         "dataset": {
             "name": data.name,

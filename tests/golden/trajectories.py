@@ -4,10 +4,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from fedrepro.fl import data
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine.active import ActiveRun, Storage
-from fedrepro.fl.engine.driver import Listener, RunFailure, drive, use_one_thread
+from fedrepro.fl.engine.driver import Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.partition import SCHEMES
@@ -313,7 +315,7 @@ def run(name: str, backend: Backend | None = None) -> dict[str, Any]:
         name: a key of :data:`CASES`.
         backend: what trains it; None: the loop.
     """
-    use_one_thread()
+    torch.set_num_threads(1)
     result: dict[str, Any] = {}
 
     def keep(active: ActiveRun) -> None:

@@ -27,6 +27,7 @@ from small_runs import (
 )
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
@@ -36,7 +37,6 @@ from fedrepro.fl.engine import (
     compiling,
     dense,
     device,
-    driver,
     graphs,
     jobs,
     lane,
@@ -57,7 +57,7 @@ from fedrepro.fl.models.parts.layers import BatchNorm2d, Dropout
 from fedrepro.fl.requests import Objective, Predict, Train
 from fedrepro.fl.spec import run_id
 
-driver.use_one_thread()
+torch.set_num_threads(1)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -757,6 +757,69 @@ def test_compiling_and_determinism_exclude_each_other(monkeypatch):
         backends.backend("graphs", compile="on", deterministic=True)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_deterministic_training_needs_no_operation_that_is_not(case):
+    """On a GPU PyTorch would refuse it (torch.use_deterministic_algorithms lists them)."""
+    changes, objective = CASES[case]
+    spec = make_spec(**changes)
+    request = request_for(federation(spec), Objective(**objective), linear=True)
+    with OperationNames() as used:
+        found = answer(GraphsBackend(deterministic=True), spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+    assert "nll_loss_backward" in used.names
+    assert not used.names & NOT_DETERMINISTIC
+
+
+class OperationNames(TorchDispatchMode):
+    """While it is entered, notes the names of PyTorch's operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+NOT_DETERMINISTIC = {
+    *("avg_pool3d_backward", "max_pool3d_with_indices_backward", "fractional_max_pool2d_backward"),
+    *("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward"),
+    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
+    *("max_unpool2d", "max_unpool3d", "grid_sampler_2d_backward", "grid_sampler_3d_backward"),
+    *("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward"),
+    *("reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward"),
+    *("nll_loss2d_forward", "_ctc_loss_backward", "_embedding_bag", "put_", "histc", "bincount"),
+    *("median", "cumsum", "cumsum_", "scatter_reduce", "scatter_reduce_"),
+}
+
+
+def test_deterministic_training_refuses_an_operation_that_is_not(monkeypatch):
+    """This one is refused on a CPU, too; afterwards PyTorch is as it was."""
+    spec = make_spec(model=SMALL_CNN)
+    request = Train(make_lanes(federation(spec), (8,)), 0)
+    expected = answer(LoopBackend(), spec, request)
+
+    def put(images):
+        return images.clone().put_(torch.tensor([0]), torch.tensor([0.5]))
+
+    batch = DeviceData.batch
+    monkeypatch.setattr(
+        DeviceData, "batch", lambda *given: (put((found := batch(*given))[0]), found[1])
+    )
+    refused = answer(GraphsBackend(deterministic=True), spec, request)
+    assert "--deterministic: put_ of PyTorch may give other bits" in str(refused)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    assert len(answer(GraphsBackend(), spec, request)) == len(expected)
+
+
+def test_a_backend_that_is_never_deterministic_says_so(monkeypatch):
+    monkeypatch.setattr(backends, "_device", torch.device)
+    with pytest.raises(FedreproError, match="--deterministic: backend loop"):
+        backends.backend("loop", "cuda", deterministic=True)
+
+
 def test_odd_batches_are_captured_up_to_a_bound(monkeypatch):
     """Clients of many sizes leave last batches of many sizes."""
     recorded = watch_captures(monkeypatch)
@@ -1054,7 +1117,7 @@ def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
         for spec, request in zip((small, large), requests, strict=True)
         if backend.load(jobs.Ask(spec, data.load("synthetic"), request))
     ]
-    backend._limit = 2 * max(sizes)
+    backend._memory = backend._resources.bytes + 2 * max(sizes)
     for spec, request in zip((small, large), requests, strict=True):
         assert_equal(answer(backend, spec, request), answer(LoopBackend(), spec, request))
         assert sum(len(kind.slots) for kind in backend._kinds.values()) <= 3
@@ -1158,18 +1221,20 @@ def test_a_memory_limit_bounds_the_slots_and_the_runs_in_flight(cnn_lanes):
     spec, request = cnn_lanes
     expected = answer(LoopBackend(), spec, request)
     kept = resources()
-    module = kept.network(spec).module
+    module, examples = kept.network(spec).module, kept.data(spec)
     one = memory.lane_bytes(module, (1, 28, 28), spec, Objective(), spec.batch)
     ask = jobs.Ask(spec, data.load("synthetic"), request)
+    pixels = data.load("synthetic").train_x.nbytes + data.load("synthetic").test_x.nbytes
+    assert pixels < examples.bytes < 1.1 * pixels
     for limit, slots in ((3 * one + 1, 3), (one // 2, 1)):
-        backend = GraphsBackend(memory_limit=limit)
+        backend = GraphsBackend(memory_limit=limit + examples.bytes)
         assert backend.load(ask) == pytest.approx(7 * one / limit)
         assert_equal(answer(backend, spec, request), expected)
         [kind] = backend._kinds.values()
         assert len(kind.slots) == slots
 
 
-@pytest.mark.parametrize(("seconds", "slots"), [(graphs._STALE - 1, 1), (graphs._STALE + 1, 4)])
+@pytest.mark.parametrize(("seconds", "slots"), [(0.0, 1), (graphs._STALE + 1, 4)])
 def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
     """Also for a kind that has one, once nothing was put into theirs for a while."""
     backend, (spec, request) = GraphsBackend(), cnn_lanes
@@ -1180,7 +1245,7 @@ def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
     smaller = make_spec(model=SMALL_CNN, batch=4)
     few = Train(make_lanes(federation(smaller), (12, 12, 12, 12)), 0)
     size = backend._slot_bytes(LaneJob(smaller, few, few.lanes[0]))
-    backend._limit = len(first.slots) * first.size + size
+    backend._memory = backend._resources.bytes + len(first.slots) * first.size + size
     assert_equal(answer(backend, smaller, few), answer(LoopBackend(), smaller, few))
     _, second = backend._kinds.values()
     assert len(second.slots) == slots

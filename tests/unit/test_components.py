@@ -23,7 +23,7 @@ from fedrepro.fl.data.registry import describe, names
 from fedrepro.fl.losses import LOSS_TERMS
 from fedrepro.fl.models import NETWORKS, Network
 from fedrepro.fl.partition import SCHEMES
-from fedrepro.fl.spec import component_versions, spec_dict
+from fedrepro.fl.spec import component_versions, partition_id, spec_dict
 
 REGISTRIES = {"scheme": SCHEMES, "network": NETWORKS, "algorithm": ALGORITHMS, "loss": LOSS_TERMS}
 
@@ -130,6 +130,21 @@ def test_a_component_of_another_distribution(monkeypatch: pytest.MonkeyPatch) ->
     versions = component_versions(spec_dict(make_spec()) | {"model": {"name": "tiny"}})
     assert versions["model.tiny"] == 3
     assert versions["plugin.elsewhere"] == "0.2"
+
+
+def test_a_partition_is_named_by_the_code_that_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the index lists of a scheme that changed would be those of before."""
+    spec = make_spec()
+    scheme, ids = spec.partition.scheme, [partition_id(spec)]
+    for version in ("0.1, code a", "0.1, code b"):
+        found = SCHEMES[scheme], ("mine", version), "mine"
+        monkeypatch.setitem(SCHEMES._found, scheme, found)
+        ids.append(partition_id(spec))
+    monkeypatch.setitem(
+        ALGORITHMS._found, "fedavg", (ALGORITHMS["fedavg"], ("yours", "3"), "yours")
+    )
+    assert partition_id(spec) == ids[-1]
+    assert len(set(ids)) == 3
 
 
 def test_the_code_of_every_module_of_a_distribution_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import active, admission, checkpoint, driver, optim
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
-from fedrepro.fl.engine.driver import Listener, drive, use_one_thread
+from fedrepro.fl.engine.driver import Listener, drive
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
@@ -26,7 +27,7 @@ from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Objective, Predict, Train
 from fedrepro.fl.spec import RunSpec, run_id
 
-use_one_thread()
+torch.set_num_threads(1)
 
 
 def make_spec(**changes):
@@ -604,6 +605,32 @@ def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_pat
     with pytest.raises(checkpoint.NotSaved, match="no space"):
         collect(specs, tmp_path, in_flight=3, deadline=0.0)
     assert {file.stem for file in tmp_path.glob("*.pt")} == {run_id(spec) for spec in specs[1:]}
+
+
+def test_checkpoints_that_take_long_are_begun_before_the_deadline(tmp_path, monkeypatch):
+    save, deadlines = checkpoint.save, []
+
+    def slow(*arguments):
+        time.sleep(0.02)
+        save(*arguments)
+
+    class Watched(LoopBackend):
+        def collect(self, deadline):
+            deadlines.append(deadline)
+            return super().collect(deadline)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    end = time.monotonic() + 600
+    collect(
+        [make_spec(seed=seed) for seed in range(2)],
+        tmp_path,
+        Watched(),
+        in_flight=2,
+        deadline=end,
+        checkpoint_seconds=0.0,
+    )
+    assert deadlines[0] == end
+    assert min(deadlines) <= end - 2 * 0.02
 
 
 def test_a_signal_while_checkpoints_are_written_at_the_deadline_keeps_none(tmp_path, monkeypatch):

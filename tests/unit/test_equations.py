@@ -18,10 +18,9 @@ from torch.nn import functional
 
 from fedrepro.fl import data, streams
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 
-use_one_thread()
+torch.set_num_threads(1)
 
 CLIENTS, DRAWN, ROUNDS, DECAY = 6, 3, 3, 0.9
 SKEWED = {

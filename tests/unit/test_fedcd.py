@@ -13,14 +13,13 @@ from small_runs import drive_runs, make_spec
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost, data
 from fedrepro.fl.algorithms import fedcd
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Predict, Prediction, Train, Trained
 from fedrepro.fl.spec import Adam, Sgd
 from fedrepro.runs.plan import expand
 
-use_one_thread()
+torch.set_num_threads(1)
 
 QUIET = {"score_noise_sd": 0.0}
 """No noise on the scores."""

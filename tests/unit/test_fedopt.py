@@ -12,11 +12,10 @@ from small_runs import answer, drive_runs, federation, make_spec
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import fedavg, fedopt
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 
-use_one_thread()
+torch.set_num_threads(1)
 
 START = [1.0, -2.0, 0.5, 4.0]
 UPDATES = [[0.4, -0.2, 0.6, 0.0], [0.2, -0.6, -0.2, 0.8]]

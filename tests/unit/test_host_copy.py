@@ -16,12 +16,11 @@ from fedrepro.fl.algorithms import fedavg
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.device import described, has_failed
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.host_copy import HostCopier, Transfer, on_device
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.spec import run_id
 
-use_one_thread()
+torch.set_num_threads(1)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 LOST = (

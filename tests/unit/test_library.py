@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,7 +16,10 @@ import torch
 
 import fedrepro as fr
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.spec import run_id
+from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams, fedavg, participants, sgd
+from fedrepro.fl.algorithms.averaging import weighted_mean
+from fedrepro.fl.requests import Objective
+from fedrepro.fl.spec import RunSpec, run_id
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(120) % 4
@@ -24,6 +30,59 @@ OPTIONS = {"model": "liu1", "rounds": 2, "lr": 0.05, "device": "cpu", "workers":
 @pytest.fixture
 def data() -> fr.Dataset:
     return fr.Dataset.from_arrays(IMAGES, LABELS, IMAGES[:40], LABELS[:40])
+
+
+@pytest.fixture
+def own() -> Iterator[Algorithm]:
+    """FedAvg, as a notebook would define an algorithm: in no file that a worker could import."""
+
+    class Params(AlgorithmParams):
+        name: Literal["of_my_own"]
+        bold: float = 1.0
+
+    def round(fed: Any, state: Any, t: int) -> Any:
+        clients = fed.participants(t, None)
+        trained = yield from participants.train(fed, state.weights, clients, t, Objective())
+        shares = participants.shares(fed, clients, "examples")
+        mean = weighted_mean([result.weights for result in trained], shares)
+        state.weights = state.weights + fed.params(Params).bold * (mean - state.weights)
+        return {"train_loss": participants.mean_loss(trained)}
+
+    known = RunSpec.model_fields["algorithm"]
+    annotation = known.annotation
+    yield Algorithm(Params, sgd.init, round)
+    ALGORITHMS._found.pop("of_my_own", None)
+    known.annotation = annotation
+    RunSpec.model_rebuild(force=True)
+
+
+def test_an_algorithm_needs_no_package_and_is_trained_anew_in_each_call(
+    data: fr.Dataset, tmp_path: Path, own: Algorithm
+) -> None:
+    parts = fr.partition("iid_plain", data, clients=2, seed=0)
+    options = OPTIONS | {"seeds": 1, "folder": tmp_path}
+    expected = fr.train(data, parts, **options).final["accuracy"]
+    params = fr.algorithm(own)
+    results = [
+        fr.train(data, parts, given, **options | {"workers": workers})
+        for given, workers in ((params, 1), ("of_my_own", 2), (fr.algorithm(own, bold=0.5), 1))
+    ]
+    [first, again, timid] = [result.records[0] for result in results]
+    assert results[0].final["accuracy"].tolist() == expected.tolist()
+    assert first.metrics == again.metrics != timid.metrics
+    assert timid.spec["algorithm"] == {"name": "of_my_own", "bold": 0.5}
+    assert len({record.run_id for record in (first, again, timid)}) == 3
+    assert len({str(one.versions["plugin.unpackaged"]) for one in (first, again, timid)}) == 3
+    with pytest.raises(FedreproError, match="bold: Input should be a valid number"):
+        fr.algorithm(own, bold="very")
+
+
+def test_an_own_algorithm_is_not_taken_for_an_installed_one(own: Algorithm) -> None:
+    with pytest.raises(FedreproError, match="there is an installed algorithm 'fedavg'; choose"):
+        fr.algorithm(dataclasses.replace(own, params=fedavg.Params))
+    with pytest.raises(FedreproError, match="no algorithm"):
+        ALGORITHMS.use(own.params)  # type: ignore[arg-type]
+    assert not ALGORITHMS.is_unpackaged("fedavg")
 
 
 def test_the_package_imports_nothing_until_it_is_used() -> None:

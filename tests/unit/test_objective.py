@@ -11,14 +11,14 @@ from torch import nn
 from torch.nn import functional
 
 from fedrepro.fl import data, device_streams, models, streams
-from fedrepro.fl.engine import driver, objective
+from fedrepro.fl.engine import objective
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.losses.pairwise_divergence import pairwise_divergence
 from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Objective, Train
 
-driver.use_one_thread()
+torch.set_num_threads(1)
 
 CNN = {"name": "mnist_cnn", "width": 0.05}
 

@@ -29,12 +29,12 @@ from small_runs import (
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
-from fedrepro.fl.engine import checkpoint, driver, pool, worker
+from fedrepro.fl.engine import checkpoint, pool, worker
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime, joined
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.requests import Predict, Prediction, Train
 
-driver.use_one_thread()
+torch.set_num_threads(1)
 
 PERFORM = worker.perform
 
@@ -262,6 +262,28 @@ def test_requests_are_answered_as_soon_as_they_are_ready(make_pool, monkeypatch,
     assert len(busy(backend)) == 1
     Path("released").touch()
     assert collected() == [1]
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "200000 100000\n"}, 2),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "10000 100000"}, 1),
+        ({"cpu.max": "9000000 100000"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    ],
+)
+def test_the_workers_of_a_container_are_no_more_than_its_cores(tmp_path, monkeypatch, files, cores):
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(pool, "_GROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    assert PoolBackend().workers == cores
 
 
 def test_two_data_sets_at_once(make_pool):

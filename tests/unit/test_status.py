@@ -109,7 +109,7 @@ def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: An
     like = [run for run in RUNS if run.group == "mnist_sweep"]
     unknown = status([like[1]]).pending_seconds
     on_a_gpu(like[0], 1e-3, folder, write_record)
-    assert records.cost(like[0].id) == records.Cost(
+    assert records.training_time(like[0].id) == records.TrainingTime(
         1e-3, gpu=True, device="GPU X", backend="graphs"
     )
     assert status([like[1]]).pending_seconds == unknown

@@ -85,7 +85,7 @@ def test_a_record_holds_the_seconds_of_all_requests(monkeypatch):
     let_loops_take(0.5, monkeypatch)
     run = planned(0)
     session.train([run], TrainOptions(backend="loop"))
-    took = records.cost(run.id)
+    took = records.training_time(run.id)
     assert took is not None
     assert (took.seconds, took.gpu) == (4 * 0.5, False)
 

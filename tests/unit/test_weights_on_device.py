@@ -6,11 +6,10 @@ from pretend import GPU, Pretended, PretendedBackend, pretended_gpu
 from small_runs import drive_runs, make_spec
 
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine.driver import use_one_thread
 from fedrepro.fl.engine.host_copy import mapped
 from fedrepro.fl.engine.loop import LoopBackend
 
-use_one_thread()
+torch.set_num_threads(1)
 
 CLUSTERS = {"scheme": "label_clusters", "clusters": [3, 2], "per_label": 8}
 TWO = {"scheme": "label_clusters", "clusters": [2], "per_label": 4}

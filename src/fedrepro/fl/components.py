@@ -19,6 +19,7 @@ import importlib
 import importlib.metadata
 import json
 import pkgutil
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,9 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError, UnknownName
 
 C = TypeVar("C")
+
+UNPACKAGED = "unpackaged"
+"""Stands for the distribution of a component that the running program defines itself."""
 
 
 class Registry(Mapping[str, C], Generic[C]):
@@ -95,6 +99,35 @@ class Registry(Mapping[str, C], Generic[C]):
             KeyError: there is no such component.
         """
         return self._found[name][2]
+
+    def use(self, component: C) -> str:
+        """Know a component that this program defines itself, for as long as the program runs.
+
+        Nothing says whether its code is still the same, functions that it calls included. So each
+        call gives it a version of its own, and no run is taken for one of an earlier call.
+
+        Args:
+            component: of the kind; it replaces the one of its name that was used before.
+
+        Returns:
+            Its name.
+
+        Raises:
+            FedreproError: it is not of the kind, or has the name of an installed component.
+        """
+        name = self._name_of(component)
+        if name is None:
+            raise FedreproError(f"{component!r:.50} is no {self._what}")
+        if name in self and not self.is_unpackaged(name):
+            raise FedreproError(f"there is an installed {self._what} '{name}'; choose another name")
+        version = UNPACKAGED, secrets.token_hex(6)
+        self._found[name] = component, version, str(getattr(component, "module", ""))
+        return name
+
+    def is_unpackaged(self, name: str) -> bool:
+        """Return whether there is a component of this name, and this program defines it itself."""
+        plugin = self.plugin(name) if name in self else None
+        return plugin is not None and plugin[0] == UNPACKAGED
 
     @functools.cached_property
     def _found(self) -> dict[str, tuple[Any, tuple[str, str] | None, str]]:

@@ -30,7 +30,7 @@ from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.partition import SCHEMES
 
 if TYPE_CHECKING:
-    from fedrepro.fl.algorithms import AlgorithmParams
+    from fedrepro.fl.algorithms import Algorithm, AlgorithmParams
     from fedrepro.fl.partition import Scheme
 
 RUN_ID_LENGTH = 12
@@ -48,12 +48,12 @@ def _names(exists: Callable[[str], bool], known: Callable[[], Iterable[str]], wh
             raise ValueError(f"unknown {what} '{name}' {nearest(name, list(known()))}")
         return name
 
-    return Annotated[str, AfterValidator(check), _Enum(known)]
+    return Annotated[str, AfterValidator(check), _ListedInSchema(known)]
 
 
 @dataclass(frozen=True)
-class _Enum:
-    """Names that a schema lists, looked up when it is made: an import must not fail at them."""
+class _ListedInSchema:
+    """Lists the known names in the JSON schema; they are looked up when that is made."""
 
     known: Callable[[], Iterable[str]]
 
@@ -265,6 +265,19 @@ class RunSpec(Strict):
         return self.local_epochs * len(batch_sizes(examples, self.batch, self.last_batch))
 
 
+def use(algorithm: Algorithm) -> str:
+    """Let specs have an algorithm that this program defines itself; return its name.
+
+    Raises:
+        FedreproError: as :meth:`fedrepro.fl.components.Registry.use`.
+    """
+    name = ALGORITHMS.use(algorithm)
+    known = RunSpec.model_fields["algorithm"]
+    known.annotation = functools.reduce(operator.or_, (one.params for one in ALGORITHMS.values()))
+    RunSpec.model_rebuild(force=True)
+    return name
+
+
 def batch_sizes(examples: int, batch: int, last_batch: str) -> list[int]:
     """Return the sizes of the batches of one epoch.
 
@@ -326,6 +339,16 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
         ALGORITHMS.plugin(algorithm),
         *(LOSS_TERMS.plugin(term) for term in terms),
     )
+    return versions | _plugin_versions(plugins)
+
+
+def _plugin_versions(plugins: Iterable[tuple[str, str] | None]) -> dict[str, int | str]:
+    """Return the versions of other distributions, by ``plugin.<name>``.
+
+    Args:
+        plugins: name and version of each that brings a component; None: fedrepro does.
+    """
+    versions: dict[str, int | str] = {}
     for name, version in sorted({plugin for plugin in plugins if plugin}):
         key = f"plugin.{name}"  # an editable one has a digest of each module that components are in
         versions[key] = f"{versions[key]}; {version}" if key in versions else version
@@ -341,8 +364,9 @@ def run_id(spec: RunSpec) -> str:
 def partition_id(spec: RunSpec) -> str:
     """Return the identity of the run's partition, 12 hexadecimal digits.
 
-    It is of data set, scheme, parameters, seed and versions. The seed is left out for schemes that
-    use none, so all seeds share one partition.
+    It is of data set, scheme, parameters, seed and versions, those of other distributions that
+    bring the data set or the scheme included. The seed is left out for schemes that use none, so
+    all seeds share one partition.
     """
     plain = spec_dict(spec)
     key: dict[str, Any] = {"dataset": plain["dataset"]["name"], "partition": plain["partition"]}
@@ -355,4 +379,5 @@ def partition_id(spec: RunSpec) -> str:
         for name, version in component_versions(plain).items()
         if name.startswith(("data.", "partition."))
     }
-    return identity(key, versions)
+    plugins = registry.plugin(spec.dataset.name), SCHEMES.plugin(spec.partition.scheme)
+    return identity(key, versions | _plugin_versions(plugins))

@@ -47,13 +47,13 @@ def _effort() -> str:
     return str(pd.DataFrame(rows).to_markdown(index=False))
 
 
-def _costs(paper: str, scale: Scale) -> list[records.Cost]:
+def _costs(paper: str, scale: Scale) -> list[records.TrainingTime]:
     """Return what each recorded run took."""
-    took = (records.cost(name) for name in unique(expand(paper, scale)))
+    took = (records.training_time(name) for name in unique(expand(paper, scale)))
     return [cost for cost in took if cost is not None]
 
 
-def _minutes(costs: Iterable[records.Cost], *, gpu: bool) -> float:
+def _minutes(costs: Iterable[records.TrainingTime], *, gpu: bool) -> float:
     return sum(cost.seconds for cost in costs if cost.gpu is gpu) / 60
 
 

@@ -41,7 +41,7 @@ class Budget:
 
     @property
     def last_answer(self) -> float:
-        """When to stop, in seconds of ``time.monotonic()``, to save checkpoints in time."""
+        """When to have saved the runs in flight, in seconds of ``time.monotonic()``."""
         return self.deadline - _SAVING_SECONDS
 
     @property

@@ -104,7 +104,7 @@ class TrainArguments:
         ),
     ] = "auto"
     deterministic: Annotated[
-        bool, Says("On a GPU use only kernels that give the same bits each time; slower.")
+        bool, Says("On a GPU use only operations that give the same bits each time; slower.")
     ] = False
     in_flight: Annotated[
         int | None,

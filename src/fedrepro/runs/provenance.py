@@ -16,8 +16,9 @@ import torch
 
 import fedrepro
 from fedrepro.base.paths import find_root
-from fedrepro.fl.engine.active import ActiveRun, Part
+from fedrepro.fl.engine.active import ActiveRun
 from fedrepro.fl.engine.jobs import Backend
+from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.spec import component_versions, spec_dict
 from fedrepro.runs import records
 
@@ -50,7 +51,7 @@ def content(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
 
 def _provenance(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
     *earlier, this = run.parts
-    found = this.origin | {
+    found: dict[str, Any] = this.origin | {
         "started": started.isoformat(timespec="seconds"),
         "seconds": run.progress.seconds,
         "dataset_source": run.dataset.source,

@@ -208,12 +208,12 @@ def is_recorded(run_id: str, folder: Path = FOLDER) -> bool:
     Raises:
         FedreproError: there is a file under this id, but it is damaged, edited or of another run.
     """
-    return cost(run_id, folder) is not None
+    return training_time(run_id, folder) is not None
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The time that a run took.
+class TrainingTime:
+    """The time that a run took, and on what.
 
     Attributes:
         seconds: of training, by all processes.
@@ -228,7 +228,7 @@ class Cost:
     backend: str
 
 
-def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
+def training_time(run_id: str, folder: Path = FOLDER) -> TrainingTime | None:
     """Return what a run took, or None if it has no record; the record is verified.
 
     Raises:
@@ -238,7 +238,7 @@ def cost(run_id: str, folder: Path = FOLDER) -> Cost | None:
     return verified[1] if verified else None
 
 
-def _verified(file: Path) -> tuple[str, Cost] | None:
+def _verified(file: Path) -> tuple[str, TrainingTime] | None:
     """Return a valid record's text and what the run took, or None if there is no file."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -257,7 +257,7 @@ def _not_whole(file: Path, error: Exception) -> FedreproError:
 
 
 @functools.lru_cache(maxsize=4096)  # by content: judging a paper asks for a record many times
-def _took(text: str, file: Path) -> Cost:
+def _took(text: str, file: Path) -> TrainingTime:
     """Return what the run of a record took; the record is verified."""
     try:
         content = json.loads(text)
@@ -267,7 +267,7 @@ def _took(text: str, file: Path) -> Cost:
         provenance = content["provenance"]
         on_gpu = provenance.get("device_type") == "cuda"
         device, backend = str(provenance["device"]), str(provenance["backend"])
-        took = Cost(float(provenance["seconds"]), on_gpu, device, backend)
+        took = TrainingTime(float(provenance["seconds"]), on_gpu, device, backend)
     except (
         ValueError,
         KeyError,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
@@ -21,7 +22,7 @@ from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import CompileChoice, checkpoint
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
-from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive, use_one_thread
+from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import provenance, records, transfer
@@ -48,7 +49,7 @@ class TrainOptions:
         backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
         workers: processes of the pool; None: one for each core that this process may use.
         compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
-        deterministic: use only kernels of a GPU that give the same bits each time.
+        deterministic: use only operations of a GPU that give the same bits each time.
         in_flight: how many runs are open at once; None: as many as keep the backend busy.
         data_root: folder of packed data; None takes the usual sources.
         checkpoints: folder of the checkpoints, and of the locks on runs.
@@ -112,7 +113,7 @@ def train(
     check_out(options.out)
     for folder in sorted({run.records for run in runs if not run.recorded}):
         require_writable(folder, _RECORD_BYTES)
-    use_one_thread()
+    torch.set_num_threads(1)  # results are then equal to the bit on every run
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)
     with _closing(training):

@@ -185,16 +185,16 @@ def status(runs: Sequence[PlannedRun]) -> Status:
     )
 
 
-def _took(runs: Mapping[str, PlannedRun]) -> dict[str, records.Cost | None]:
+def _took(runs: Mapping[str, PlannedRun]) -> dict[str, records.TrainingTime | None]:
     """Return what each run took, None if it has no record.
 
     Raises:
         FedreproError: records are damaged; it names them, up to 20.
     """
-    took, damaged = dict[str, records.Cost | None](), list[str]()
+    took, damaged = dict[str, records.TrainingTime | None](), list[str]()
     for run_id, run in runs.items():
         try:
-            took[run_id] = records.cost(run_id, run.records)
+            took[run_id] = records.training_time(run_id, run.records)
         except FedreproError as error:
             damaged.append(str(error))
     if damaged:
@@ -203,11 +203,11 @@ def _took(runs: Mapping[str, PlannedRun]) -> dict[str, records.Cost | None]:
     return took
 
 
-Known = Sequence[tuple[PlannedRun, records.Cost]]
+Known = Sequence[tuple[PlannedRun, records.TrainingTime]]
 """Recorded runs, of whatever plan, and what they took."""
 
 
-def _known(runs: dict[str, PlannedRun], took: dict[str, records.Cost | None]) -> Known:
+def _known(runs: dict[str, PlannedRun], took: dict[str, records.TrainingTime | None]) -> Known:
     """Return all recorded runs that a plan asks for; other plans and records may be damaged.
 
     Args:
@@ -223,7 +223,7 @@ def _known(runs: dict[str, PlannedRun], took: dict[str, records.Cost | None]) ->
     for run_id in records.recorded_ids():
         if run_id in planned and run_id not in took:
             with contextlib.suppress(FedreproError):
-                every[run_id] = records.cost(run_id)
+                every[run_id] = records.training_time(run_id)
     return [(planned[run_id], cost) for run_id, cost in every.items() if cost is not None]
 
 

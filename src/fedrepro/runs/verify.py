@@ -72,7 +72,7 @@ def sample(
     Raises:
         FedreproError: no run is left.
     """
-    costs = {run.id: cost for run in runs if (cost := records.cost(run.id, run.records))}
+    costs = {run.id: cost for run in runs if (cost := records.training_time(run.id, run.records))}
     trained = [run for run in runs if run.id in costs and not costs[run.id].gpu]
     drawn = random.Random(seed).sample(trained, min(number, len(trained)))
     chosen, seconds = [], 0.0
@@ -88,7 +88,7 @@ def sample(
 
 def plan_text(runs: Sequence[PlannedRun]) -> str:
     """Return how many runs are trained again and how long their records took."""
-    costs = [records.cost(run.id, run.records) for run in runs]
+    costs = [records.training_time(run.id, run.records) for run in runs]
     seconds = sum(cost.seconds for cost in costs if cost is not None)
     return f"{len(runs)} runs are trained again: {duration(seconds)} by their records"
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import Field
+
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 
@@ -22,6 +24,14 @@ class AlgorithmParams(Strict):
 
         @property
         def name(self) -> str: ...  # noqa: D102
+
+
+class SamplingParams(AlgorithmParams):
+    """Parameters of an algorithm that draws the clients of a round."""
+
+    participants: int | None = Field(
+        default=None, ge=1, description="clients drawn each round; null: all"
+    )
 
 
 P = TypeVar("P", bound=AlgorithmParams)

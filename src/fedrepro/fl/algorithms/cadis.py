@@ -22,7 +22,7 @@ from pydantic import Field
 
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import classifier, clustering, participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
+from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.participants import Weighting
 from fedrepro.fl.requests import Objective
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from fedrepro.fl.spec import RunSpec
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of CADIS and the switches between the paper and the code."""
 
     name: Literal["cadis"]
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     distillation: float = Field(
         default=1.0, ge=0, description="lambda: weight of the distillation term (eq. 20)"
     )

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
+from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.algorithms.evaluation import evaluate_global, evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
@@ -37,13 +37,10 @@ class WarmUp(Strict):
     epochs: int = Field(ge=1, description="most epochs; the step size decays with each")
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of FedAvg."""
 
     name: Literal["fedavg"]
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     weighting: Weighting = Field(
         default="examples", description="n_k / n (McMahan et al.) or 1 / K"
     )

@@ -132,7 +132,8 @@ class State:
         kicks: for every device, the step size of its last step without gradient on each model.
         averaged: rounds in which each model was averaged.
         epochs: for every device, epochs it has trained each model.
-        offsets: for every device, epochs by which the schedule of each clone's step size is ahead.
+        offsets: for every device, epochs it had trained the parent of each clone when that was
+            made; ``clone_lr: legacy`` brings the clone's milestones forward by as many.
         log: what happened in each round, and right answers in each evaluation.
     """
 

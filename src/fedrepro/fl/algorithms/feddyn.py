@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
+from fedrepro.fl.algorithms.algorithm import Algorithm, SamplingParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.requests import Objective
@@ -31,14 +31,11 @@ if TYPE_CHECKING:
     from fedrepro.fl.requests import Steps, Weights
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of FedDyn."""
 
     name: Literal["feddyn"]
     alpha: float = Field(gt=0, description="strength of the dynamic regularisation")
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     server: Literal["correct", "as_run"] = Field(
         default="correct", description="the server's rule; see the module"
     )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
+from fedrepro.fl.algorithms.algorithm import Algorithm, SamplingParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.requests import Objective
@@ -32,14 +32,11 @@ if TYPE_CHECKING:
     from fedrepro.fl.requests import Steps, Weights
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of FedFA."""
 
     name: Literal["fedfa"]
     alpha: float = Field(default=0.5, ge=0, le=1, description="weight of the accuracies; 0 as run")
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     accuracy_of: Literal["received", "trained"] = Field(
         default="received",
         description="whose accuracy counts: the received model's (as run) or the local one's (as "

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
+from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, params_of
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.algorithms.participants import mean_loss
@@ -64,13 +64,10 @@ class Projection(Strict):
     )
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of the server's step, and of what surrounds it."""
 
     name: Literal["fedopt"]
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     server_lr: float = Field(default=1.0, gt=0, description="eta")
     server_momentum: float = Field(default=0.0, ge=0, lt=1, description="beta; 0: off")
     sign_agreement: SignAgreement = SignAgreement()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from fedrepro.fl.algorithms import participants
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams
+from fedrepro.fl.algorithms.algorithm import Algorithm, SamplingParams
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.participants import Order, Weighting
 from fedrepro.fl.requests import Objective
@@ -23,14 +23,11 @@ if TYPE_CHECKING:
     from fedrepro.fl.requests import Steps, Weights
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of FedProx."""
 
     name: Literal["fedprox"]
     mu: float = Field(ge=0, description="weight of the proximal term")
-    participants: int | None = Field(
-        default=None, ge=1, description="clients drawn each round; null: all"
-    )
     weighting: Weighting = Field(
         default="examples", description="n_k / n, or 1 / K (Nguyen et al. 2023, footnote 1)"
     )

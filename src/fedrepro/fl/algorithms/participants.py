@@ -92,7 +92,11 @@ def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> lis
 
 
 def mean_loss(trained: Sequence[Trained]) -> float:
-    """Return the unweighted mean of the clients' cross entropies."""
+    """Return the unweighted mean of the clients' cross entropies.
+
+    A client that takes no step, as it holds less than a batch, counts as 0. Records with such
+    clients say how many there are (``idle_clients``).
+    """
     return float(np.mean([result.loss for result in trained]))
 
 

@@ -20,7 +20,8 @@ from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import training_shows
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
-from fedrepro.fl.engine.kept import Kept
+from fedrepro.fl.engine.saved import Part
+from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.engine.well_formed import check_request
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
@@ -61,21 +62,6 @@ class Progress:
     final: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class Part:
-    """Rounds of a run that one or more processes did in the same way.
-
-    Attributes:
-        origin: as in :class:`Storage`.
-        rounds: number of them.
-        seconds: time spent on them.
-    """
-
-    origin: dict[str, Any]
-    rounds: int
-    seconds: float
-
-
 class ActiveRun:
     """A run in flight.
 
@@ -88,6 +74,7 @@ class ActiveRun:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
+        saving_seconds: that the last checkpoint took to be written here; 0 before there is one.
     """
 
     def __init__(
@@ -114,10 +101,11 @@ class ActiveRun:
         self._file = checkpoint.path_of(self.id, storage.checkpoints)
         self._checkpoint_seconds = storage.checkpoint_seconds
         self._last_save = time.monotonic()
+        self.saving_seconds = 0.0
         self._restore()
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
-        self._kept = Kept(spec.algorithm.name, self.state)
+        self._checked = CheckedState(spec.algorithm.name, self.state)
         self._boundaries = [self._snapshot()]
         may_stay = self.resumed_at or self.rounds == 1  # probes change no model
         self._beginning = None if may_stay else self._boundaries[0]
@@ -146,7 +134,7 @@ class ActiveRun:
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"
             )
         try:
-            Kept(self.spec.algorithm.name, self.state)
+            CheckedState(self.spec.algorithm.name, self.state)
         except FedreproError as error:
             raise checkpoint.unusable(self._file, f"does not fit the run ({error})") from error
         data = found.data
@@ -159,8 +147,7 @@ class ActiveRun:
         progress = found.progress
         metrics = defaultdict(list, progress.metrics)
         self.progress = Progress(progress.round, progress.seconds, metrics, progress.final)
-        self.earlier = [Part(**vars(part)) for part in found.parts]
-        self.imported = [Part(**vars(part)) for part in found.imported]
+        self.earlier, self.imported = found.parts, found.imported
 
     @property
     def _data(self) -> list[str]:
@@ -177,7 +164,7 @@ class ActiveRun:
             parts.pop()
         rounds = boundary.content["progress"]["round"] - sum(part.rounds for part in parts)
         seconds = self.progress.seconds - sum(part.seconds for part in parts)
-        return [*parts, Part(self._origin, rounds, seconds)]
+        return [*parts, Part(origin=self._origin, rounds=rounds, seconds=seconds)]
 
     def _snapshot(self) -> HostCopy:
         """Copy state and progress as they are between two rounds; tensors are never changed."""
@@ -189,8 +176,8 @@ class ActiveRun:
 
         A whole round later that one is complete, so nothing is waited for.
         """
-        self._kept.require_unchanged()
-        self._kept = Kept(self.spec.algorithm.name, self.state)
+        self._checked.require_unchanged()
+        self._checked = CheckedState(self.spec.algorithm.name, self.state)
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
@@ -224,7 +211,7 @@ class ActiveRun:
         if boundary is None:
             return
         progress = boundary.content["progress"] | {"seconds": self.progress.seconds}
-        parts = [vars(part) for part in self._parts(boundary) if part.rounds]
+        parts = [part.model_dump() for part in self._parts(boundary) if part.rounds]
         plain = spec_dict(self.spec)
         content = boundary.content | {
             "spec": plain,
@@ -232,10 +219,12 @@ class ActiveRun:
             "progress": progress,
             "data": self._data,
             "parts": parts,
-            "imported": [vars(part) for part in self.imported],
+            "imported": [part.model_dump() for part in self.imported],
         }
+        began = time.monotonic()
         checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
+        self.saving_seconds = self._last_save - began
 
     @property
     def has_checkpoint(self) -> bool:

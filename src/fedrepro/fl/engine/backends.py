@@ -28,11 +28,11 @@ def backend(
         device: a PyTorch device name.
         workers: processes of the pool; None: one for each core that this process may use.
         compile: whether ``graphs`` compiles networks; ``auto``: where it is possible and pays.
-        deterministic: let ``graphs`` on a GPU use only kernels that give the same bits each time.
+        deterministic: let ``graphs`` on a GPU use only what gives the same bits each time.
 
     Raises:
-        FedreproError: there is no such device, the backend cannot use it, or ``compile`` is ``on``
-            where nothing can be compiled.
+        FedreproError: there is no such device, the backend cannot use it or does not do what is
+            asked of it, or ``compile`` is ``on`` where nothing can be compiled.
     """
     place = _device(device)
     stack = name == "auto"
@@ -45,6 +45,10 @@ def backend(
         )
     if compile == "on" and name != "graphs":
         raise FedreproError(f"--compile on: backend {name} does not compile; take auto or graphs")
+    if deterministic and name == "loop" and place.type == "cuda":
+        raise FedreproError(
+            f"--deterministic: backend {name} does not choose its kernels; take auto or graphs"
+        )
     if name == "graphs":
         return GraphsBackend(device, compile=compile, deterministic=deterministic)
     if name == "loop":

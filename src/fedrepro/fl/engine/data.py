@@ -65,6 +65,12 @@ class DeviceData:
         if spec.transform == "standard":
             self._mean, self._std = tensors["mean"].to(device), tensors["std"].to(device)
 
+    @property
+    def bytes(self) -> int:
+        """Memory that the examples take on the device, with the inputs that were prepared."""
+        tensors = (*self.images.values(), *self.labels.values(), *self._ready.values())
+        return sum(one.nbytes for one in tensors)
+
     def prepare(self, split: Split, limit: int) -> None:
         """Compute a split's network inputs once, so that a batch of them is a mere selection.
 

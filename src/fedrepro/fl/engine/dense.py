@@ -48,7 +48,9 @@ LARGEST_NETWORK = 400_000
 """Parameters up to which stacking pays; larger dense layers fill a core by themselves."""
 SMALLEST_BATCH = 8
 """Examples from which products are batched; smaller ones are rounded by the number of lanes too."""
-_TRIALS = 17  # lanes: their matrices begin at every place in 64 bytes that any of a stack does
+_TRIALS = 17
+"""Lanes in a trial of a product. Rounding may depend on how far from a multiple of 64 bytes a
+matrix begins; 16 matrices, one after another, begin in all the ways that there are."""
 
 
 def is_dense(module: nn.Module) -> bool:

@@ -1,10 +1,16 @@
-"""The device that a process trains on: its name, and its failure."""
+"""The device that a process trains on: its name, how it computes, and its failure."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 import torch
+from torch.utils import deterministic
 
 from fedrepro.base.errors import DeviceFailed
+from fedrepro.fl.spec import RunSpec
 
 CPU = torch.device("cpu")
 _LEFT: list[object] = []
@@ -16,6 +22,38 @@ def described(device: torch.device) -> str:
         return str(device)
     index = torch.cuda.current_device() if device.index is None else device.index
     return f"cuda:{index} ({torch.cuda.get_device_name(index)})"
+
+
+@contextlib.contextmanager
+def precision(spec: RunSpec) -> Iterator[None]:
+    """Return a context in which CUDA uses TF32 if the spec says so, and otherwise does not."""
+    allowed = spec.precision == "tf32"
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def deterministic_operations() -> Iterator[None]:
+    """Return a context in which every operation of PyTorch gives the same bits each time.
+
+    One that cannot raises a RuntimeError with its name. This is
+    ``torch.use_deterministic_algorithms`` without its import of the compiler, and without filling
+    new memory, which takes a kernel for each tensor.
+    """
+    memory: Any = deterministic  # whose attribute is not annotated
+    before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode("error")
+    memory.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before[0])
+        memory.fill_uninitialized_memory = before[1]
 
 
 def has_failed(device: torch.device, error: BaseException) -> bool:

@@ -15,8 +15,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
 from fedrepro.fl.data import Dataset
@@ -67,8 +65,8 @@ class Limits:
     Attributes:
         in_flight: how many runs are open at once; None: as many as keep the backend busy, on a GPU
             as many as fit its memory, as long as more of them make it faster.
-        deadline: when to stop, in seconds of ``time.monotonic()``; the runs then in flight are
-            checkpointed.
+        deadline: when to have stopped, in seconds of ``time.monotonic()``: with checkpoints of the
+            runs in flight, as long as they take no longer than the ones before.
     """
 
     in_flight: int | None = None
@@ -117,8 +115,9 @@ def drive(
             _fill(flight, opener)
             if not flight.runs:
                 return []
+            saving = sum(run.saving_seconds for run in flight.runs.values())
             try:
-                answers = backend.collect(limits.deadline)
+                answers = backend.collect(limits.deadline - saving)
             except OutOfTime:
                 interrupted = list(flight.runs.values())
                 for run in interrupted:
@@ -321,8 +320,3 @@ class _Flight:
         self._loads.pop(ticket, None)
         if self._admission is not None:
             self._admission.ended(ticket)
-
-
-def use_one_thread() -> None:
-    """Give PyTorch one compute thread: results are then equal to the bit on every run."""
-    torch.set_num_threads(1)

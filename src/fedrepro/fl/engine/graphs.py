@@ -30,7 +30,12 @@ from fedrepro.fl.engine import CompileChoice, lane, memory
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.compiling import compiled_losses, compiler_problem
 from fedrepro.fl.engine.data import DeviceData
-from fedrepro.fl.engine.device import has_failed, leave
+from fedrepro.fl.engine.device import (
+    deterministic_operations,
+    has_failed,
+    leave,
+    precision,
+)
 from fedrepro.fl.engine.jobs import (
     Answer,
     Ask,
@@ -46,7 +51,7 @@ from fedrepro.fl.engine.jobs import (
 from fedrepro.fl.engine.lane import Predicting, Training
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place
-from fedrepro.fl.engine.resources import Resources, precision
+from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.slot import Kind, Piece, Slot
 from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
@@ -67,8 +72,8 @@ class GraphsBackend:
         device: a PyTorch device name.
         compile: whether ``torch.compile`` makes the loss of full batches; ``auto``: on a GPU, if
             the work ahead pays for the time it takes.
-        deterministic: choose, on a GPU, kernels that give the same bits each time.
-        memory_limit: bytes that the slots may take; None: a share of what is free.
+        deterministic: use, on a GPU, only operations that give the same bits each time.
+        memory_limit: bytes that examples and slots may take; None: a share of what is free.
     """
 
     name = "graphs"
@@ -85,7 +90,7 @@ class GraphsBackend:
         self.cores = int(self.device.type == "cpu")
         self.deterministic = deterministic
         self._compile = compile
-        self._limit = memory_limit or memory.available(self.device)
+        self._memory = memory_limit or memory.available(self.device)
         self._resources = Resources(self.device)
         self._open = OpenRequests()
         self._kinds: dict[Hashable, Kind] = {}
@@ -101,6 +106,11 @@ class GraphsBackend:
     def compiles(self) -> bool:
         """Whether anything is compiled."""
         return any(kind.compiled is not None for kind in self._kinds.values())
+
+    @property
+    def _limit(self) -> int:
+        """Bytes that the slots may take: what the examples leave."""
+        return max(self._memory - self._resources.bytes, 1)
 
     def load(self, ask: Ask) -> float:
         """Return the larger share, of memory or of all slots, that the request's lanes take."""
@@ -136,7 +146,7 @@ class GraphsBackend:
         for split in ("train", "test"):
             if split == "test" or not data.augments:
                 with contextlib.suppress(torch.OutOfMemoryError):
-                    data.prepare(split, int(self._limit * _SHARE_FOR_INPUTS))
+                    data.prepare(split, int(self._memory * _SHARE_FOR_INPUTS))
 
     def _data(self, spec: RunSpec) -> DeviceData:
         """Return a run's examples on the device; short of memory, idle slots make room for them."""
@@ -202,7 +212,7 @@ class GraphsBackend:
         sizes = [kind.size for kind in self._kinds.values() for _ in kind.slots]
         if len(sizes) < 2:
             return False
-        self._limit = min(self._limit, sum(sizes) // 2)
+        self._memory = min(self._memory, self._resources.bytes + sum(sizes) // 2)
         self._free_idle()
         return True
 
@@ -252,7 +262,7 @@ class GraphsBackend:
         piece = slot.piece
         assert piece is not None
         try:
-            with self._kernels(piece.spec):
+            with self._kernels(piece):
                 return act()
         except LaneError as error:
             slot.leave()
@@ -352,7 +362,7 @@ class GraphsBackend:
     def _new_slot(self, kind: Kind, piece: Piece) -> Slot | None:
         """Make a slot that suits a piece; there is none where that fails, for memory or else."""
         try:
-            with self._kernels(piece.spec):
+            with self._kernels(piece):
                 search = self.device.type == "cuda" and not self.deterministic
                 slot = Slot(self._work(kind, piece), self._next_place(), kind, search=search)
         except FedreproError:
@@ -408,13 +418,21 @@ class GraphsBackend:
         return examples * cost.flop(job.spec) / _FLOP_PER_SECOND > _WORTH_COMPILING
 
     @contextlib.contextmanager
-    def _kernels(self, spec: RunSpec) -> Iterator[None]:
-        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it."""
+    def _kernels(self, piece: Piece) -> Iterator[None]:
+        """Set how kernels are chosen; a slot lets cuDNN search where it is worth it.
+
+        Training alone looks for operations that are not deterministic: a network that trains
+        without them predicts without them.
+        """
+        strict = self.deterministic and piece.job is not None
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark, cudnn.deterministic = False, self.deterministic
         try:
-            with precision(spec):
+            with (
+                precision(piece.spec),
+                deterministic_operations() if strict else contextlib.nullcontext(),
+            ):
                 yield
         finally:
             cudnn.benchmark, cudnn.deterministic = before

@@ -174,9 +174,16 @@ Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 def unexpected(error: Exception) -> LaneError:
     """Return the error of a lane or model in which the program failed, with the traceback.
 
-    Or, where batch normalisation got one value a channel, what to do: of maps of a single pixel
-    that is a batch of one example, which :func:`check_lane` does not know.
+    Two errors of PyTorch are said in our words. Where batch normalisation got one value a channel,
+    maps of a single pixel met a batch of one example, which :func:`check_lane` does not know. And a
+    network may need an operation that ``--deterministic`` excludes.
     """
+    if " does not have a deterministic implementation" in str(error):
+        operation = str(error).partition(" ")[0]
+        return LaneError(
+            f"--deterministic: {operation} of PyTorch may give other bits each time; leave the "
+            "option out, or take a network without it (spec field model)"
+        )
     if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
         return LaneError(
             "it has a batch of one example, which batch normalisation of single pixels cannot "
@@ -327,7 +334,7 @@ class Backend(Protocol):
         device: where weights and moments are between requests.
         cores: number of CPU cores that it keeps busy; 0 if it works on a GPU.
         compiles: whether it trains with compiled networks, as far as it has decided.
-        deterministic: whether it was told to use only kernels that give the same bits each time.
+        deterministic: whether it uses only operations that give the same bits each time.
     """
 
     name: str

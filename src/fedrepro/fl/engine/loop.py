@@ -12,9 +12,9 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import lane
-from fedrepro.fl.engine.device import has_failed
+from fedrepro.fl.engine.device import has_failed, precision
 from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, OutOfTime, unexpected
-from fedrepro.fl.engine.resources import Resources, precision
+from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.requests import Prediction, Train, Trained
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.util import get_temp_dir
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -57,6 +58,7 @@ from fedrepro.fl.engine.worker import (
 )
 from fedrepro.fl.requests import Predict
 
+_GROUP = Path("/sys/fs/cgroup")
 _LANES_A_WORKER = 2
 _MOST_PREDICTED = 8
 _MOST_DEATHS = 2
@@ -130,10 +132,29 @@ class _Worker:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use; macOS does not say, so all of them there."""
+    """Return how many cores this process may use; macOS does not say, so all of them there.
+
+    A container may have them for a part of the time only, as by ``docker run --cpus 1.5``: these
+    count as two.
+    """
+    cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    return max(1, math.ceil(min(cores, _quota())))
+
+
+def _quota() -> float:
+    """Return how many cores' time the control group of a container has; infinity: no limit."""
+    try:
+        if (_GROUP / "cpu.max").exists():
+            limit, period = (_GROUP / "cpu.max").read_text().split()
+        else:  # version 1
+            limit, period = (
+                (_GROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")
+            )
+        return int(limit) / int(period) if int(limit) > 0 else math.inf
+    except (OSError, ValueError):  # there are no groups, or the limit is "max"
+        return math.inf
 
 
 class PoolBackend:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 import torch
 from torch import nn
@@ -46,6 +45,11 @@ class Resources:
             self._data[spec.dataset] = DeviceData(spec.dataset, tensors, self.device)
         return self._data[spec.dataset]
 
+    @property
+    def bytes(self) -> int:
+        """Memory that the examples of all runs take on the device."""
+        return sum(data.bytes for data in self._data.values())
+
     def network(self, spec: RunSpec, *, second: bool = False) -> FlatModule:
         """Return the network of a run's architecture, or the second one of it."""
         key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], second)
@@ -67,16 +71,3 @@ class Resources:
         """Return a new network of a run's architecture, which is not kept here."""
         shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
         return network.build(spec.model, shape, classes, self.device, channels_last=channels_last)
-
-
-@contextlib.contextmanager
-def precision(spec: RunSpec) -> Iterator[None]:
-    """Return a context in which CUDA uses TF32 if the spec says so, and otherwise does not."""
-    allowed = spec.precision == "tf32"
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before

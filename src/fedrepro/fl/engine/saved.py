@@ -20,11 +20,17 @@ class _Typed(Strict):
     model_config = ConfigDict(strict=True)
 
 
-class SavedPart(_Typed):
-    """As :class:`fedrepro.fl.engine.active.Part`."""
+class Part(_Typed):
+    """Rounds of a run that one or more processes did in the same way.
+
+    Attributes:
+        origin: as in :class:`fedrepro.fl.engine.active.Storage`.
+        rounds: number of them.
+        seconds: time spent on them.
+    """
 
     origin: dict[str, str | bool | int | float]
-    rounds: Annotated[int, Field(ge=1)]
+    rounds: Annotated[int, Field(ge=0)]
     seconds: float  # a difference of times, a rounding error below 0 at worst
 
 
@@ -55,8 +61,8 @@ class Saved(_Typed):
     state: dict[str, Any]
     progress: SavedProgress
     data: Annotated[list[str], Field(min_length=2, max_length=2)]
-    parts: list[SavedPart]
-    imported: list[SavedPart]
+    parts: list[Part]
+    imported: list[Part]
 
 
 def read(file: Path, run_id: str) -> Saved | None:

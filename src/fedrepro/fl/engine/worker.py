@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import ctypes
 import io
 import math
@@ -20,6 +19,7 @@ import torch
 import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
 from numpy.typing import NDArray
 
+from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.engine import dense, lane
 from fedrepro.fl.engine.jobs import (
     LaneError,
@@ -154,16 +154,29 @@ def perform(
 
 
 def send(pipe: Connection, value: object) -> None:
-    """Send a task or result, with its tensors as plain arrays.
+    """Send a task or result."""
+    content = io.BytesIO()
+    _Pickler(content).dump(value)
+    pipe.send_bytes(content.getbuffer())
+
+
+class _Pickler(pickle.Pickler):
+    """Sends tensors as plain arrays, and specs without their algorithm.
 
     Next to the training of a lane the copy costs nothing; in shared memory, as pipes hand tensors
-    over otherwise, each would cost a file.
+    over otherwise, each would cost a file. A worker has no use for algorithms, and could not import
+    one that the main program defines.
     """
-    content = io.BytesIO()
-    pickler = pickle.Pickler(content)
-    pickler.dispatch_table = copyreg.dispatch_table | {torch.Tensor: _as_array}
-    pickler.dump(value)
-    pipe.send_bytes(content.getbuffer())
+
+    def reducer_override(self, value: Any) -> Any:
+        """Return how to make a value again, or leave it to the usual way."""
+        if isinstance(value, torch.Tensor):
+            return _as_array(value)
+        return (_no_algorithm, ()) if isinstance(value, AlgorithmParams) else NotImplemented
+
+
+def _no_algorithm() -> None:
+    return None
 
 
 def _as_array(tensor: torch.Tensor) -> tuple[Callable[[NDArray[Any]], torch.Tensor], tuple[Any]]:

@@ -1,8 +1,8 @@
-"""What an algorithm keeps between rounds: of kinds that a checkpoint holds, and left as it is.
+"""Checks that the state of an algorithm can be checkpointed.
 
-A checkpoint with anything else could be written and never be read again, and one with a tensor that
-was changed after its round would be of no round at all. An algorithm of another distribution learns
-of either after its first round.
+It must be of types that a checkpoint can hold, or the checkpoint could not be read; and its tensors
+must not be changed in place, or a checkpoint, which shares them, would be of no round at all. An
+algorithm of another distribution learns of either after its first round.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fedrepro.fl.engine.host_copy import tensors
 _PLAIN = (str, int, float, bool, type(None))
 
 
-class Kept:
-    """The state of a run between two rounds.
+class CheckedState:
+    """The state of a run between two rounds, whose types have been checked.
 
     Args:
         algorithm: its name.
-        state: what it keeps.
+        state: a dataclass, as its functions get it.
 
     Raises:
         FedreproError: a checkpoint cannot hold it; names the field.
@@ -33,7 +33,7 @@ class Kept:
         self._algorithm = algorithm
         self._versions: list[tuple[str, weakref.ref[torch.Tensor], int]] = []
         for name, value in vars(state).items():
-            for one in _unsaved(value):
+            for one in _unstorable(value):
                 raise FedreproError(
                     f"algorithm {algorithm}: {name} of its state holds a "
                     f"{type(one).__module__}.{type(one).__qualname__}, which no checkpoint can; "
@@ -59,22 +59,22 @@ class Kept:
                 )
 
 
-def _unsaved(value: Any) -> list[Any]:
-    """Return what a checkpoint cannot hold of nested dicts and lists: the first such value."""
+def _unstorable(value: Any) -> list[Any]:
+    """Return the first value in nested dicts and lists that a checkpoint cannot hold, or none."""
     if isinstance(value, dict):
-        found = [one for key in value for one in _no_key(key)]
-        found = found or [one for item in value.values() for one in _unsaved(item)]
+        found = [one for key in value for one in _not_plain(key)]
+        found = found or [one for item in value.values() for one in _unstorable(item)]
     elif isinstance(value, list):
-        found = [one for item in value for one in _unsaved(item)]
+        found = [one for item in value for one in _unstorable(item)]
     elif isinstance(value, torch.Tensor):
         found = []
     else:
-        found = _no_key(value)
+        found = _not_plain(value)
     return found[:1]
 
 
-def _no_key(value: Any) -> list[Any]:
-    """Return what is neither a number nor a string, nor a tuple of these."""
+def _not_plain(value: Any) -> list[Any]:
+    """Return the values that are neither numbers nor strings, nor tuples of these."""
     if type(value) is tuple:
-        return [one for item in value for one in _no_key(item)]
+        return [one for item in value for one in _not_plain(item)]
     return [] if type(value) in _PLAIN else [value]

@@ -28,26 +28,29 @@ if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
         f"This Snakefile is in {ROOT}, but its Python has fedrepro from {fedrepro.__file__}: {CURE}"
     )
 
-# Jobs use the plans and the code of this clone, wherever they run. The prefix sets PYTHONPATH inside
-# a conda environment too, where Snakemake removes the variable. Without conda, the jobs' Python is
-# the one that runs Snakemake; no rule names it, or another name of it would make everything again.
-os.environ.update(FEDREPRO_ROOT=str(ROOT))
+# Jobs use the plans and the code of this clone, wherever they run. A workflow that has this one as a
+# module has jobs of its own, so neither `shell.prefix` nor PATH is set. Snakemake removes PYTHONPATH
+# inside a conda environment, and brings the Python that its jobs use. Without conda that is the one
+# which runs Snakemake; no shell text has its name, or another name would make everything again.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+os.environ["FEDREPRO_ROOT"] = str(ROOT)
+os.environ["FEDREPRO_PYTHON"] = "python3" if CONDA else sys.executable
 os.environ.setdefault("FEDREPRO_PLANS", "")
 
 
 envvars:
     "FEDREPRO_ROOT",
+    "FEDREPRO_PYTHON",
     "FEDREPRO_PLANS",
 
 
-shell.prefix(
-    "set -euo pipefail; "
-    'export PYTHONPATH="$FEDREPRO_ROOT/src${{PYTHONPATH:+:$PYTHONPATH}}"; '
-)
-if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
-    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    os.environ.update(PATH=os.pathsep.join(folders))
+PYTHON = 'env PYTHONPATH="$FEDREPRO_ROOT/src${PYTHONPATH:+:$PYTHONPATH}" "$FEDREPRO_PYTHON" -m'
 
+# A job that fails keeps the records it has made (`keep_records`), which Snakemake cannot do for single
+# rules. In a module, where it would keep the broken files of others, each run has a job of its own.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+if IS_MODULE:
+    config = {**config, "runs_per_batch": 1}
 
 try:
     PLAN = Workflow(config, every_batch=not workflow.is_main_process)
@@ -76,7 +79,7 @@ def training_input(batch):
 
 def keep_records():
     # What --keep-incomplete does, whatever profile there is; there are no settings for --dag.
-    if workflow.execution_settings:
+    if workflow.execution_settings and not IS_MODULE:
         workflow.execution_settings.keep_incomplete = True
 
 

@@ -17,8 +17,9 @@ rule dataset:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         content=content_option,
         data_root=data_root_option,
     shell:
-        "python3 -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
+        "{params.python} fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
         " {params.content:q} {params.data_root:q} > {log:q} 2>&1"

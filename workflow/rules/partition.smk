@@ -15,9 +15,10 @@ rule partition:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         data_root=data_root_option,
     shell:
-        "python3 -m fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
+        "{params.python} fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
         " --scale {wildcards.scale} --out {output:q} {params.data_root:q} > {log:q} 2>&1"
 
 
@@ -41,7 +42,8 @@ rule partition_overview:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         stem=stem,
     shell:
-        "python3 -m fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
+        "{params.python} fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
         " --out {params.stem:q} > {log:q} 2>&1"

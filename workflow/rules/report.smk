@@ -16,8 +16,9 @@ rule report:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         papers=reported,
         folder=subpath(output[0], parent=True),
     shell:
-        "python3 -m fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"
+        "{params.python} fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"
         " --out {params.folder:q} > {log:q} 2>&1"

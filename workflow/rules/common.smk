@@ -57,8 +57,31 @@ try:
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
+
+def with_costs(record):
+    # Adds what training costs to Snakemake's table of jobs, the first message that knows the jobs.
+    if hasattr(record, "stats"):
+        record.msg = "\n".join([record.msg, *costs(record.stats)])
+    elif str(record.msg).startswith("Nothing to be done"):
+        record.msg = "\n".join(filter(None, [record.msg, PLAN.stale()]))
+    return True
+
+
+def costs(jobs):
+    training = PLAN.trained(jobs)
+    if training:
+        yield PLAN.cost(training) + "\n"
+    if (
+        len(training) > 1
+        and PLAN.config.on_gpu
+        and "gpu" not in workflow.global_resources
+    ):
+        yield "Several of them may share a GPU: add `--resources gpu=1` for one at a time.\n"
+
+
 if workflow.is_main_process:
     logger.info(PLAN.summary)
+    logger.addFilter(with_costs)
 
 
 def pending(papers, kind=None):
@@ -67,6 +90,15 @@ def pending(papers, kind=None):
         return PLAN.pending(papers, kind)
 
     return records
+
+
+def pending_of_reported(wildcards):
+    return PLAN.pending_of_reported()
+
+
+def no_target(wildcards):
+    known = [rule.name for rule in workflow.rules if rule.name.startswith("all")]
+    PLAN.no_target(f"all_{wildcards.unknown}", known)
 
 
 def training_input(batch):

@@ -29,6 +29,7 @@ for batch in PLAN.batches:
         threads: PLAN.config.threads
         resources:
             gpu=1 if PLAN.config.on_gpu else 0,
+            runtime=batch.minutes,
         params:
             python=PYTHON,
             runs=batch.runs,

@@ -80,15 +80,6 @@ def test_devices(device: str, gpu: bool) -> None:
     assert load_config(DEFAULT | {"device": device}).on_gpu == gpu
 
 
-def test_where_packed_data_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDREPRO_DATA", raising=False)
-    assert load_config(DEFAULT).data_root_option == ""
-    monkeypatch.setenv("FEDREPRO_DATA", "/packs")
-    assert load_config(DEFAULT).data_root_option == "/packs"
-    mine = str(tmp_path)
-    assert load_config(DEFAULT | {"data_root": mine}).data_root_option == mine
-
-
 def test_committed_schemas_are_current(tmp_path: Path) -> None:
     written = write_schemas(tmp_path)
     assert [file.stem for file in written] == list(SCHEMAS)

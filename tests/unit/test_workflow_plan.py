@@ -401,7 +401,7 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
         (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
         (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
         (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),
-        (lambda w: w.of_dataset("minst"), "'mnist'"),
+        (lambda w: w.found("minst"), "'mnist'"),
     ],
 )
 def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
@@ -410,15 +410,21 @@ def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
     assert text in str(error.value)
 
 
-def test_a_data_set_is_made_of_the_files_that_hold_it(tmp_path: Path) -> None:
+def test_a_data_set_is_found_by_what_it_is(tmp_path: Path) -> None:
+    """Wherever it lies, and whether its official files are here or still to be downloaded."""
+
+    def found(pack: str, name: str = "mnist") -> list[str]:
+        return Workflow(CONFIG | {"data_root": str(tmp_path / pack)}).found(name)
+
     pack = tmp_path / "some packs"
     pack.mkdir()
-    workflow = Workflow(CONFIG | {"data_root": str(pack)})
-    assert workflow.of_dataset("mnist") == []
+    assert found("some packs") == ["official"]
+    assert found("some packs", "synthetic") == []
     (pack / "mnist.npz").touch()
     (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
-    assert workflow.of_dataset("mnist") == [str(pack / "mnist.npz")]
-    assert workflow.of_dataset("synthetic") == []
+    assert found("some packs") == [f"{'0' * 64}  mnist.npz"]
+    pack.rename(tmp_path / "moved")
+    assert found("moved") == [f"{'0' * 64}  mnist.npz"]
 
 
 def test_papers_may_be_switched_off() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -179,24 +178,22 @@ def test_training_jobs_take_their_cores(everything: Plan, with_options: Plan) ->
     assert "threads:" not in everything.text
 
 
-def test_jobs_are_told_where_packed_data_are(with_options: Plan) -> None:
-    named = [line for line in with_options.text.splitlines() if "--data-root 'some packs'" in line]
-    assert any("fedrepro.cli train" in line for line in named)
-    assert any("fedrepro.cli data prepare synthetic" in line for line in named)
-
-
 def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
-    clone.edit("workflow/rules/data.smk", "{params.python} fedrepro.cli data", "touch {output:q} #")
-    pack = clone.root / "data/pack"
-    pack.mkdir(parents=True)
+    """Not one that was moved. Jobs are told where packed data are."""
+    tell = 'echo "$FEDREPRO_DATA" > {output:q} #'
+    clone.edit("workflow/rules/data.smk", "{params.python} fedrepro.cli data", tell)
+    pack = clone.root / "some packs"
+    pack.mkdir()
     (pack / "mnist.npz").touch()
     (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
-    manifest = (*SMOKE, "data/ready/mnist.json")
-    done = clone.snakemake("--cores", "1", *manifest)
+    here = ("--config", "scale=smoke", "data_root=some packs", "--", "data/ready/mnist.json")
+    done = clone.snakemake("--cores", "1", *here)
     assert done.returncode == 0, done.stderr
-    assert clone.plan(*manifest).jobs == {}
-    shutil.rmtree(pack)
-    assert clone.plan(*manifest).jobs == {"dataset": 1}
+    assert (clone.root / here[-1]).read_text() == "some packs\n"
+    assert clone.plan(*here).jobs == {}
+    pack.rename(clone.root / "moved")
+    assert clone.plan(*here[:2], "data_root=moved", *here[3:]).jobs == {}
+    assert clone.plan(*SMOKE, here[-1]).jobs == {"dataset": 1}
 
 
 def test_jobs_are_not_looked_for_all_the_time(recorded: Clone) -> None:

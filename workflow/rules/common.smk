@@ -57,6 +57,10 @@ try:
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
+# Of no rule, since the place of the data decides nothing.
+if PLAN.config.data_root:
+    os.environ["FEDREPRO_DATA"] = PLAN.config.data_root
+
 
 def with_costs(record):
     # Adds what training costs to Snakemake's table of jobs, the first message that knows the jobs.
@@ -115,8 +119,8 @@ def keep_records():
         workflow.execution_settings.keep_incomplete = True
 
 
-def dataset_input(wildcards):
-    return PLAN.of_dataset(wildcards.dataset)
+def found(wildcards):
+    return PLAN.found(wildcards.dataset)
 
 
 def table_input(wildcards):
@@ -168,11 +172,6 @@ def labels(wildcards):
 
 def stem(wildcards, output):
     return str(Path(output[0]).with_suffix(""))
-
-
-def data_root_option(wildcards):
-    folder = PLAN.config.data_root_option
-    return ["--data-root", folder] if folder else []
 
 
 def content_option(wildcards):

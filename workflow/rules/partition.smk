@@ -16,10 +16,9 @@ rule partition:
         "../../envs/fedrepro.yaml"
     params:
         python=PYTHON,
-        data_root=data_root_option,
     shell:
         "{params.python} fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
-        " --scale {wildcards.scale} --out {output:q} {params.data_root:q} > {log:q} 2>&1"
+        " --scale {wildcards.scale} --out {output:q} > {log:q} 2>&1"
 
 
 rule partition_overview:

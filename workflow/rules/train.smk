@@ -35,7 +35,6 @@ for batch in PLAN.batches:
             runs=batch.runs,
             scale=PLAN.scale,
             device=PLAN.config.device,
-            data_root=data_root_option,
         shell:
             "exec {params.python} fedrepro.cli train {params.runs} --scale {params.scale}"
-            " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"
+            " --device {params.device} --workers {threads} > {log:q} 2>&1"

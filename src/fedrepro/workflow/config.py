@@ -5,7 +5,6 @@ It says which papers, at which scale and on what device; experiments are in ``co
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,11 +54,6 @@ class WorkflowConfig(Strict):
     def on_gpu(self) -> bool:
         """Whether training jobs need a GPU."""
         return self.device != "cpu"
-
-    @property
-    def data_root_option(self) -> str:
-        """The folder of packed data to name on command lines; "" where none is chosen."""
-        return self.data_root or os.environ.get("FEDREPRO_DATA", "")
 
 
 def load_config(values: Mapping[str, Any]) -> WorkflowConfig:

@@ -184,18 +184,23 @@ class Workflow:
         own = arrays_file.file_of(dataset)
         return f"data/ready/{dataset}.json" if own is None else str(own)
 
-    def of_dataset(self, name: str) -> list[str]:
-        """Return the files that hold a data set now; none where it is downloaded or made up.
+    def found(self, name: str) -> list[str]:
+        """Return what there is of a data set, wherever it lies: checksums, or sizes and names.
 
         Raises:
             FedreproError: unknown data set, no such folder of packed data, or half a pack.
         """
-        from fedrepro.fl.data import (
-            sources,  # only a workflow that needs data waits for this import
-        )
+        # Only a workflow that needs data waits for these imports.
+        from fedrepro.fl.data import describe, packs, sources
 
         chosen = self.config.data_root
-        return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
+        location = sources.locate(name, Path(chosen) if chosen else None)
+        if location.kind == "pack":
+            known = packs.sums(location.folder)
+            return [f"{known[file.name]}  {file.name}" for file in location.files]
+        if describe(name).official is not None:  # here or still to be downloaded, with one checksum
+            return ["official"]
+        return [f"{file.stat().st_size}  {file.name}" for file in location.files]
 
     def content_of(self, name: str) -> str:
         """Return the content hash of the other data that the runs on a data set are on; else "".

@@ -36,12 +36,14 @@ CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 os.environ["FEDREPRO_ROOT"] = str(ROOT)
 os.environ["FEDREPRO_PYTHON"] = "python3" if CONDA else sys.executable
 os.environ.setdefault("FEDREPRO_PLANS", "")
+os.environ.setdefault("FEDREPRO_DATA", "")
 
 
 envvars:
     "FEDREPRO_ROOT",
     "FEDREPRO_PYTHON",
     "FEDREPRO_PLANS",
+    "FEDREPRO_DATA",
 
 
 PYTHON = 'env PYTHONPATH="$FEDREPRO_ROOT/src${PYTHONPATH:+:$PYTHONPATH}" "$FEDREPRO_PYTHON" -m'
@@ -57,7 +59,7 @@ try:
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
-# Of no rule, since the place of the data decides nothing.
+# No rule says so, for the place of the data decides nothing.
 if PLAN.config.data_root:
     os.environ["FEDREPRO_DATA"] = PLAN.config.data_root
 

@@ -180,7 +180,7 @@ def test_training_jobs_take_their_cores(everything: Plan, with_options: Plan) ->
 
 def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
     """Not one that was moved. Jobs are told where packed data are."""
-    tell = 'echo "$FEDREPRO_DATA" > {output:q} #'
+    tell = "echo $FEDREPRO_DATA > {output:q} #"
     clone.edit("workflow/rules/data.smk", "{params.python} fedrepro.cli data", tell)
     pack = clone.root / "some packs"
     pack.mkdir()

@@ -50,7 +50,6 @@ PLAN: dict[str, Any] = {
     },
 }
 CONFIG = {
-    "papers": ["emd"],
     "scale": "lite",
     "train": "auto",
     "device": "cpu",

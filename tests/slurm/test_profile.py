@@ -204,5 +204,5 @@ def test_gpus_and_cores_are_asked_for_up_to_the_profiles_limit(trained: Trained)
         assert job["JobState"] == "PENDING"
         assert job["TresPerJob"] == "gres:gpu:1"
         assert job["NumCPUs"] == "3"
-        assert job["TimeLimit"] == f"{PROFILE['default-resources']['runtime'] // 60:02}:00:00"
+        assert job["TimeLimit"] == "00:30:00", "the least, which is enough for the smoke scale"
     assert cluster.jobs("%T")[before:] == [["CANCELLED"]] * limit

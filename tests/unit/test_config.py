@@ -47,11 +47,14 @@ def test_every_key_is_written_out() -> None:
         ({"scale": "papr"}, ["scale: unknown scale 'papr'", "did you mean 'paper'?"]),
         ({"scale": 3}, ["scale"]),
         ({"papers": ["emd", "selectiv"]}, ["unknown paper 'selectiv'", "'selective'?"]),
-        ({"papers": []}, ["papers"]),
+        ({"papers": []}, ["papers: name at least one of cadis, emd"]),
+        ({"papers": None}, ["papers: name at least one of cadis, emd"]),
+        ({"papers": "emd", "plans": "my.yaml"}, ["leave out papers, or plans"]),
         ({"papers": "emd,emd"}, ["papers: 'emd' is named twice"]),
         ({"data_root": "no/packs"}, ["data_root is no/packs, which is not a folder"]),
         ({"train": "sometimes"}, ["train", "'auto' or 'never'"]),
-        ({"device": "gpu"}, ["device"]),
+        ({"device": "gpu"}, ["device: 'gpu' is none of cpu, cuda, cuda:0"]),
+        ({"max_minutes": 0}, ["max_minutes", "greater than or equal to 1"]),
         ({"runs_per_batch": 0}, ["runs_per_batch", "greater than or equal to 1"]),
         ({"threads": 0}, ["threads", "greater than or equal to 1"]),
     ],
@@ -75,15 +78,6 @@ def test_papers_as_on_a_command_line() -> None:
 @pytest.mark.parametrize(("device", "gpu"), [("cpu", False), ("cuda", True), ("cuda:1", True)])
 def test_devices(device: str, gpu: bool) -> None:
     assert load_config(DEFAULT | {"device": device}).on_gpu == gpu
-
-
-def test_where_packed_data_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FEDREPRO_DATA", raising=False)
-    assert load_config(DEFAULT).data_root_option == ""
-    monkeypatch.setenv("FEDREPRO_DATA", "/packs")
-    assert load_config(DEFAULT).data_root_option == "/packs"
-    mine = str(tmp_path)
-    assert load_config(DEFAULT | {"data_root": mine}).data_root_option == mine
 
 
 def test_committed_schemas_are_current(tmp_path: Path) -> None:

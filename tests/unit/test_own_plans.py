@@ -50,7 +50,6 @@ PLAN: dict[str, Any] = {
     },
 }
 CONFIG = {
-    "papers": ["emd"],
     "scale": "lite",
     "train": "auto",
     "device": "cpu",
@@ -300,6 +299,8 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     targets = workflow.everything(workflow.papers)
     assert "results/lite/tables/my-plan/accuracy.csv" in targets
     assert not [path for path in targets if "checks" in path or "notebooks" in path]
+    with pytest.raises(FedreproError, match="plans of your own have no verdicts"):
+        workflow.pending_of_reported()
     made_of = workflow.of_table("lite", "my-plan", "accuracy")
     assert made_of["config"] == [str(folder / "my/my-plan.yaml")]
     assert all(path.startswith("results/own/runs/") for path in made_of["records"])

@@ -56,8 +56,8 @@ def test_without_records_everything_is_to_be_trained() -> None:
         assert {by_id[run] for run in batch.runs} == {batch.dataset}
     assert len({batch.name for batch in workflow.batches}) == len(workflow.batches)
     assert re.fullmatch(
-        rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} to train \(about .* on one core\); "
-        rf"there is no folder results/runs in {Path.cwd()}",
+        rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} pending "
+        r"\(in all about .* on one core\)",
         workflow.summary,
     )
 
@@ -136,6 +136,7 @@ def test_never_lists_no_more_than_can_be_read() -> None:
 
 
 def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None:
+    records.FOLDER.mkdir(parents=True)
     published = CONFIG | {"papers": ["fedcd"], "scale": "paper"}
     workflow = Workflow(published)
     batch = workflow.batches[0]
@@ -143,6 +144,74 @@ def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None
     with pytest.raises(FedreproError, match=said):
         workflow.data_of(batch)
     assert Workflow(published | {"device": "cuda"}).data_of(batch) == "data/ready/cifar10.json"
+
+
+def test_a_job_asks_for_time_by_its_cost() -> None:
+    published = CONFIG | {"papers": ["selective", "emd"], "scale": "paper"}
+
+    def minutes(**changes: Any) -> list[int]:
+        return [batch.minutes for batch in Workflow(published | changes).batches]
+
+    alone, several = minutes(runs_per_batch=1), minutes()
+    assert min(alone) == 30
+    assert max(several) == 1440, "no more than the limit"
+    assert sum(alone) / len(alone) < sum(several) / len(several)
+    assert max(minutes(max_minutes=100)) == 100
+    assert sum(minutes(threads=8)) < sum(several)
+    assert sum(minutes(device="cuda")) < sum(several), "a GPU is no slower than a core"
+
+
+def test_what_training_costs_is_of_the_jobs_of_a_call(write_record: Any) -> None:
+    workflow = Workflow(CONFIG)
+    first, second = workflow.batches[:2]
+    jobs = {f"train_{first.name}": 1, f"fed_train_{second.name}": 1, "table": 3, "total": 5}
+    assert workflow.trained(jobs) == [first, second]
+    count = len(first.runs) + len(second.runs)
+    assert re.fullmatch(
+        rf"Training jobs: 2; runs: {count}; about \d+ (s|min) on one core",
+        workflow.cost(workflow.trained(jobs)),
+    )
+    assert workflow.trained({"table": 3}) == []
+
+
+def test_files_of_runs_without_a_record_are_told_of(write_record: Any) -> None:
+    for run in RUNS[:-1]:
+        write_record(run, records.FOLDER)
+    workflow = Workflow(CONFIG)
+    workflow.of_overview(
+        "smoke", next(paper for paper in CONFIG["papers"] if paper != RUNS[-1].paper)
+    )
+    assert workflow.stale() == ""
+    workflow.of_overview("smoke", RUNS[-1].paper)
+    assert workflow.stale().startswith("1 of the runs that the files are made of have no record")
+
+
+def test_where_there_are_no_records_nothing_is_trained_unless_told() -> None:
+    workflow = Workflow(CONFIG | {"papers": ["fedcd"], "scale": "paper"})
+    with pytest.raises(FedreproError, match=rf"no folder results/runs in {Path.cwd()}, .*ln -s"):
+        workflow.pending(["fedcd"])
+    records.FOLDER.mkdir(parents=True)
+    assert workflow.pending(["fedcd"])
+
+
+def test_verdicts_are_refused_where_there_are_none() -> None:
+    assert Workflow(CONFIG).pending_of_reported()
+    said = r"scale quick has no verdicts, .* `--config scale=lite`"
+    with pytest.raises(FedreproError, match=said):
+        Workflow(CONFIG | {"scale": "quick"}).pending_of_reported()
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("all_table", "unknown target 'all_table' (did you mean 'all_tables'?"),
+        ("all_cadis", "paper 'cadis' is switched off; add `--config papers=cadis`"),
+    ],
+)
+def test_a_target_that_does_not_exist(target: str, text: str) -> None:
+    with pytest.raises(FedreproError) as error:
+        Workflow(CONFIG).no_target(target, ["all", "all_tables"])
+    assert text in str(error.value)
 
 
 def test_a_damaged_record_stops(write_record: Any) -> None:
@@ -332,7 +401,7 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
         (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
         (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
         (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),
-        (lambda w: w.of_dataset("minst"), "'mnist'"),
+        (lambda w: w.found("minst"), "'mnist'"),
     ],
 )
 def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
@@ -341,15 +410,21 @@ def test_unknown_names(ask: Callable[[Workflow], object], text: str) -> None:
     assert text in str(error.value)
 
 
-def test_a_data_set_is_made_of_the_files_that_hold_it(tmp_path: Path) -> None:
+def test_a_data_set_is_found_by_what_it_is(tmp_path: Path) -> None:
+    """Wherever it lies, and whether its official files are here or still to be downloaded."""
+
+    def found(pack: str, name: str = "mnist") -> list[str]:
+        return Workflow(CONFIG | {"data_root": str(tmp_path / pack)}).found(name)
+
     pack = tmp_path / "some packs"
     pack.mkdir()
-    workflow = Workflow(CONFIG | {"data_root": str(pack)})
-    assert workflow.of_dataset("mnist") == []
+    assert found("some packs") == ["official"]
+    assert found("some packs", "synthetic") == []
     (pack / "mnist.npz").touch()
     (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
-    assert workflow.of_dataset("mnist") == [str(pack / "mnist.npz")]
-    assert workflow.of_dataset("synthetic") == []
+    assert found("some packs") == [f"{'0' * 64}  mnist.npz"]
+    pack.rename(tmp_path / "moved")
+    assert found("moved") == [f"{'0' * 64}  mnist.npz"]
 
 
 def test_papers_may_be_switched_off() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,8 @@ def test_a_clone_with_records_trains_nothing_and_needs_no_data(
 ) -> None:
     plan = recorded.plan("--config", "scale=smoke", "train=never", "--", *TARGETS, "all")
     assert f"{len(smoke_ids())} runs recorded" in plan.text
-    assert "to train" not in plan.text
+    assert " pending (" not in plan.text
+    assert "Training jobs" not in plan.text
     assert [plan.jobs.pop(target) for target in (*TARGETS, "all")] == [1] * (len(TARGETS) + 1)
     assert plan.jobs.pop("partition_overview") == len(PAPERS)
     assert plan.jobs.pop("report") == 1
@@ -78,7 +79,8 @@ def test_a_deleted_record_is_the_one_run_that_trains(recorded: Clone, smoke_ids:
     plan = recorded.plan(*SMOKE, "all_checks")
     assert plan.trained == [run_id]
     assert plan.jobs["train"] == plan.jobs["dataset"] == 1
-    assert "1 to train (about" in plan.text
+    assert "1 pending (in all about" in plan.text
+    assert "Training jobs: 1; runs: 1; about" in plan.text
 
 
 def test_a_deleted_record_trains_though_all_that_was_made_of_it_is_there(
@@ -89,13 +91,20 @@ def test_a_deleted_record_trains_though_all_that_was_made_of_it_is_there(
     for file in ", ".join(made).split(", "):
         (recorded.root / file).parent.mkdir(parents=True, exist_ok=True)
         (recorded.root / file).touch()
-    assert recorded.plan(*SMOKE, *targets).jobs == {}
+    again = recorded.plan(*SMOKE, *targets)
+    assert again.jobs == {}
+    assert "have no record any more" not in again.text
     run_id = smoke_ids(lambda run: run.group == "mnist_sweep")[0]
     (recorded.records / f"{run_id}.json").unlink()
     for target, rule in zip(targets, ("check", "table"), strict=True):
         plan = recorded.plan(*SMOKE, target)
         assert plan.trained == [run_id]
         assert 0 < plan.jobs[rule] < len(made), "what it is in, and no more"
+    by_name = recorded.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
+    assert by_name.jobs == {}
+    assert (
+        "1 of the runs that the files are made of have no record any more: add `-F`" in by_name.text
+    )
 
 
 def test_a_changed_plan_trains_exactly_its_runs(recorded: Clone, smoke_ids: Any) -> None:
@@ -122,7 +131,7 @@ def test_a_raised_version_trains_exactly_its_users(recorded: Clone, smoke_ids: A
     plan = recorded.plan(*SMOKE, "all_checks")
     assert len(plan.trained) == len(users) > 0
     assert not set(plan.trained) & set(smoke_ids())
-    assert f"{len(smoke_ids()) - len(users)} runs recorded, {len(users)} to train" in plan.text
+    assert f"{len(smoke_ids()) - len(users)} runs recorded, {len(users)} pending" in plan.text
 
 
 def test_without_records_everything_trains(everything: Plan, smoke_ids: Any) -> None:
@@ -139,6 +148,25 @@ def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> N
     assert set(plan.trained) <= set(smoke_ids(lambda run: run.paper == "emd"))
 
 
+def test_what_training_costs_is_of_the_target(clone: Clone, smoke_ids: Any) -> None:
+    plan = clone.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
+    assert f"0 runs recorded, {len(smoke_ids())} pending (in all about" in plan.text
+    said = f"Training jobs: {plan.jobs['train']}; runs: {len(plan.trained)}; about "
+    assert said in plan.text
+    assert 0 < len(plan.trained) < len(smoke_ids())
+
+
+def test_training_jobs_ask_for_time(everything: Plan) -> None:
+    assert everything.text.count("runtime=30") == everything.jobs["train"]
+
+
+def test_jobs_that_share_a_gpu_are_told_of(clone: Clone, with_options: Plan) -> None:
+    warning = "Several of them may share a GPU: add `--resources gpu=1`"
+    assert warning not in with_options.text
+    options = ("--config", "scale=smoke", "device=cuda", "--")
+    assert warning in clone.plan("--workflow-profile", "none", *options, "all_runs").text
+
+
 def test_training_jobs_ask_for_a_gpu(everything: Plan, with_options: Plan) -> None:
     assert "gpu=1" in with_options.text
     assert "gpu=1" not in everything.text
@@ -150,29 +178,29 @@ def test_training_jobs_take_their_cores(everything: Plan, with_options: Plan) ->
     assert "threads:" not in everything.text
 
 
-def test_jobs_are_told_where_packed_data_are(with_options: Plan) -> None:
-    named = [line for line in with_options.text.splitlines() if "--data-root 'some packs'" in line]
-    assert any("fedrepro.cli train" in line for line in named)
-    assert any("fedrepro.cli data prepare synthetic" in line for line in named)
-
-
 def test_a_data_set_that_was_removed_is_looked_for_again(clone: Clone) -> None:
-    clone.edit("workflow/rules/data.smk", "python3 -m fedrepro.cli data", "touch {output:q} #")
-    pack = clone.root / "data/pack"
-    pack.mkdir(parents=True)
+    """Not one that was moved. Jobs are told where packed data are."""
+    tell = "echo $FEDREPRO_DATA > {output:q} #"
+    clone.edit("workflow/rules/data.smk", "{params.python} fedrepro.cli data", tell)
+    pack = clone.root / "some packs"
+    pack.mkdir()
     (pack / "mnist.npz").touch()
     (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
-    manifest = (*SMOKE, "data/ready/mnist.json")
-    done = clone.snakemake("--cores", "1", *manifest)
+    here = ("--config", "scale=smoke", "data_root=some packs", "--", "data/ready/mnist.json")
+    done = clone.snakemake("--cores", "1", *here)
     assert done.returncode == 0, done.stderr
-    assert clone.plan(*manifest).jobs == {}
-    shutil.rmtree(pack)
-    assert clone.plan(*manifest).jobs == {"dataset": 1}
+    assert (clone.root / here[-1]).read_text() == "some packs\n"
+    assert clone.plan(*here).jobs == {}
+    pack.rename(clone.root / "moved")
+    assert clone.plan(*here[:2], "data_root=moved", *here[3:]).jobs == {}
+    assert clone.plan(*SMOKE, here[-1]).jobs == {"dataset": 1}
 
 
 def test_jobs_are_not_looked_for_all_the_time(recorded: Clone) -> None:
     """Unless by a limit of one's own."""
-    recorded.edit("workflow/rules/tables.smk", "python3 -m fedrepro.cli", "touch {output} && echo")
+    recorded.edit(
+        "workflow/rules/tables.smk", "{params.python} fedrepro.cli", "touch {output} && echo"
+    )
     with (recorded.root / "Snakefile").open("a") as file:
         file.write('\nonsuccess:\n    print("limit:", workflow.scheduler.job_rate_limiter)\n')
     for own, limit in (((), "None"), (("--max-jobs-per-timespan", "9/1s"), "<")):
@@ -210,6 +238,11 @@ def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> Non
         (
             (*SMOKE, "results/smoke/tables/emd/tabel2.csv"),
             ["paper 'emd' has no table 'tabel2'", "did you mean 'table2'?"],
+        ),
+        ((*SMOKE, "all_figure"), ["unknown target 'all_figure' (did you mean 'all_figures'?"]),
+        (
+            ("--config", "scale=quick", "--", "all_checks"),
+            ["scale quick has no verdicts, notebooks and report: ask for all, all_tables or"],
         ),
     ],
 )
@@ -310,6 +343,28 @@ def test_as_a_module_it_keeps_its_paths(clone: Clone) -> None:
     file.write_text(f'{module}    prefix:\n        "fed"\n{use}')
     said = clone.fails("-n", "-s", "module.smk", *SMOKE, f"fed/{OVERHEAD}")
     assert "use it as a module without `prefix`" in said
+
+
+def test_a_workflow_that_has_it_as_a_module_keeps_its_own_jobs(clone: Clone) -> None:
+    """Their shell, PATH and Python, and what becomes of their outputs when they fail."""
+    (clone.root / "parent.smk").write_text(
+        'shell.prefix("set -euo pipefail; export MINE=1; ")\n\n'
+        'rule mine:\n    output:\n        "mine.txt",\n'
+        '    shell:\n        "echo $MINE $PATH $PYTHONPATH > {output}"\n\n'
+        'rule broken:\n    output:\n        "half.txt",\n'
+        '    shell:\n        "echo half > {output}; exit 1"\n\n'
+        'module fed:\n    snakefile:\n        "workflow/Snakefile"\n'
+        '    config:\n        {"scale": "smoke"}\n\n'
+        "use rule * from fed as fed_*\n"
+    )
+    run = next(run for run in expand("emd", "smoke") if run.group == "mnist_sgd_large")
+    record = clone.records / f"{run.id}.json"
+    targets = ("mine.txt", "half.txt", f"results/own/runs/{record.name}")
+    said = clone.fails("-s", "parent.smk", "--cores", "1", "--keep-going", *targets)
+    own = f"1 {os.environ['PATH']} {clone.environment['PYTHONPATH']}\n"
+    assert (clone.root / "mine.txt").read_text() == own, said
+    assert not (clone.root / "half.txt").exists(), "Snakemake takes what it keeps for whole"
+    assert list(clone.records.iterdir()) == [record], "each run has a job of its own"
 
 
 def test_a_damaged_record_stops_the_parse(recorded: Clone, smoke_ids: Any) -> None:

@@ -29,7 +29,7 @@ def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
     results = folder / "results/smoke"
     assert records.recorded_ids(folder / "results/own/runs") == smoke_ids()
     of_made = smoke_ids(lambda run: run.paper == MADE)
-    assert f"0 runs recorded, {len(of_made)} to train" in text
+    assert f"0 runs recorded, {len(of_made)} pending" in text
     plan = load_plan(MADE)
     for name, table in plan.tables.items():
         assert len(pd.read_csv(results / f"tables/{MADE}/{name}.csv"))

@@ -13,6 +13,8 @@ rule check:
     localrule: True
     conda:
         "../../envs/fedrepro.yaml"
+    params:
+        python=PYTHON,
     shell:
-        "python3 -m fedrepro.cli check --paper {wildcards.paper}"
+        "{params.python} fedrepro.cli check --paper {wildcards.paper}"
         " --scale {wildcards.scale} --out {output:q} > {log:q} 2>&1"

@@ -28,34 +28,66 @@ if not Path(fedrepro.__file__).resolve().is_relative_to(ROOT.resolve()):
         f"This Snakefile is in {ROOT}, but its Python has fedrepro from {fedrepro.__file__}: {CURE}"
     )
 
-# Jobs use the plans and the code of this clone, wherever they run. The prefix sets PYTHONPATH inside
-# a conda environment too, where Snakemake removes the variable. Without conda, the jobs' Python is
-# the one that runs Snakemake; no rule names it, or another name of it would make everything again.
-os.environ.update(FEDREPRO_ROOT=str(ROOT))
+# Jobs use the plans and the code of this clone, wherever they run. A workflow that has this one as a
+# module has jobs of its own, so neither `shell.prefix` nor PATH is set. Snakemake removes PYTHONPATH
+# inside a conda environment, and brings the Python that its jobs use. Without conda that is the one
+# which runs Snakemake; no shell text has its name, or another name would make everything again.
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+os.environ["FEDREPRO_ROOT"] = str(ROOT)
+os.environ["FEDREPRO_PYTHON"] = "python3" if CONDA else sys.executable
 os.environ.setdefault("FEDREPRO_PLANS", "")
+os.environ.setdefault("FEDREPRO_DATA", "")
 
 
 envvars:
     "FEDREPRO_ROOT",
+    "FEDREPRO_PYTHON",
     "FEDREPRO_PLANS",
+    "FEDREPRO_DATA",
 
 
-shell.prefix(
-    "set -euo pipefail; "
-    'export PYTHONPATH="$FEDREPRO_ROOT/src${{PYTHONPATH:+:$PYTHONPATH}}"; '
-)
-if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
-    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    os.environ.update(PATH=os.pathsep.join(folders))
+PYTHON = 'env PYTHONPATH="$FEDREPRO_ROOT/src${PYTHONPATH:+:$PYTHONPATH}" "$FEDREPRO_PYTHON" -m'
 
+# A job that fails keeps the records it has made (`keep_records`), which Snakemake cannot do for single
+# rules. In a module, where it would keep the broken files of others, each run has a job of its own.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+if IS_MODULE:
+    config = {**config, "runs_per_batch": 1}
 
 try:
     PLAN = Workflow(config, every_batch=not workflow.is_main_process)
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
 
+# No rule says so, for the place of the data decides nothing.
+if PLAN.config.data_root:
+    os.environ["FEDREPRO_DATA"] = PLAN.config.data_root
+
+
+def with_costs(record):
+    # Adds what training costs to Snakemake's table of jobs, the first message that knows the jobs.
+    if hasattr(record, "stats"):
+        record.msg = "\n".join([record.msg, *costs(record.stats)])
+    elif str(record.msg).startswith("Nothing to be done"):
+        record.msg = "\n".join(filter(None, [record.msg, PLAN.stale()]))
+    return True
+
+
+def costs(jobs):
+    training = PLAN.trained(jobs)
+    if training:
+        yield PLAN.cost(training) + "\n"
+    if (
+        len(training) > 1
+        and PLAN.config.on_gpu
+        and "gpu" not in workflow.global_resources
+    ):
+        yield "Several of them may share a GPU: add `--resources gpu=1` for one at a time.\n"
+
+
 if workflow.is_main_process:
     logger.info(PLAN.summary)
+    logger.addFilter(with_costs)
 
 
 def pending(papers, kind=None):
@@ -64,6 +96,15 @@ def pending(papers, kind=None):
         return PLAN.pending(papers, kind)
 
     return records
+
+
+def pending_of_reported(wildcards):
+    return PLAN.pending_of_reported()
+
+
+def no_target(wildcards):
+    known = [rule.name for rule in workflow.rules if rule.name.startswith("all")]
+    PLAN.no_target(f"all_{wildcards.unknown}", known)
 
 
 def training_input(batch):
@@ -76,12 +117,12 @@ def training_input(batch):
 
 def keep_records():
     # What --keep-incomplete does, whatever profile there is; there are no settings for --dag.
-    if workflow.execution_settings:
+    if workflow.execution_settings and not IS_MODULE:
         workflow.execution_settings.keep_incomplete = True
 
 
-def dataset_input(wildcards):
-    return PLAN.of_dataset(wildcards.dataset)
+def found(wildcards):
+    return PLAN.found(wildcards.dataset)
 
 
 def table_input(wildcards):
@@ -133,11 +174,6 @@ def labels(wildcards):
 
 def stem(wildcards, output):
     return str(Path(output[0]).with_suffix(""))
-
-
-def data_root_option(wildcards):
-    folder = PLAN.config.data_root_option
-    return ["--data-root", folder] if folder else []
 
 
 def content_option(wildcards):

@@ -1,13 +1,11 @@
 # Data sets. Input: a pack, official files or a download. Output: data/ready/<dataset>.json, which
 # says what was found: source, content hash, counts.
 #
-# The files that are there are its input, so that where they are removed or replaced it is looked for
-# and checked again. Only training jobs and index lists need it: a clone with records needs no data.
+# What is found of it is a parameter, so that where that is removed or replaced, and not where it is
+# moved, it is looked for and checked again. Only training jobs and index lists need it: a clone with records needs no data.
 
 
 rule dataset:
-    input:
-        dataset_input,
     output:
         "data/ready/{dataset}.json",
     log:
@@ -17,8 +15,9 @@ rule dataset:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         content=content_option,
-        data_root=data_root_option,
+        found=found,
     shell:
-        "python3 -m fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
-        " {params.content:q} {params.data_root:q} > {log:q} 2>&1"
+        "{params.python} fedrepro.cli data prepare {wildcards.dataset} --out {output:q}"
+        " {params.content:q} > {log:q} 2>&1"

@@ -22,7 +22,8 @@ rule figure:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         stem=stem,
     shell:
-        "python3 -m fedrepro.cli figure {wildcards.paper} {wildcards.figure:q}"
+        "{params.python} fedrepro.cli figure {wildcards.paper} {wildcards.figure:q}"
         " --scale {wildcards.scale} --out {params.stem:q} > {log:q} 2>&1"

@@ -25,16 +25,16 @@ rule notebook:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         executed="logs/{scale}/notebooks/{paper}.ipynb",
         converted="logs/{scale}/notebooks/{paper}.html",
         runs=runs_folder,
     shell:
-        "("
-        "python3 -m papermill {input.template:q} {params.executed:q} -k python3"
+        "({params.python} papermill {input.template:q} {params.executed:q} -k python3"
         " --no-progress-bar -p scale {wildcards.scale} -p runs_folder {params.runs:q}"
-        " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }};"
-        " python3 -m nbconvert --to html --no-input {params.executed:q}"
-        " --HTMLExporter.require_js_url= --HTMLExporter.mathjax_url= --HTMLExporter.jquery_url=;"
-        " mv {params.converted:q} {output.html:q};"
+        " || {{ echo 'The notebook with its error: {params.executed}'; exit 1; }} &&"
+        " {params.python} nbconvert --to html --no-input {params.executed:q}"
+        " --HTMLExporter.require_js_url= --HTMLExporter.mathjax_url= --HTMLExporter.jquery_url= &&"
+        " mv {params.converted:q} {output.html:q} &&"
         " mv {params.executed:q} {output.ipynb:q}"
         ") > {log:q} 2>&1"

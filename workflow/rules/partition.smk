@@ -15,10 +15,10 @@ rule partition:
     conda:
         "../../envs/fedrepro.yaml"
     params:
-        data_root=data_root_option,
+        python=PYTHON,
     shell:
-        "python3 -m fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
-        " --scale {wildcards.scale} --out {output:q} {params.data_root:q} > {log:q} 2>&1"
+        "{params.python} fedrepro.cli partition {wildcards.paper} {wildcards.partition:q}"
+        " --scale {wildcards.scale} --out {output:q} > {log:q} 2>&1"
 
 
 rule partition_overview:
@@ -41,7 +41,8 @@ rule partition_overview:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         stem=stem,
     shell:
-        "python3 -m fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
+        "{params.python} fedrepro.cli partitions {wildcards.paper} --scale {wildcards.scale}"
         " --out {params.stem:q} > {log:q} 2>&1"

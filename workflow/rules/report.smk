@@ -1,6 +1,7 @@
 # The report. Input: tables, figures, verdicts and notebooks of the scale, and the records there are
 # of the published scale, whose verdicts stand beside. Output: results/<scale>/report/index.html, the
-# pages that it leads to, and summary.txt.
+# pages that it leads to, and summary.txt. The pages are no outputs: which there are depends on records,
+# and of a `directory` Snakemake would remove all before it is known whether a new report succeeds.
 
 
 rule report:
@@ -16,8 +17,9 @@ rule report:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         papers=reported,
         folder=subpath(output[0], parent=True),
     shell:
-        "python3 -m fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"
+        "{params.python} fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"
         " --out {params.folder:q} > {log:q} 2>&1"

@@ -21,7 +21,8 @@ rule table:
     conda:
         "../../envs/fedrepro.yaml"
     params:
+        python=PYTHON,
         stem=stem,
     shell:
-        "python3 -m fedrepro.cli table {wildcards.paper} {wildcards.table:q}"
+        "{params.python} fedrepro.cli table {wildcards.paper} {wildcards.table:q}"
         " --scale {wildcards.scale} --out {params.stem:q} > {log:q} 2>&1"

@@ -29,11 +29,12 @@ for batch in PLAN.batches:
         threads: PLAN.config.threads
         resources:
             gpu=1 if PLAN.config.on_gpu else 0,
+            runtime=batch.minutes,
         params:
+            python=PYTHON,
             runs=batch.runs,
             scale=PLAN.scale,
             device=PLAN.config.device,
-            data_root=data_root_option,
         shell:
-            "exec python3 -m fedrepro.cli train {params.runs} --scale {params.scale}"
-            " --device {params.device} --workers {threads} {params.data_root:q} > {log:q} 2>&1"
+            "exec {params.python} fedrepro.cli train {params.runs} --scale {params.scale}"
+            " --device {params.device} --workers {threads} > {log:q} 2>&1"

@@ -5,7 +5,7 @@ It says which papers, at which scale and on what device; experiments are in ``co
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,8 @@ from fedrepro.base.paths import data_root, root
 from fedrepro.base.strict import Strict
 from fedrepro.runs.plan_files import papers, plans, use_plans
 from fedrepro.runs.plan_schema import SCALES, Scale
+
+_DEVICE = r"^(cpu|cuda(:\d+)?)$"
 
 
 class WorkflowConfig(Strict):
@@ -36,7 +38,7 @@ class WorkflowConfig(Strict):
         description="auto: train runs without a record that a target needs; never: stop with a list"
     )
     device: str = Field(
-        pattern=r"^(cpu|cuda(:\d+)?)$", description="PyTorch device to train on: cpu, cuda, cuda:1"
+        pattern=_DEVICE, description="PyTorch device to train on: cpu, cuda, cuda:1"
     )
     data_root: str | None = Field(
         description="folder of packed data sets; null: the environment variable FEDREPRO_DATA, "
@@ -44,16 +46,14 @@ class WorkflowConfig(Strict):
     )
     runs_per_batch: int = Field(ge=1, description="most runs that one training job trains")
     threads: int = Field(ge=1, description="cores of one training job")
+    max_minutes: int = Field(
+        ge=1, description="most minutes that a training job asks a cluster for"
+    )
 
     @property
     def on_gpu(self) -> bool:
         """Whether training jobs need a GPU."""
         return self.device != "cpu"
-
-    @property
-    def data_root_option(self) -> str:
-        """The folder of packed data to name on command lines; "" where none is chosen."""
-        return self.data_root or os.environ.get("FEDREPRO_DATA", "")
 
 
 def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
@@ -62,7 +62,8 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     A key that is missing, as where a module passes its own configuration, is that of the file.
 
     Raises:
-        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value.
+        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value; both
+            papers and plans are chosen.
     """
     file = root() / "config/config.yaml"
     where = f"{file} or --config"
@@ -71,13 +72,25 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     scale = values.get("scale")
     if isinstance(scale, str) and scale not in SCALES:
         raise FedreproError(f"{where}: scale: unknown scale '{scale}' {nearest(scale, SCALES)}")
+    device = values.get("device")
+    if not re.match(_DEVICE, str(device)):
+        raise FedreproError(
+            f"{where}: device: '{device}' is none of cpu, cuda, cuda:0, cuda:1, ..."
+        )
     names = values.get("papers")
+    if not names:
+        raise FedreproError(f"{where}: papers: name at least one of {', '.join(papers())}")
     if isinstance(names, str):  # --config papers=emd
         names = names.split(",")
     config = validate({**values, "papers": names}, WorkflowConfig, where)
     if config.data_root:
         data_root(Path(config.data_root))
     if config.plans:
+        if sorted(config.papers) != sorted(read_yaml(file, WorkflowConfig).papers):
+            raise FedreproError(
+                f"{where}: plans of your own (plans) are made in place of the papers; leave out "
+                "papers, or plans"
+            )
         return config.model_copy(update={"papers": use_plans(config.plans)})
     known = papers()
     for name in config.papers:

@@ -9,11 +9,13 @@ train it again by accident.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
 from fedrepro.fl.data import arrays_file
@@ -36,12 +38,14 @@ class Batch:
         dataset: the data set all of them need.
         runs: ids of its runs that the job trains.
         tf32: ids of those among them that only a GPU can train.
+        minutes: the time that the job asks a cluster for.
     """
 
     name: str
     dataset: str
     runs: tuple[str, ...]
     tf32: tuple[str, ...]
+    minutes: int
 
 
 class Workflow:
@@ -52,7 +56,7 @@ class Workflow:
         scale: the scale whose artefacts are made.
         papers: slugs of the chosen papers.
         batches: the training jobs, of the runs without a record.
-        summary: how many runs are recorded, how many to train, and how long that takes.
+        summary: how many runs of the scale are recorded, how many not, and how long these take.
     """
 
     def __init__(self, values: Mapping[str, Any], *, every_batch: bool = False) -> None:
@@ -77,15 +81,82 @@ class Workflow:
         minutes = duration(state.pending_seconds)
         self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
         if state.pending:
-            self.summary += f", {len(state.pending)} to train (about {minutes} on one core)"
-        if not records.FOLDER.is_dir():
-            self.summary += f"; there is no folder {records.FOLDER} in {Path.cwd()}"
+            self.summary += f", {len(state.pending)} pending (in all about {minutes} on one core)"
         self._status = state
+        self._without_record: set[str] = set()
         self.batches = [
-            _batch(name, trained)
+            self._batch(name, trained)
             for name, members in batches(state.runs, self.config.runs_per_batch)
             if (trained := [run for run in members if every_batch or run.id in state.seconds])
         ]
+
+    def _batch(self, name: str, runs: Sequence[PlannedRun]) -> Batch:
+        tf32 = tuple(run.id for run in runs if run.spec.precision == "tf32")
+        ids = tuple(run.id for run in runs)
+        return Batch(name, runs[0].spec.dataset.name, ids, tf32, self._minutes(runs))
+
+    def _minutes(self, runs: Sequence[PlannedRun]) -> int:
+        """Return the minutes to ask for: the estimate, with a margin for another machine.
+
+        On a CPU it is twice the estimate. On a GPU it is ten times what like runs took, since fewer
+        of them share the card here, and what one core would take where there are none.
+        """
+        from fedrepro.fl.cost import lanes  # needs the data sets' descriptions
+
+        on_core, on_gpu = self._status.seconds, self._status.gpu_seconds
+        pending = [run for run in runs if run.id in on_core]
+        if self.config.on_gpu:
+            seconds = sum(min(on_core[r.id], 10 * on_gpu.get(r.id, math.inf)) for r in pending)
+        else:
+            cores = min(self.config.threads, sum(lanes(run.spec) for run in pending))
+            seconds = 2 * sum(on_core[run.id] for run in pending) / max(1, cores)
+        return min(max(_FEWEST_MINUTES, math.ceil(seconds / 60)), self.config.max_minutes)
+
+    def trained(self, jobs: Iterable[str]) -> list[Batch]:
+        """Return the training jobs among the jobs of a call.
+
+        Args:
+            jobs: names of rules; as those of a module they may begin with something else.
+        """
+        names = tuple(jobs)
+        return [b for b in self.batches if any(n.endswith(f"train_{b.name}") for n in names)]
+
+    def cost(self, chosen: Sequence[Batch]) -> str:
+        """Return a line on what training jobs cost."""
+        runs = [run for batch in chosen for run in batch.runs]
+        seconds = sum(self._status.seconds[run] for run in runs)
+        text = f"Training jobs: {len(chosen)}; runs: {len(runs)}; about {duration(seconds)}"
+        timed = [s for run in runs if (s := self._status.gpu_seconds.get(run)) is not None]
+        on_gpu = f"; on a GPU about {duration(sum(timed))} for {len(timed)} of them"
+        return f"{text} on one core{on_gpu if timed and self.config.on_gpu else ''}"
+
+    def stale(self) -> str:
+        """Return a line on files that are there although runs they are made of have no record.
+
+        Where nothing is to be done, these are files that were asked for by their names.
+        """
+        if not self._without_record:
+            return ""
+        return (
+            f"{len(self._without_record)} of the runs that the files are made of have no record "
+            "any more: add `-F` to train these and make the files again"
+        )
+
+    def no_target(self, name: str, targets: Iterable[str]) -> NoReturn:
+        """Refuse a target that does not exist.
+
+        Raises:
+            FedreproError: always; names the nearest target, or the paper that is switched off.
+        """
+        paper = name.removeprefix("all_")
+        if paper in plan_files():
+            self._require(self.scale, paper)
+        raise FedreproError(f"unknown target '{name}' {nearest(name, sorted(targets))}")
+
+    def datasets(self) -> list[str]:
+        """Return what says that the data sets of all plans are here."""
+        runs = (run for paper in self.papers for run in expand(paper, self.scale))
+        return sorted({self.ready(run.spec.dataset.name) for run in runs})
 
     def record_of(self, run_id: str) -> str:
         """Return the file of a run's record."""
@@ -113,18 +184,23 @@ class Workflow:
         own = arrays_file.file_of(dataset)
         return f"data/ready/{dataset}.json" if own is None else str(own)
 
-    def of_dataset(self, name: str) -> list[str]:
-        """Return the files that hold a data set now; none where it is downloaded or made up.
+    def found(self, name: str) -> list[str]:
+        """Return what there is of a data set, wherever it lies: checksums, or sizes and names.
 
         Raises:
             FedreproError: unknown data set, no such folder of packed data, or half a pack.
         """
-        from fedrepro.fl.data import (
-            sources,  # only a workflow that needs data waits for this import
-        )
+        # Only a workflow that needs data waits for these imports.
+        from fedrepro.fl.data import describe, packs, sources
 
         chosen = self.config.data_root
-        return [str(file) for file in sources.locate(name, Path(chosen) if chosen else None).files]
+        location = sources.locate(name, Path(chosen) if chosen else None)
+        if location.kind == "pack":
+            known = packs.sums(location.folder)
+            return [f"{known[file.name]}  {file.name}" for file in location.files]
+        if describe(name).official is not None:  # here or still to be downloaded, with one checksum
+            return ["official"]
+        return [f"{file.stat().st_size}  {file.name}" for file in location.files]
 
     def content_of(self, name: str) -> str:
         """Return the content hash of the other data that the runs on a data set are on; else "".
@@ -198,6 +274,20 @@ class Workflow:
         """Slugs of the papers in the report: all that have verdicts at this scale."""
         return [paper for paper in self.papers if self._is_judged(paper)]
 
+    def pending_of_reported(self) -> list[str]:
+        """Return the records that verdicts, notebooks and the report need and that are missing.
+
+        Raises:
+            FedreproError: no plan has any of these; or as :meth:`pending`.
+        """
+        if not self.reported:
+            what = "plans of your own have" if self.config.plans else f"scale {self.scale} has"
+            raise FedreproError(
+                f"{what} no verdicts, notebooks and report: ask for all, all_tables or all_figures"
+                + ("" if self.config.plans else ", or add `--config scale=lite`")
+            )
+        return self.pending(self.reported)
+
     def _is_judged(self, paper: str) -> bool:
         """Whether a plan has verdicts, notebook and report, for which all of it must be there."""
         return not is_study(paper) and load_plan(paper).at(self.scale).artefacts is None
@@ -259,9 +349,20 @@ class Workflow:
             FedreproError: there are some, and training is switched off (lists them).
         """
         missing = [run_id for run_id in run_ids if run_id in self._status.seconds]
+        committed = [run_id for run_id in missing if self._is_committed(run_id)]
+        if committed and root() != Path.cwd() and not records.FOLDER.is_dir():
+            raise FedreproError(
+                f"there is no folder {records.FOLDER} in {Path.cwd()}, so runs would be trained "
+                f"that have records in {root()}: start Snakemake there, or link them with `mkdir "
+                f"-p results && ln -s {root() / records.FOLDER} results/`; to train them here, "
+                f"make an empty folder {records.FOLDER}"
+            )
         if missing and self.config.train == "never":
             raise FedreproError(_refusal(missing, self._status, self.scale))
         return missing
+
+    def _is_committed(self, run_id: str) -> bool:
+        return Path(self._records[run_id]).parent == records.FOLDER
 
     def of_table(self, scale: str, paper: str, table: str) -> dict[str, Any]:
         """Return what a table is made of."""
@@ -390,7 +491,7 @@ class Workflow:
             FedreproError: some have no record, and training is switched off (lists the runs).
         """
         runs = self._runs(paper, set(groups))
-        self._pending(runs)
+        self._without_record.update(self._pending(runs))
         own = [name for part in parts if (name := code.module_of(paper, part))]
         if parts and not own:
             own = ["fedrepro.report.generic"]
@@ -407,11 +508,8 @@ class Workflow:
         }
 
 
-def _batch(name: str, runs: Sequence[PlannedRun]) -> Batch:
-    tf32 = tuple(run.id for run in runs if run.spec.precision == "tf32")
-    return Batch(name, runs[0].spec.dataset.name, tuple(run.id for run in runs), tf32)
-
-
+_FEWEST_MINUTES = 30
+"""That a job asks for: starting, reading the data and writing checkpoints takes its time."""
 _MOST_LISTED = 20
 
 

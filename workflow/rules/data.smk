@@ -1,8 +1,9 @@
 # Data sets. Input: a pack, official files or a download. Output: data/ready/<dataset>.json, which
 # says what was found: source, content hash, counts.
 #
-# What is found of it is a parameter, so that where that is removed or replaced, and not where it is
-# moved, it is looked for and checked again. Only training jobs and index lists need it: a clone with records needs no data.
+# What is found of it is a parameter: where that is removed or replaced, and not where it is moved, it
+# is looked for and checked again. Only training jobs and index lists need it: a clone with records
+# needs no data.
 
 
 rule dataset:

@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path
+from fedrepro.cli.command import (
+    AsOption,
+    Command,
+    DataRoot,
+    OptionalPaper,
+    PaperName,
+    PaperScale,
+    either,
+    path,
+)
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import all_papers, selected
@@ -19,28 +28,26 @@ app = typer.Typer()
 
 @app.command(cls=Command)
 def status(
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P",
-            help="Only the runs of this paper, study of our own (precision) or plan of your own "
-            "(my-plan.yaml); default: all papers.",
-        ),
-    ] = None,
+    paper: OptionalPaper = None,
+    as_option: AsOption = None,
     scale: PaperScale = "lite",
     as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON: ids by state, and seconds.")
+        bool,
+        typer.Option("--json", help="As JSON: ids of runs by state, and estimates in seconds."),
     ] = False,
-    list_runs: Annotated[bool, typer.Option("--list", help="One line a run.")] = False,
+    list_runs: Annotated[
+        bool, typer.Option("--list", help="Also list all runs: id, place in the plan, state.")
+    ] = False,
 ) -> None:
-    """Count recorded, pending and orphaned runs.
+    """Count the planned runs with and without a record, and estimate what is left.
 
-    These are the planned runs that have a record, those that do not, with the estimated seconds to
-    train them, and the records that no plan asks for.
+    A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
+    stands the time to train them, one after another on one core and, where like runs have been
+    trained on a GPU, on that. Records that no plan asks for are counted below the table.
     """
     from fedrepro.runs.status import status
 
-    report = status(selected(paper, scale))
+    report = status(selected(either(paper, as_option), scale))
     if as_json:
         print(json.dumps(report.to_json(), indent=1))
     else:
@@ -51,20 +58,28 @@ def status(
 def why(
     paper: PaperName,
     name: Annotated[
-        str,
-        typer.Argument(help="Table or figure, such as table2, or id of a number or claim, as B8."),
-    ],
+        str | None,
+        typer.Argument(
+            help="Table or figure, such as table2, or id of a published number or claim, such as "
+            "B8; default: list the tables and figures.",
+            show_default=False,
+        ),
+    ] = None,
     cell: Annotated[
         str | None,
-        typer.Argument(help="ROW/COLUMN of a table or SERIES/X of a figure; default: all."),
+        typer.Argument(
+            help="ROW/COLUMN of a table or SERIES/X of a figure; default: list all cells.",
+            show_default=False,
+        ),
     ] = None,
     scale: PaperScale = "lite",
 ) -> None:
     """Go from a number or verdict to its runs.
 
-    Shows the runs behind a table, a figure or one cell of it: id, spec, seed, code version, data
-    hash, device, seconds, and the command that trains it again. Of a published number or claim it
-    shows the verdict, what decides it, its runs, and the runs that it lacks.
+    Of a table or figure: every cell with our value, the published one, its verdict and runs. Of one
+    cell: each run with its seed, spec, code version, data hash, device and seconds, and the command
+    that trains it again. Of a published number or claim: the verdict, what decides it, its runs,
+    and the runs that it lacks. Values of cells are as stored: fractions, not per cent.
     """
     from fedrepro.report import trace
 

@@ -9,6 +9,7 @@ import pytest
 from made_up import content
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report.trace import find_cell, why
 from fedrepro.runs import records
@@ -124,6 +125,12 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         why(paper, artefact, cell, "smoke")
     for text in texts:
         assert text in str(error.value)
+
+
+def test_outside_the_clone_the_way_back_is_told() -> None:
+    elsewhere = re.escape(f"; or call this in {root()}, where that run is recorded")
+    with pytest.raises(FedreproError, match=f"fedrepro train --pending .*{elsewhere}$"):
+        why("selective", "table2", None, "lite")
 
 
 def test_what_is_not_made_at_the_scale_is_not_to_be_trained_for() -> None:

@@ -22,6 +22,7 @@ from fedrepro.cli.command import (
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import all_papers, selected
+from fedrepro.runs.plan import PlannedRun
 
 app = typer.Typer()
 
@@ -142,10 +143,19 @@ def _written(files: list[Path]) -> None:
     print("\n".join(f"wrote {file}" for file in files))
 
 
-@app.command(cls=Command, epilog="Example: fedrepro verify --sample 5 --max-hours 0.5")
+@app.command(cls=Command, epilog="Examples: fedrepro verify 0b77a2; fedrepro verify --sample 5")
 def verify(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Run ids, or how they begin; default: a random sample.",
+            show_default=False,
+        ),
+    ] = None,
     number: Annotated[
-        int, typer.Option("--sample", metavar="N", min=1, help="How many runs to draw.")
+        int,
+        typer.Option("--sample", metavar="N", min=1, help="How many to draw, without RUN."),
     ] = 3,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the draw.")] = 0,
     paper: Annotated[
@@ -155,7 +165,9 @@ def verify(
     max_hours: Annotated[
         float | None,
         typer.Option(
-            metavar="H", min=0.0, help="Leave out drawn runs beyond so many hours, cheapest first."
+            metavar="H",
+            min=0.0,
+            help="Of the runs drawn, train the cheapest that fit into so many hours.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -171,14 +183,17 @@ def verify(
 ) -> int:
     """Train recorded runs again and compare.
 
-    A random sample of the runs that a CPU trained is trained again in a temporary folder. With
-    the processor and PyTorch of the record every number must be equal; otherwise the final
-    accuracies must agree within the tolerance. Each line says which. The exit status is 1 if a
-    run fails this.
+    The named runs, or a random sample of those that a CPU trained, are trained in a temporary
+    folder; the records stay as they are. With the processor and PyTorch of the record every number
+    must be equal; otherwise the final accuracies must agree within the tolerance. Each line says
+    which. The exit status is 1 if a run fails this.
     """
     from fedrepro.runs import verify
 
-    runs = verify.sample(selected(paper, scale), number, seed, max_hours)
+    if ids:
+        runs = _of_a_cpu(ids, paper)
+    else:
+        runs = verify.sample(selected(paper, scale), number, seed, max_hours)
     print(verify.plan_text(runs), flush=True)
     failed = 0
     for found in verify.verify(runs, data_root, tolerance):
@@ -186,6 +201,25 @@ def verify(
         failed += bool(found.beyond)
     print(f"{len(runs) - failed} of {len(runs)} records verified")
     return int(failed > 0)
+
+
+def _of_a_cpu(ids: list[str], paper: str | None) -> list[PlannedRun]:
+    """Return the recorded runs with these ids.
+
+    Raises:
+        FedreproError: there is no such run or record, or a GPU trained it.
+    """
+    from fedrepro.report import recorded
+
+    found = recorded.find(ids, paper)
+    for each in found:
+        from_ = each.record.provenance
+        if from_.device_type != "cpu":
+            raise FedreproError(
+                f"run {each.run.id} was trained on {from_.device}, where rounding differs each "
+                "time; only runs of a CPU are verified"
+            )
+    return [each.run for each in found]
 
 
 @app.command(cls=Command)

@@ -519,7 +519,7 @@ def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monk
     assert message.endswith("ZeroDivisionError: a fault of the program")
 
 
-def test_a_data_set_that_cannot_be_had_is_looked_for_once(tmp_path):
+def test_a_data_set_that_cannot_be_had_is_looked_for_and_explained_once(tmp_path):
     specs = [make_spec(seed=seed, dataset={"name": "mnist"}) for seed in range(3)]
     good, looked_for, failures = make_spec(), [], []
 
@@ -540,7 +540,14 @@ def test_a_data_set_that_cannot_be_had_is_looked_for_once(tmp_path):
         Storage(checkpoints=tmp_path),
     )
     assert looked_for == ["mnist", "synthetic", f"done {run_id(good)}"]
-    assert failures == [f"run {run_id(spec)} failed: no network" for spec in specs]
+    first, *others = (run_id(spec) for spec in specs)
+    assert failures == [
+        f"run {first} failed: no network",
+        *(
+            f"run {other} failed: data set mnist cannot be loaded, as run {first} says"
+            for other in others
+        ),
+    ]
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_training(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from fedrepro.report import code, style
 from fedrepro.report.artefacts import at_scale, frame, left_out, made_by, write_csv
 from fedrepro.report.plots import Canvas, Ink
+from fedrepro.report.stats import LEAST_FOR_T
 from fedrepro.report.style import PALETTE
 from fedrepro.runs.runset import RunSet
 
@@ -88,7 +89,7 @@ def series_inks() -> Iterator[Ink]:
 def draw_choices(cells: pd.DataFrame) -> Figure:
     """Draw a panel a headline: how far each choice moves it, the interval and every seed.
 
-    Panels end beyond the outermost seeds; intervals of two seeds are wider.
+    Panels show every seed and every interval, but of two seeds, which is far too wide, only a part.
 
     Args:
         cells: as of :func:`fedrepro.report.choices.shifts`.
@@ -115,12 +116,18 @@ def draw_choices(cells: pd.DataFrame) -> Figure:
             seeds = [100 * value for value in point["values"]]
             axis.plot(seeds, [place] * len(seeds), ".", color=PALETTE["grey"], alpha=0.7, zorder=3)
         axis.axvline(0, color=PALETTE["grey"], linestyle=":")
-        shown = [0.0, *100 * points["values"].explode().astype(float)]
+        enough = points[points["values"].map(len) >= LEAST_FOR_T]
+        shown = [
+            0.0,
+            *100 * points["values"].explode().astype(float),
+            *100 * enough["low"],
+            *100 * enough["high"],
+        ]
         margin = max(0.1 * (max(shown) - min(shown)), 0.5)
         axis.set_xlim(min(shown) - margin, max(shown) + margin)
         axis.set(xlabel="points moved", yticks=range(len(names)), yticklabels=names)
         axis.set_title(textwrap.fill(str(headline), 17), fontsize=8)
         axis.grid(visible=False, axis="y")
     canvas.axis.invert_yaxis()
-    canvas.key("less the committed reading, paired by seed", _MOVED)
+    canvas.key("difference from the committed reading, paired by seed", _MOVED)
     return canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")

@@ -165,7 +165,7 @@ class _Opener:
         self._load = load
         self._backend = backend
         self._storage = storage
-        self._unusable: dict[tuple[str, str | None], FedreproError] = {}
+        self._unusable: dict[tuple[str, str | None], str] = {}  # -> the run that says why
 
     def next(self) -> RunSpec | None:
         """Return the next run; None, for good, once there is none."""
@@ -186,11 +186,13 @@ class _Opener:
     def _dataset(self, spec: RunSpec) -> Dataset:
         data = spec.dataset.name, spec.dataset.content
         if data in self._unusable:  # not looked for, or downloaded, once more for every run
-            raise self._unusable[data]
+            raise FedreproError(
+                f"data set {spec.dataset.name} cannot be loaded, as run {self._unusable[data]} says"
+            )
         try:
             return self._load(spec)
-        except FedreproError as error:
-            self._unusable[data] = error
+        except FedreproError:
+            self._unusable[data] = run_id(spec)
             raise
 
 

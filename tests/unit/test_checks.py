@@ -53,6 +53,7 @@ CLAIM = dataclasses.replace(
     id="ZA1",
     kind="claim",
     origin="paper",
+    statement="SGD is ahead.",
     published=None,
     ours=None,
     verdict="deviates",
@@ -91,15 +92,14 @@ def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
     lines = score.text([item, CLAIM], verbose=True).splitlines()
     published = "published 0.9799 (tolerance ± 0.006)"
     assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, {published}"
-    assert (
-        lines[1] == "deviates          emd ZA1, 2 seeds (2 points apart. Conjecture: fewer rounds)"
-    )
+    claim = f"emd ZA1, 2 seeds: {CLAIM.statement} (2 points apart. Conjecture: fewer rounds)"
+    assert lines[1] == f"deviates          {claim}"
 
 
 @pytest.mark.parametrize(("seeds", "told"), [(0, ""), (1, ", 1 seed")])
 def test_a_claim_says_on_how_many_seeds_it_rests(seeds: int, told: str) -> None:
     line = checks.line(dataclasses.replace(CLAIM, seeds=seeds))
-    assert line.startswith(f"deviates          emd ZA1{told} (")
+    assert line.startswith(f"deviates          emd ZA1{told}: {CLAIM.statement} (")
 
 
 def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:

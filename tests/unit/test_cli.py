@@ -41,7 +41,7 @@ def test_runs_to_train_are_named_in_one_way(
     capsys: pytest.CaptureFixture[str], runs: list[str]
 ) -> None:
     error = refusal(capsys, "train", "--paper", "tricks", *runs)
-    assert error == "fedrepro train: give run ids or plans, or --pending, and not both"
+    assert error.startswith("give either run ids or files of your own plans, or --pending for all")
 
 
 def test_an_unknown_run_is_not_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_minutes_of_a_gpu_are_no_core_minutes(document):
 
     published = rows("cost emd paper")
     on_gpu = published["`unit_pixels_one_class`"]
-    assert on_gpu["on"] == "NVIDIA H100 80GB HBM3, 1 thread"
+    assert on_gpu["on"] == "NVIDIA H100 80GB HBM3"
     assert float(on_gpu["core minutes"]) == 0 < float(on_gpu["GPU minutes"])
     on_cpu = next(row for row in published.values() if "EPYC" in row["on"])
     assert float(on_cpu["GPU minutes"]) == 0 < float(on_cpu["core minutes"])

@@ -85,7 +85,7 @@ def test_a_plan_is_named_by_its_file(folder: Path, monkeypatch: Any, capsys: Any
         "a plan of your own is named by its file: my-plan.yaml\n"
     )
     assert main(["train", "my-plan.yaml", "--paper", "emd"]) == 1
-    assert "give plans, or --paper, and not both" in capsys.readouterr().err
+    assert "--paper: leave it out where files of plans are given" in capsys.readouterr().err
 
 
 def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
@@ -439,7 +439,7 @@ def test_a_plan_may_have_some_scales_only(
     write_records(records.OWN_FOLDER)
     assert main(["show", planned[0].id]) == 0
     assert "my-plan accuracy" in capsys.readouterr().out
-    assert main(["status", "--paper", "my/my-plan.yaml", "--scale", "quick"]) == 1
+    assert main(["status", "my/my-plan.yaml", "--scale", "quick"]) == 1
     assert "my/my-plan.yaml: scales: no scale 'quick'" in capsys.readouterr().err
 
 

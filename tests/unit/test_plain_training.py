@@ -87,7 +87,7 @@ def test_both_command_lines_refuse_alike(tmp_path: Path, program: str) -> None:
     assert all(name in wrong.stderr for name in ("--backend", "stacked", *BACKENDS))
     neither = run()
     assert (neither.returncode, neither.stdout) == (1, "")
-    assert neither.stderr.startswith("fedrepro: fedrepro train: give run ids or plans, or --pen")
+    assert neither.stderr.startswith("fedrepro: give either run ids or files of your own plans, or")
 
 
 def test_the_help_names_every_backend(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,6 +44,17 @@ def test_equal_runs_are_verified_and_nothing_is_left(recorded, tmp_path, capsys)
     assert after == before
 
 
+def test_named_runs_are_verified_and_no_others(recorded, monkeypatch, capsys):
+    monkeypatch.setattr("fedrepro.report.recorded.selected", lambda paper, scale, studies: RUNS)
+    assert cli.main(["verify", RUNS[2].id, RUNS[0].id[:8]]) == 0
+    _, *compared, total = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in compared] == [RUNS[2].id, RUNS[0].id]
+    assert total == "2 of 2 records verified"
+    rewrite(RUNS[2], provenance={"device_type": "cuda", "device": "a GPU"})
+    assert cli.main(["verify", RUNS[2].id]) == 1
+    assert f"run {RUNS[2].id} was trained on a GPU, where" in capsys.readouterr().err
+
+
 def test_an_edited_record_is_found(recorded, capsys):
     accuracy = records.read(RUNS[1].id).final["accuracy"]
     rewrite(RUNS[1], final={"accuracy": accuracy + 0.001})

@@ -9,6 +9,7 @@ import pytest
 from made_up import content
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report.trace import find_cell, why
 from fedrepro.runs import records
@@ -92,7 +93,7 @@ def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
 def test_what_is_recorded_is_traced_and_the_rest_is_named() -> None:
     for run in AT_036:
         records.path_of(run.id).unlink()
-    absent = r"Left out, as it needs runs without a record: MNIST, .* recorded\.$"
+    absent = r"Left out, as it needs runs without a record:\s+MNIST, .* recorded\.$"
     assert re.search(absent, why("emd", "table2", None, "smoke"))
     with pytest.raises(FedreproError, match=r"no cell 'MNIST/0\.36'.*" + absent):
         why("emd", "table2", "MNIST/0.36", "smoke")
@@ -112,6 +113,7 @@ def test_numbers_may_be_written_in_any_way() -> None:
     [
         ("emdd", "table2", None, ["unknown paper 'emdd'", "did you mean 'emd'?"]),
         ("emd", "tabel2", None, ["claim 'tabel2'", "did you mean 'table2'?"]),
+        ("emd", "ZA2", None, ["did you mean 'ZA2-mnist' or 'ZA2-cifar10' or 'ZA2-kws' or"]),
         ("emd", "table2", "MNIST/0.37", ["no cell 'MNIST/0.37'", "/0.36'?", "lists all"]),
         ("emd", "table2", "nonsense", ["no cell 'nonsense'"]),
         ("emd", "T2-mean-mnist@0.37", None, ["no table, figure, number or claim", "@0.3"]),
@@ -125,9 +127,37 @@ def test_unknown_names(paper: str, artefact: str, cell: str | None, texts: list[
         assert text in str(error.value)
 
 
+def test_outside_the_clone_the_way_back_is_told() -> None:
+    elsewhere = re.escape(f"; or call this in {root()}, where that run is recorded")
+    with pytest.raises(FedreproError, match=f"fedrepro train --pending .*{elsewhere}$"):
+        why("selective", "table2", None, "lite")
+
+
 def test_what_is_not_made_at_the_scale_is_not_to_be_trained_for() -> None:
     with pytest.raises(FedreproError, match="open_choices is not made at scale quick"):
         why("emd", "open_choices", None, "quick")
+
+
+def test_without_a_name_all_tables_and_figures_are_listed() -> None:
+    title, *lines, cells, claims = why("emd", None, None, "smoke").splitlines()
+    assert title == "emd, scale smoke: tables and figures"
+    assert lines[0].split(maxsplit=1) == [
+        "table1",
+        "Test accuracy lost on non-IID data against SGD (Table 1)",
+    ]
+    assert "`fedrepro why emd NAME --scale smoke`" in cells
+    assert "`fedrepro check emd --verbose`" in claims
+
+
+def test_a_cell_is_listed_with_the_verdict_on_its_own_number(write_record: Any) -> None:
+    (run,) = (run for run in expand("cadis", "paper") if run.group == "mnist_mc_singleset")
+    metrics = {"evaluated_rounds": [1, 2], "accuracy": [0.5, 0.9914]}
+    write_record(run, records.FOLDER, metrics=metrics, final={"accuracy": 0.9914})
+    listed = why("cadis", "table1", None, "paper").splitlines()
+    for clients in (10, 20, 30, 40, 50):  # one run stands beside five published values
+        (line,) = (line for line in listed if line.startswith(f"MNIST {clients}/100/SingleSet"))
+        assert line.count("(T1-") == 1
+        assert f"; reproduced (T1-MNIST-{clients}-100-SingleSet); runs {run.id}" in line
 
 
 def test_a_table_without_cells_has_none_to_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -57,11 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "work"
 
 
-def run(folder: Path, *command: str) -> str:
-    """Run Python with the installed distributions; return what it printed."""
+def run(folder: Path, *command: str, path: Path | None = None) -> str:
+    """Run Python with the installed distributions, or those in ``path``; return what it printed."""
     names = ("FEDREPRO_ROOT", "FEDREPRO_PLANS", "FEDREPRO_DATA", "PYTHONPATH")
     environment = {key: value for key, value in os.environ.items() if key not in names}
-    environment |= {"PYTHONPATH": str(folder.parent / "site"), "OMP_NUM_THREADS": "1"}
+    environment |= {"PYTHONPATH": str(path or folder.parent / "site"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
@@ -118,3 +119,30 @@ def test_a_plan_of_own_components_trains_and_gets_a_table(folder: Path) -> None:
     assert len(losses) == 4, "the penalty and the seed change the training"
     run(folder, "-m", "fedrepro.cli", "table", "penalty.yaml", "comparison", "--out", "penalty")
     assert "FedAvg with the penalty" in (folder / "penalty.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_algorithm_stands_in_a_papers_table(tmp_path: Path) -> None:
+    page = (root() / "docs/first-algorithm.md").read_text()
+    (group,) = re.findall(r"^```yaml\n(  mnist_mc_fedmedian:\n.*?)^```$", page, re.M | re.S)
+    for name in ("src", "config"):
+        shutil.copytree(root() / name, tmp_path / name)
+    algorithm = tmp_path / "src/fedrepro/fl/algorithms/fedmedian.py"
+    algorithm.write_text(dict(_FILE.findall(page))["fedmedian.py"])
+    plan = tmp_path / "config/papers/cadis.yaml"
+    before, table, after = plan.read_text().partition("\n  table1_mnist:\n")
+    before = before.replace("\nruns:\n", f"\nruns:\n{group}", 1)
+    after = after.replace("[mnist_mc_fedavg,", "[mnist_mc_fedavg, mnist_mc_fedmedian,", 1)
+    plan.write_text(before + table + after)
+
+    def fedrepro(*words: str) -> str:
+        command = ["-m", "fedrepro.cli", *words, "--scale", "smoke"]
+        return run(tmp_path, *command, path=tmp_path / "src")
+
+    listed = [line.split() for line in fedrepro("status", "cadis", "--list").splitlines()]
+    groups = {"mnist_mc_fedavg", "mnist_mc_fedmedian"}
+    ids = [line[0] for line in listed if len(line) > 2 and line[2] in groups]
+    fedrepro("train", *ids)
+    shown = fedrepro("table", "cadis", "table1_mnist", "--partial")
+    (head,) = (line for line in shown.splitlines() if line.startswith("| row"))
+    assert head.replace(" ", "") == "|row|FedMedian|FedAvg|"

@@ -31,6 +31,18 @@ PaperName = Annotated[
         help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml)."
     ),
 ]
+OptionalPaper = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PAPER",
+        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml); "
+        "default: all papers.",
+        show_default=False,
+    ),
+]
+AsOption = Annotated[
+    str | None, typer.Option("--paper", metavar="PAPER", help="The same, as an option.")
+]
 PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.")]
 DataRoot = Annotated[
     Path | None,
@@ -38,7 +50,7 @@ DataRoot = Annotated[
         "--data-root",
         metavar="DIR",
         parser=path,
-        help="Folder of packed data; default: $FEDREPRO_DATA.",
+        help="Folder of packed data (`fedrepro data pack`); default: $FEDREPRO_DATA.",
     ),
 ]
 
@@ -50,13 +62,25 @@ class Command(TyperCommand):
         """Run the command and end with its exit status."""
 
         def work() -> int | None:
-            if ctx.params.get("paper") is not None:
-                ctx.params["paper"] = known_paper(ctx.params["paper"])
+            for name in ("paper", "as_option"):
+                if ctx.params.get(name) is not None:
+                    ctx.params[name] = known_paper(ctx.params[name])
             status: int | None = super(Command, self).invoke(ctx)
             return status
 
         # a verdict that nobody read is none
         raise typer.Exit(carry_out(work, unread=1 if self.name == "check" else 0))
+
+
+def either(paper: str | None, as_option: str | None) -> str | None:
+    """Return the paper that is named as an argument or as an option; None: neither is.
+
+    Raises:
+        typer.BadParameter: both name one.
+    """
+    if paper is not None and as_option is not None:
+        raise typer.BadParameter("name the paper once, with --paper or without")
+    return as_option if paper is None else paper
 
 
 def require_root(what: str) -> None:

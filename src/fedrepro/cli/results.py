@@ -11,7 +11,17 @@ import typer
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path, require_root
+from fedrepro.cli.command import (
+    AsOption,
+    Command,
+    DataRoot,
+    OptionalPaper,
+    PaperName,
+    PaperScale,
+    either,
+    path,
+    require_root,
+)
 from fedrepro.cli.output import show
 from fedrepro.runs.command import all_papers, known_paper
 from fedrepro.runs.plan_schema import COMMITTED, Scale
@@ -38,9 +48,8 @@ Partial = Annotated[
 
 @app.command(cls=Command)
 def check(
-    paper: Annotated[
-        str | None, typer.Option(metavar="P", help="Only this paper; default: all.")
-    ] = None,
+    paper: OptionalPaper = None,
+    as_option: AsOption = None,
     scale: PaperScale = "lite",
     as_json: Annotated[
         bool, typer.Option("--json", help="As a JSON list, one entry a check.")
@@ -80,7 +89,8 @@ def check(
         raise typer.BadParameter("--release: not allowed with --against-released")
     if release:
         require_root("the released verdicts are")
-    found = {name: verdicts.check(name, scale) for name in ([paper] if paper else all_papers())}
+    one = either(paper, as_option)
+    found = {name: verdicts.check(name, scale) for name in ([one] if one else all_papers())}
     everything = [item for items in found.values() for item in items]
     if out:
         write_text(out, checks.to_json(everything))

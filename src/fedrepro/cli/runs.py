@@ -9,38 +9,46 @@ from typing import Annotated
 import typer
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.cli.command import Command, DataRoot, PaperName, PaperScale, path
+from fedrepro.cli.command import (
+    AsOption,
+    Command,
+    DataRoot,
+    OptionalPaper,
+    PaperName,
+    PaperScale,
+    either,
+    path,
+)
 from fedrepro.cli.output import show
 from fedrepro.runs import records
 from fedrepro.runs.command import all_papers, selected
+from fedrepro.runs.plan import PlannedRun
 
 app = typer.Typer()
 
 
 @app.command(cls=Command)
 def status(
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="P",
-            help="Only the runs of this paper, study of our own (precision) or plan of your own "
-            "(my-plan.yaml); default: all papers.",
-        ),
-    ] = None,
+    paper: OptionalPaper = None,
+    as_option: AsOption = None,
     scale: PaperScale = "lite",
     as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON: ids by state, and seconds.")
+        bool,
+        typer.Option("--json", help="As JSON: ids of runs by state, and estimates in seconds."),
     ] = False,
-    list_runs: Annotated[bool, typer.Option("--list", help="One line a run.")] = False,
+    list_runs: Annotated[
+        bool, typer.Option("--list", help="Also list all runs: id, place in the plan, state.")
+    ] = False,
 ) -> None:
-    """Count recorded, pending and orphaned runs.
+    """Count the planned runs with and without a record, and estimate what is left.
 
-    These are the planned runs that have a record, those that do not, with the estimated seconds to
-    train them, and the records that no plan asks for.
+    A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
+    stands the time to train them, one after another on one core and, where like runs have been
+    trained on a GPU, on that. Records that no plan asks for are counted below the table.
     """
     from fedrepro.runs.status import status
 
-    report = status(selected(paper, scale))
+    report = status(selected(either(paper, as_option), scale))
     if as_json:
         print(json.dumps(report.to_json(), indent=1))
     else:
@@ -51,20 +59,28 @@ def status(
 def why(
     paper: PaperName,
     name: Annotated[
-        str,
-        typer.Argument(help="Table or figure, such as table2, or id of a number or claim, as B8."),
-    ],
+        str | None,
+        typer.Argument(
+            help="Table or figure, such as table2, or id of a published number or claim, such as "
+            "B8; default: list the tables and figures.",
+            show_default=False,
+        ),
+    ] = None,
     cell: Annotated[
         str | None,
-        typer.Argument(help="ROW/COLUMN of a table or SERIES/X of a figure; default: all."),
+        typer.Argument(
+            help="ROW/COLUMN of a table or SERIES/X of a figure; default: list all cells.",
+            show_default=False,
+        ),
     ] = None,
     scale: PaperScale = "lite",
 ) -> None:
     """Go from a number or verdict to its runs.
 
-    Shows the runs behind a table, a figure or one cell of it: id, spec, seed, code version, data
-    hash, device, seconds, and the command that trains it again. Of a published number or claim it
-    shows the verdict, what decides it, its runs, and the runs that it lacks.
+    Of a table or figure: every cell with our value, the published one, its verdict and runs. Of one
+    cell: each run with its seed, spec, code version, data hash, device and seconds, and the command
+    that trains it again. Of a published number or claim: the verdict, what decides it, its runs,
+    and the runs that it lacks. Values of cells are as stored: fractions, not per cent.
     """
     from fedrepro.report import trace
 
@@ -127,10 +143,19 @@ def _written(files: list[Path]) -> None:
     print("\n".join(f"wrote {file}" for file in files))
 
 
-@app.command(cls=Command, epilog="Example: fedrepro verify --sample 5 --max-hours 0.5")
+@app.command(cls=Command, epilog="Examples: fedrepro verify 0b77a2; fedrepro verify --sample 5")
 def verify(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Run ids, or how they begin; default: a random sample.",
+            show_default=False,
+        ),
+    ] = None,
     number: Annotated[
-        int, typer.Option("--sample", metavar="N", min=1, help="How many runs to draw.")
+        int,
+        typer.Option("--sample", metavar="N", min=1, help="How many to draw, without RUN."),
     ] = 3,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the draw.")] = 0,
     paper: Annotated[
@@ -140,7 +165,9 @@ def verify(
     max_hours: Annotated[
         float | None,
         typer.Option(
-            metavar="H", min=0.0, help="Leave out drawn runs beyond so many hours, cheapest first."
+            metavar="H",
+            min=0.0,
+            help="Of the runs drawn, train the cheapest that fit into so many hours.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -156,14 +183,17 @@ def verify(
 ) -> int:
     """Train recorded runs again and compare.
 
-    A random sample of the runs that a CPU trained is trained again in a temporary folder. With
-    the processor and PyTorch of the record every number must be equal; otherwise the final
-    accuracies must agree within the tolerance. Each line says which. The exit status is 1 if a
-    run fails this.
+    The named runs, or a random sample of those that a CPU trained, are trained in a temporary
+    folder; the records stay as they are. With the processor and PyTorch of the record every number
+    must be equal; otherwise the final accuracies must agree within the tolerance. Each line says
+    which. The exit status is 1 if a run fails this.
     """
     from fedrepro.runs import verify
 
-    runs = verify.sample(selected(paper, scale), number, seed, max_hours)
+    if ids:
+        runs = _of_a_cpu(ids, paper)
+    else:
+        runs = verify.sample(selected(paper, scale), number, seed, max_hours)
     print(verify.plan_text(runs), flush=True)
     failed = 0
     for found in verify.verify(runs, data_root, tolerance):
@@ -171,6 +201,25 @@ def verify(
         failed += bool(found.beyond)
     print(f"{len(runs) - failed} of {len(runs)} records verified")
     return int(failed > 0)
+
+
+def _of_a_cpu(ids: list[str], paper: str | None) -> list[PlannedRun]:
+    """Return the recorded runs with these ids.
+
+    Raises:
+        FedreproError: there is no such run or record, or a GPU trained it.
+    """
+    from fedrepro.report import recorded
+
+    found = recorded.find(ids, paper)
+    for each in found:
+        from_ = each.record.provenance
+        if from_.device_type != "cpu":
+            raise FedreproError(
+                f"run {each.run.id} was trained on {from_.device}, where rounding differs each "
+                "time; only runs of a CPU are verified"
+            )
+    return [each.run for each in found]
 
 
 @app.command(cls=Command)

@@ -122,7 +122,7 @@ def would_pass(check: Check, other: Check) -> bool:
 
 
 def line(item: Check) -> str:
-    """Return a check in a line: verdict, id, ours and the published value or seeds, evidence."""
+    """Return a check in a line: verdict, id, what is asked, by how many seeds, evidence."""
     text = f"{item.verdict:<17} {item.paper} {item.id}"
     if item.kind == "number" and item.ours is not None:
         text += f": ours {shown(item.ours, item.unit)}"
@@ -136,6 +136,8 @@ def line(item: Check) -> str:
         text += f", {item.seeds} seed{'s' * (item.seeds > 1)}"
     if item.verdict in DECIDED and not item.informative:
         text += ", not informative"
+    if item.statement:
+        text += f": {item.statement}"
     return f"{text} ({detail})" if (detail := remarks(item)) else text
 
 

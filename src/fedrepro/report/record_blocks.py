@@ -21,6 +21,7 @@ from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import Scale
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import duration, status
 
@@ -79,13 +80,19 @@ def _cost_table(paper: str, scale: Scale) -> str:
                 "seconds a run (median)": f"{seconds.median():.0f}" if found else "",
                 "core minutes": f"{seconds[~on_gpu].sum() / 60:.1f}",
                 "GPU minutes": f"{seconds[on_gpu].sum() / 60:.1f}",
-                "on": "; ".join(
-                    sorted({f"{r.provenance.device}, {r.provenance.threads} thread" for r in found})
-                ),
+                "on": "; ".join(sorted({_device(record) for record in found})),
             }
         )
     unused = [] if any(row["GPU minutes"] != "0.0" for row in rows) else ["GPU minutes"]
     return str(pd.DataFrame(rows).drop(columns=unused, errors="ignore").to_markdown(index=False))
+
+
+def _device(record: RunRecord) -> str:
+    """Return what trained a run; threads count on a CPU only."""
+    from_ = record.provenance
+    if from_.device_type == "cuda":
+        return from_.device
+    return f"{from_.device}, {from_.threads} thread{'s' * (from_.threads > 1)}"
 
 
 def _runs(paper: str, scale: Scale, *groups: str) -> str:

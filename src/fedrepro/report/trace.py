@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -29,29 +30,52 @@ _LISTED = 3
 """Run ids in the line of a cell."""
 
 
-def why(paper: str, name: str, cell: str | None, scale: Scale) -> str:
+def why(paper: str, name: str | None, cell: str | None, scale: Scale) -> str:
     """Trace a table, a figure, one cell of it, or a verdict back to its runs.
 
     Args:
         paper: slug of the paper.
-        name: of a table or figure in the plan, or id of a published number or claim.
+        name: of a table or figure in the plan, or id of a published number or claim; None for a
+            list of the tables and figures.
         cell: ``ROW/COLUMN`` of a table or ``SERIES/X`` of a figure; None for all cells.
         scale: the plan's scale.
 
     Returns:
-        Of a table or figure one line for each cell: its name, our value, the published one, up to
-        three of its run ids; then which runs have no record, where that leaves something out. Of a
-        cell its value for every seed, the code that makes it and, for each of its runs: where the
-        record is, its spec, seed, code, data, device, time, and the command that trains it again.
-        Of an id the verdict, what decides it, and one line for each of its runs.
+        Of a table or figure one line for each cell: its name, our value, the published one with
+        its verdict, up to three of its run ids; then which runs have no record, where that leaves
+        something out. Of a cell its value for every seed, the code that makes it and, for each of
+        its runs: where the record is, its spec, seed, code, data, device, time, and the command
+        that trains it again. Of an id the verdict, what decides it, and a line for each of its
+        runs.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
     """
     runs = RunSet(paper, scale)
+    if name is None:
+        return _artefacts(runs)
     if cell is None and name not in runs.plan.tables | runs.plan.figures and not is_study(paper):
         return _why_verdict(runs, name)
     return _why_cells(runs, name, cell)
+
+
+def _artefacts(runs: RunSet) -> str:
+    """List the tables and figures that are made at the scale, with their titles and sources."""
+    plan = runs.plan
+    both = plan.tables | plan.figures
+    made = {name: about for name, about in both.items() if not plan.not_made(name, runs.scale)}
+    width = max(map(len, made), default=0)
+    lines = [f"  {name:<{width}}  {about.title} ({about.source})" for name, about in made.items()]
+    paper = argument(runs.paper)
+    ids = [] if is_study(runs.paper) else [f"`fedrepro check {paper} --verbose` lists the claims."]
+    return "\n".join(
+        [
+            f"{runs.paper}, scale {runs.scale}: tables and figures",
+            *lines,
+            f"`fedrepro why {paper} NAME --scale {runs.scale}` lists the cells of one.",
+            *ids,
+        ]
+    )
 
 
 def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
@@ -71,16 +95,20 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
         width = max(map(len, keys), default=0)
-        names = [f"{key:<{width}}" for key in keys]
-        lines = [_line(name, row) for name, (_, row) in zip(names, cells.iterrows(), strict=True)]
-        return "\n".join([title, *lines, *filter(None, [absent])])
+        rows = [row for _, row in cells.iterrows()]
+        lines = [
+            _line(f"{key:<{width}}", row, _of_cell(paper, key, items))
+            for key, row, items in zip(keys, rows, _held_against(paper, scale, rows), strict=True)
+        ]
+        return "\n".join([title, *lines, *_listed(absent)])
     wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", absent)
     chosen = cells[[key == wanted for key in keys]]
     ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
-    values = [_value(row, each=True) for _, row in chosen.iterrows()]
-    values += _held_against(paper, scale, chosen, ids)
+    rows = [row for _, row in chosen.iterrows()]
+    values = [_value(row, each=True) for row in rows]
+    values += [_told(item) for items in _held_against(paper, scale, rows) for item in items]
     plan = from_here(file_of(paper))
     values.append(f"made by {place_of(paper, artefact)} from runs of {plan}")
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
@@ -140,8 +168,9 @@ def _runs_of(runs: RunSet, item: Check) -> list[str]:
 
 def _unknown(runs: RunSet, name: str, ids: Collection[str]) -> FedreproError:
     known = [*runs.plan.tables, *runs.plan.figures, *ids]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    near = [each for each in known if each.startswith(f"{name}-")]  # ZA2 is all of ZA2-mnist, ...
+    near = near or difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     return FedreproError(
         f"paper '{runs.paper}' has no table, figure, number or claim '{name}'{hint} "
         f"`fedrepro check --paper {argument(runs.paper)} --verbose` lists the ids"
@@ -181,10 +210,23 @@ def _number(text: str) -> str | float:
         return text
 
 
-def _line(name: str, row: pd.Series) -> str:
+def _line(name: str, row: pd.Series, judged: Collection[Check]) -> str:
+    from fedrepro.report.checks import DECIDED
+
+    tried = [item for item in judged if item.verdict in DECIDED]
+    verdicts = "".join(
+        f"; {item.verdict}{', not informative' * (not item.informative)} ({item.id})"
+        for item in tried
+    )
     runs = f"runs {' '.join(row['runs'][:_LISTED])}" if row["runs"] else "no run"
     more = f" and {len(row['runs']) - _LISTED} more" if len(row["runs"]) > _LISTED else ""
-    return f"{name} {_value(row)}; {runs}{more}"
+    return f"{name} {_value(row)}{verdicts}; {runs}{more}"
+
+
+def _listed(absent: str) -> list[str]:
+    """Return what is left out as lines: a heading, and one for each kind of runs."""
+    heading, _, groups = absent.partition(": ")
+    return [f"{heading}:", *(f"  {each}" for each in groups.split("; "))] if absent else []
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:
@@ -198,13 +240,14 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
     text = f"ours {row['mean']:.6g}" if number and "mean" in row else "no number of ours"
     if number > 1:
         seeds = f", seeds {', '.join(f'{value:.6g}' for value in row['values'])}" if each else ""
-        text += f" (sd {row['sd']:.3g}, n = {row['n']}{seeds})"
+        sd = "" if math.isnan(row["sd"]) else f"sd {row['sd']:.3g}, "
+        text += f" ({sd}n = {row['n']}{seeds})"
     published = float(row["published"])
     return text + ("" if math.isnan(published) else f"; published {published:.6g}")
 
 
-def _held_against(paper: str, scale: Scale, rows: pd.DataFrame, ids: Collection[str]) -> list[str]:
-    """Return the published numbers that the rows of a cell are held against.
+def _held_against(paper: str, scale: Scale, rows: Sequence[pd.Series]) -> list[list[Check]]:
+    """Return the published numbers that each row of cells is held against.
 
     They are those whose own cell, in whatever table or figure, has the same mean over the same
     runs.
@@ -212,27 +255,46 @@ def _held_against(paper: str, scale: Scale, rows: pd.DataFrame, ids: Collection[
     Args:
         paper: its slug.
         scale: of the runs.
-        rows: of the cell.
-        ids: of the runs in all rows.
+        rows: of cells.
     """
-    from fedrepro.report.checks import difference, shown
     from fedrepro.report.verdicts import check_runs
 
-    if is_study(paper) or "mean" not in rows or not ids:
-        return []
-    judged = [item for item in check_runs(paper, scale, ids) if item.value == "mean"]
-    same = [
-        item
-        for _, row in rows.iterrows()
-        for item in judged
-        if item.runs and set(item.runs) == set(row["runs"])
-        if item.ours is not None and math.isclose(item.ours, row["mean"], rel_tol=1e-5)
-    ]
+    ids = {run_id for row in rows for run_id in row["runs"]}
+    if is_study(paper) or not ids or not all("mean" in row for row in rows):
+        return [[] for _ in rows]
+    judged: dict[frozenset[str], list[Check]] = defaultdict(list)
+    for item in check_runs(paper, scale, ids):
+        if item.value == "mean" and item.runs and item.ours is not None:
+            judged[frozenset(item.runs)].append(item)
     return [
+        [
+            item
+            for item in judged[frozenset(row["runs"])]
+            if math.isclose(item.ours or 0, row["mean"], rel_tol=1e-5)
+        ]
+        for row in rows
+    ]
+
+
+def _of_cell(paper: str, key: str, judged: list[Check]) -> list[Check]:
+    """Return those of the numbers that are published for this very cell; all, where none is."""
+    if not judged:
+        return judged
+    cells = {
+        number.id: "/".join(cell_key(*number.cell))
+        for number in load_expected(paper).judged_numbers()
+    }
+    return [item for item in judged if cells[item.id] == key] or judged
+
+
+def _told(item: Check) -> str:
+    """Say which published number a cell is held against, and how it comes out."""
+    from fedrepro.report.checks import difference, shown
+
+    return (
         f"published in {item.where}: {shown(item.published or 0, item.unit)}, tolerance ± "
         f"{shown(item.tolerance or 0, difference(item.unit))}; verdict: {item.verdict} ({item.id})"
-        for item in same
-    ]
+    )
 
 
 _REPLACED = {"stacked": "graphs"}

@@ -15,7 +15,7 @@ from typing import get_args
 import pandas as pd
 
 from fedrepro.report import score
-from fedrepro.report.checks import DECIDED, Check, Verdict, difference, how_sure, remarks, shown
+from fedrepro.report.checks import Check, Verdict, difference, how_sure, remarks, shown
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import LEVEL
 from fedrepro.report.verdicts import check
@@ -34,12 +34,11 @@ def checks_of(paper: str, scale: Scale) -> list[Check]:
 def _scoreboard() -> str:
     """What of the papers holds: printed values, then claims, a row a paper and reading."""
     published, lite = _all_scores("paper"), _all_scores("lite")
-    printed = [item for item in published if item.origin == "printed"]
     keys = ["paper", "reading"]
     return "\n\n".join(
         [
-            _in_a_sentence(printed),
-            _scores(printed, keys),
+            "Values printed in the papers, at the published scale:",
+            _scores((item for item in published if item.origin == "printed"), keys),
             "Claims of the papers, at the published scale:",
             _scores((item for item in published if item.origin == "paper"), keys),
             "The same claims at lite, where smaller runs can decide them:",
@@ -50,24 +49,6 @@ def _scoreboard() -> str:
 
 def _all_scores(scale: Scale) -> list[score.Score]:
     return list(score.scores(item for paper in papers() for item in checks_of(paper, scale)))
-
-
-def _in_a_sentence(printed: Sequence[score.Score]) -> str:
-    """Say how many printed values were tried, and how they came out, each reading on its own."""
-    parts = []
-    for paper, items in itertools.groupby(printed, lambda item: item.paper):
-        readings = []
-        for item in items:
-            outcomes = [f"{count} {name}" for name in DECIDED if (count := item.outcomes[name])]
-            if item.uninformative:
-                outcomes.append(f"{item.uninformative} not informative")
-            reading = f" {score.in_words(item.reading)}" if item.reading else ""
-            came_out = f" ({', '.join(outcomes)})" if outcomes else ""
-            readings.append(f"{item.tried} of {item.targets}{reading}{came_out}")
-        parts.append(f"{paper} {', '.join(readings)}")
-    return (
-        f"Values printed in the papers that were tried at the published scale: {'; '.join(parts)}."
-    )
 
 
 def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:

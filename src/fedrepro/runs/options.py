@@ -57,65 +57,80 @@ class Says:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainArguments:
-    """Train runs and write their records.
+    """Train runs that have no record, and write their records.
 
-    Writes results/runs/ID.json for each run that has no record yet. Runs with a record are left
-    alone: delete the record to train a run again. Killed runs go on from their last checkpoint.
-    Several processes may work on the same list: what another one trains is left to it with
-    --pending, and waited for where ids are given.
+    Name the runs by their ids, give the file of a plan of your own, or say --pending. The record of
+    a run is results/runs/ID.json, or results/own/runs/ID.json for your own plans and the scales
+    quick and smoke. A run with a record is not trained: to repeat it, delete its record. A killed
+    run goes on from its last checkpoint. Several processes may train at the same time: with
+    --pending, each leaves alone what another one is training; with ids, it waits for that.
     """
 
     runs: Annotated[
         Sequence[str],
-        Says("Run ids, as `fedrepro status --list` shows them, or plans of one's own.", "ID"),
+        Says(
+            "Ids of runs, as `fedrepro status --list` shows them, or files of your own plans, such "
+            "as my-plan.yaml.",
+            "ID",
+        ),
     ] = ()
-    pending: Annotated[bool, Says("All planned runs without a record.")] = False
+    pending: Annotated[bool, Says("Train all planned runs that have no record.")] = False
     paper: Annotated[
         str | None,
         Says(
-            "Only the runs of this paper, or study of our own (precision); default: all papers.",
+            "Only runs of this paper, such as emd, of the study precision, or of a plan of your "
+            "own; default: all five papers.",
             "P",
         ),
     ] = None
-    scale: Annotated[Scale | None, Says("The plan's scale; default: all.")] = None
+    scale: Annotated[
+        Scale | None,
+        Says(
+            "Only runs at this scale; default: all, the published one (paper) first; for a plan of "
+            "your own: lite."
+        ),
+    ] = None
     device: Annotated[
         str,
         Says(
-            "cpu, cuda for all GPUs (a process each, which share the runs), or one of them, such "
-            "as cuda:1; default: cpu.",
+            "cpu; cuda: all GPUs, with one process each; cuda:1: one of them; default: cpu.",
             "DEVICE",
         ),
     ] = "cpu"
     backend: Annotated[
         BackendName,
         Says(
-            "How lanes are trained: one after another, over worker processes, or as CUDA graphs; "
-            "default: auto, whatever is fastest."
+            "loop: models are trained one after another; pool: in several processes; graphs: as "
+            "CUDA graphs; default: auto, which takes the fastest for the device."
         ),
     ] = "auto"
     workers: Annotated[
-        int | None, Says("Worker processes of the pool; default: one per core.", "N", _positive)
+        int | None, Says("Processes of the pool; default: one per core.", "N", _positive)
     ] = None
     compile: Annotated[
         CompileChoice,
         Says(
-            "Whether networks are compiled on a GPU, which takes a while and is faster then; "
-            "default: auto, where that pays and there is a compiler."
+            "Whether to compile networks on a GPU, which takes a while and then trains faster; "
+            "default: auto, if that pays off and there is a C compiler."
         ),
     ] = "auto"
     deterministic: Annotated[
-        bool, Says("On a GPU use only operations that give the same bits each time; slower.")
+        bool, Says("On a GPU, use only operations that give the same bits each time; slower.")
     ] = False
     in_flight: Annotated[
         int | None,
-        Says("Runs open at once on a device; default: as many as keep it busy.", "N", _positive),
+        Says(
+            "Most runs in training at once; default: as many as keep the device busy.",
+            "N",
+            _positive,
+        ),
     ] = None
     time_budget: Annotated[
         float | None,
         Says(
-            "Stop after so many seconds, with checkpoints of the runs in flight. On a CPU no run "
-            "is started that cannot finish a round in time; on a GPU runs that can end in time "
-            "come first.",
+            "Stop after S seconds, with checkpoints of the unfinished runs. On a CPU, no run is "
+            "started that cannot finish a round in time; on a GPU, runs that can end in time come "
+            "first.",
             "S",
             _seconds,
         ),
@@ -127,8 +142,8 @@ class TrainArguments:
     out: Annotated[
         Path | None,
         Says(
-            "Also write the new records and checkpoints to one file, for `records import`; adds to "
-            "what is in it.",
+            "Also collect new records and checkpoints in this file, for `fedrepro records import`; "
+            "what it already holds is kept.",
             "FILE.tar",
             named,
         ),
@@ -136,22 +151,25 @@ class TrainArguments:
     shared: Annotated[
         str | None,
         Says(
-            "Share the runs with other machines through a folder or bucket, any address of fsspec: "
-            "runs that another machine has trained or is training are left to it, and new records "
-            "go there at once.",
+            "Share the work with other machines through a folder or bucket (any address that "
+            "fsspec knows): runs that another machine has trained or is training are left to it, "
+            "and new records are put there at once.",
             "ADDRESS",
         ),
     ] = None
     checkpoint_seconds: Annotated[
         float,
         Says(
-            "Least time between two checkpoints of a run; 0: after every round; default: 30.",
+            "Least seconds between two checkpoints of a run; 0: after every round; default: 30.",
             "S",
             _pause,
         ),
     ] = 30.0
     data_root: Annotated[
-        Path | None, Says("Folder of packed data; default: $FEDREPRO_DATA.", "DIR", named)
+        Path | None,
+        Says(
+            "Folder of packed data (`fedrepro data pack`); default: $FEDREPRO_DATA.", "DIR", named
+        ),
     ] = None
     allow_other_data: Annotated[
         bool,

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.paths import require_place
+from fedrepro.base.paths import find_root, require_place
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan
@@ -122,7 +122,8 @@ class RunSet:
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
                 f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
-                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`",
+                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
+                f"{_elsewhere(missing[0])}",
                 missing,
             )
 
@@ -224,3 +225,12 @@ class RunSet:
                 )
             value = value[part]
         return value
+
+
+def _elsewhere(run: PlannedRun) -> str:
+    """Return what to do instead of training where the clone has the record and is not here."""
+    clone = find_root()
+    file = records.path_of(run.id, run.records)
+    if clone is None or file.is_file() or not (clone / file).is_file():
+        return ""
+    return f"; or call this in {clone}, where that run is recorded"

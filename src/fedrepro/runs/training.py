@@ -22,7 +22,10 @@ def train(arguments: TrainArguments) -> int:
         FedreproError: a run failed, or the arguments do not go together.
     """
     if bool(arguments.runs) == arguments.pending:
-        raise FedreproError("fedrepro train: give run ids or plans, or --pending, and not both")
+        raise FedreproError(
+            "give either run ids or files of your own plans, or --pending for all planned runs "
+            "without a record, of one paper with --paper, at one scale with --scale"
+        )
     if arguments.paper is not None:
         arguments = dataclasses.replace(arguments, paper=command.known_paper(arguments.paper))
     planned = _planned(arguments)
@@ -63,9 +66,9 @@ def _named(planned: Sequence[PlannedRun], ids: Sequence[str]) -> list[PlannedRun
 def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedRun]:
     """Return the distinct runs of plans of one's own."""
     if len(places) < len(arguments.runs):
-        raise FedreproError("fedrepro train: give run ids, or plans, and not both")
+        raise FedreproError("give either run ids or files of plans, not both in one call")
     if arguments.paper is not None:
-        raise FedreproError("fedrepro train: give plans, or --paper, and not both")
+        raise FedreproError("--paper: leave it out where files of plans are given")
     names = [name for place in places for name in use_plans(place)]
     scale = arguments.scale or "lite"
     planned = list(unique([run for name in names for run in expand(name, scale)]).values())

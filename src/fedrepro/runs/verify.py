@@ -90,7 +90,7 @@ def plan_text(runs: Sequence[PlannedRun]) -> str:
     """Return how many runs are trained again and how long their records took."""
     costs = [records.training_time(run.id, run.records) for run in runs]
     seconds = sum(cost.seconds for cost in costs if cost is not None)
-    return f"{len(runs)} runs are trained again: {duration(seconds)} by their records"
+    return f"runs to train again: {len(runs)}, {duration(seconds)} by their records"
 
 
 def verify(

@@ -56,7 +56,9 @@ def _network(title: str, finals: pd.DataFrame) -> pd.DataFrame:
         both.assign(row=title + ", seed " + both["seed"].astype(str)),
         pd.DataFrame([apart | {"run": tuple(reference["run"])}]),
     ]
-    return summarise(pd.concat(cells), "value", ["row", "column"], "unit")
+    summary = summarise(pd.concat(cells), "value", ["row", "column"], "unit")
+    summary.loc[summary["column"] == SPREAD, "n"] = len(reference)  # one value, of all seeds
+    return summary
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {"networks": networks}

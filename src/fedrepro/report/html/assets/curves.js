@@ -16,7 +16,7 @@ for (const place of document.querySelectorAll("[data-curves]")) {
     yaxis: { ...axis, title: { text: "test accuracy (%)" }, rangemode: "tozero" },
     yaxis2: { title: { text: "loss" }, rangemode: "tozero", overlaying: "y", side: "right", showgrid: false },
     modebar: { bgcolor: "rgba(0, 0, 0, 0)" },
-    legend: { orientation: "h", y: 1.1 },
+    legend: { orientation: "h", y: 1, yanchor: "bottom" },
   };
   const named = new Set();
   const traces = curves.map(({ name, seed, y, ...rounds }) => {

@@ -193,6 +193,9 @@ FALSE_IN_THE_PAPER = {
     "ZP7-mnist",
 }
 
+SMALLER_THAN_THE_ERROR = {"ZA20", "ZA20-rise-10", "ZA20-rise-20", "ZA23"}
+"""One seed, and published differences that another draw of test images could turn."""
+
 
 CONSISTENT = {"kws_one_class_large": 0.44, "kws_one_class_large_e5": 0.44}
 """One 1-class accuracy of KWS for both tables; the paper prints two (ZP5-kws)."""
@@ -371,6 +374,8 @@ def test_lite_judges_orderings_only(judged_at_lite):
     for item in found.values():
         if item.kind == "claim" and item.id not in NO_TEST:
             wanted = "deviates" if item.id in FALSE_IN_THE_PAPER else "reproduced"
+            if item.id in SMALLER_THAN_THE_ERROR:
+                wanted = "inconclusive"
             assert item.verdict == ("not decidable" if item.id in paper_only else wanted), item.id
     assert all(found[name].explanation for name in FALSE_IN_THE_PAPER)
 
@@ -397,6 +402,7 @@ def test_paper_scale_judges_everything(tmp_path):
     judged = [item for item in found if item.value != "sd" or item.id in NO_TEST]
     other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}
     assert {other.pop(name) for name in NO_TEST} == {"no target"}
+    assert {other.pop(name) for name in SMALLER_THAN_THE_ERROR} == {"inconclusive"}
     assert set(other) == FALSE_IN_THE_PAPER
 
 

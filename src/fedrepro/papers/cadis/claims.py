@@ -122,7 +122,7 @@ def _accuracy(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample
     """Return an accuracy of each of the chosen runs."""
     sample = _sample(runs, what, measure, **where)
     groups = {one.run.group for one in chosen(runs, what, **where)}
-    return dataclasses.replace(sample, chance=runs.chance(groups))
+    return dataclasses.replace(sample, on=runs.evaluated(groups))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -440,7 +440,9 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     grid = _grid(runs, group)
     levels = _levels(grid, "threshold")
     seeds, networks = tuple(levels.index), _networks(runs, group, grid)
-    samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
+    samples = {
+        tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds, networks.on) for tau in levels
+    }
     highest = samples.pop(threshold)
     margins = [
         less(highest, sample, what=f"at {highest.name} - at {sample.name}", strict=True)
@@ -453,7 +455,7 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
 
 def _networks(runs: RunSet, group: str, grid: pd.DataFrame) -> Sample:
     """Return the best accuracies of all runs of a grid."""
-    return Sample(group, tuple(grid["best"]), tuple(grid["run"]), chance=runs.chance([group]))
+    return Sample(group, tuple(grid["best"]), tuple(grid["run"]), on=runs.evaluated([group]))
 
 
 def _grid(runs: RunSet, group: str) -> pd.DataFrame:

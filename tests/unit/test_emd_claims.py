@@ -190,7 +190,6 @@ FALSE_IN_THE_PAPER = {
     "ZP4-kws",
     "ZP5-kws",
     "ZP6",
-    "ZP7-mnist",
 }
 
 SMALLER_THAN_THE_ERROR = {"ZA20", "ZA20-rise-10", "ZA20-rise-20", "ZA23"}
@@ -321,7 +320,7 @@ def publish(monkeypatch, table, cell, value):
         ("ZP5-cifar10", "table3", ("FedAvg, non-IID(1), large B", "CIFAR-10"), 0.42),
         ("ZP5-kws", "table3", ("FedAvg, non-IID(1), large B", "KWS"), 0.445),
         ("ZP6", "fig7a", ("accuracy", "10"), 0.775),
-        ("ZP7-mnist", "table2", ("MNIST", "0"), 0.987),
+        ("ZP7-mnist", "table2", ("MNIST", "0.36"), 0.9872),
         ("ZP7-cifar10", "table2", ("CIFAR-10", "1.44"), 0.79),
         ("ZP7-kws", "table2", ("KWS", "1.8"), 0.6),
         ("ZP8", "table1", ("FedAvg, non-IID(1), small B", "MNIST"), 0.12),
@@ -341,6 +340,7 @@ def test_other_published_numbers_turn_the_finding(tmp_path, monkeypatch, name, t
         ("ZP4-mnist", "table3", ("FedAvg, non-IID(2), large B", "MNIST"), 0.99),  # now too high
         ("ZP5-mnist", "table2", ("MNIST", "1.8"), 0.93),
         ("ZP6", "fig7a", ("accuracy", "10"), 0.76),
+        ("ZP7-mnist", "table2", ("MNIST", "0.36"), 0.9862),  # 0.05 points, less than the sd of 0.06
         ("ZP7-cifar10", "table2", ("CIFAR-10", "0.36"), 0.8099),  # as at EMD 0, which is no rise
     ],
 )

@@ -40,6 +40,7 @@ from fedrepro.report.rules import (
     Rule,
     Rules,
     Sample,
+    combined,
     compared,
     lead,
     leads,
@@ -416,8 +417,8 @@ def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
 
 
 @RULES.add
-def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
-    """Hold where the best accuracy ranges wider along one axis of a grid than along the other.
+def varies_more(runs: RunSet, *, group: str, axis: str, other: str, times: float = 1) -> Finding:
+    """Hold where the best accuracy ranges so many times as wide along one axis of a grid or wider.
 
     A range along an axis is taken at each value of the other one, between the highest and the
     lowest of the means over the seeds; what counts is the mean of these ranges.
@@ -429,7 +430,9 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
         f"range along the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
     )
-    return compared([networks], [less(one, wider, strict=True)], None, evidence)
+    what = f"{axis} - {times:g} x {other}"
+    margin = combined([(1, one), (-times, wider)], 0, what, strict=times <= 1)
+    return compared([networks], [margin], None, evidence)
 
 
 @RULES.add

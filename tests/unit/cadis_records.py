@@ -106,7 +106,7 @@ class World:
     period: float = math.pi / math.acos(0.55)
     own_low: float = 0.0
     other_high: float = -0.01
-    over_tau: float = 0.06
+    over_tau: float = 0.2
     equal: bool = False
     main: int = 60
     cluster_of: list[int] = field(default_factory=lambda: GROUPS)

@@ -190,8 +190,10 @@ FALSE_IN_THE_PAPER = {
     "ZP4-kws",
     "ZP5-kws",
     "ZP6",
-    "ZP7-mnist",
 }
+
+SMALLER_THAN_THE_ERROR = {"ZA20", "ZA20-rise-10", "ZA20-rise-20", "ZA23"}
+"""One seed, and published differences that another draw of test images could turn."""
 
 
 CONSISTENT = {"kws_one_class_large": 0.44, "kws_one_class_large_e5": 0.44}
@@ -318,7 +320,7 @@ def publish(monkeypatch, table, cell, value):
         ("ZP5-cifar10", "table3", ("FedAvg, non-IID(1), large B", "CIFAR-10"), 0.42),
         ("ZP5-kws", "table3", ("FedAvg, non-IID(1), large B", "KWS"), 0.445),
         ("ZP6", "fig7a", ("accuracy", "10"), 0.775),
-        ("ZP7-mnist", "table2", ("MNIST", "0"), 0.987),
+        ("ZP7-mnist", "table2", ("MNIST", "0.36"), 0.9872),
         ("ZP7-cifar10", "table2", ("CIFAR-10", "1.44"), 0.79),
         ("ZP7-kws", "table2", ("KWS", "1.8"), 0.6),
         ("ZP8", "table1", ("FedAvg, non-IID(1), small B", "MNIST"), 0.12),
@@ -338,6 +340,7 @@ def test_other_published_numbers_turn_the_finding(tmp_path, monkeypatch, name, t
         ("ZP4-mnist", "table3", ("FedAvg, non-IID(2), large B", "MNIST"), 0.99),  # now too high
         ("ZP5-mnist", "table2", ("MNIST", "1.8"), 0.93),
         ("ZP6", "fig7a", ("accuracy", "10"), 0.76),
+        ("ZP7-mnist", "table2", ("MNIST", "0.36"), 0.9862),  # 0.05 points, less than the sd of 0.06
         ("ZP7-cifar10", "table2", ("CIFAR-10", "0.36"), 0.8099),  # as at EMD 0, which is no rise
     ],
 )
@@ -371,6 +374,8 @@ def test_lite_judges_orderings_only(judged_at_lite):
     for item in found.values():
         if item.kind == "claim" and item.id not in NO_TEST:
             wanted = "deviates" if item.id in FALSE_IN_THE_PAPER else "reproduced"
+            if item.id in SMALLER_THAN_THE_ERROR:
+                wanted = "inconclusive"
             assert item.verdict == ("not decidable" if item.id in paper_only else wanted), item.id
     assert all(found[name].explanation for name in FALSE_IN_THE_PAPER)
 
@@ -397,6 +402,7 @@ def test_paper_scale_judges_everything(tmp_path):
     judged = [item for item in found if item.value != "sd" or item.id in NO_TEST]
     other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}
     assert {other.pop(name) for name in NO_TEST} == {"no target"}
+    assert {other.pop(name) for name in SMALLER_THAN_THE_ERROR} == {"inconclusive"}
     assert set(other) == FALSE_IN_THE_PAPER
 
 

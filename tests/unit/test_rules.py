@@ -19,6 +19,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     between,
+    combined,
     compared,
     final,
     lead,
@@ -32,12 +33,14 @@ from fedrepro.report.rules import (
     together,
     within,
 )
-from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed
+from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed, t_interval
 from fedrepro.runs import records
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import Evaluated, RunSet
 
 RUN = Sample("a", (0.5,), ("x",))
 """A finding without runs has no margins."""
+
+TEN = Evaluated(10, 10_000)
 
 MEANS = {"low": 0.1, "middle": 0.15, "same": 0.15, "high": 0.3}
 
@@ -296,16 +299,67 @@ def test_published_numbers_alone_have_no_seeds_that_could_turn_them() -> None:
 def test_networks_that_guess_decide_nothing() -> None:
     def accuracy(runs: RunSet, what: str) -> Sample:
         mean = MEANS[what]
-        return Sample(what, (mean, mean), ("x", "y"), chance=0.1)
+        return Sample(what, (mean, mean), ("x", "y"), on=TEN)
 
     assert not decided(leads(accuracy), what="middle", over="low").firm
     assert decided(leads(accuracy), what="middle", over="low").holds
     assert not decided(leads(accuracy), what="low", over="middle").firm
     assert decided(leads(accuracy), what="high", over="low").firm
-    assert not Sample("a", (0.25,), ("x",), chance=0.1).near_chance, "2.5 times is enough"
+    assert not Sample("a", (0.25,), ("x",), on=TEN).near_chance, "2.5 times is enough"
     low = accuracy(RunSet("tricks", "lite"), "low")
     assert not compared([low], [low.below(0.2)], networks=()).undecided
     assert compared([RUN], [RUN.above(0)], networks=[low]).undecided
+
+
+def accuracies(*values: float, name: str = "a") -> Sample:
+    return Sample(name, values, tuple("xyz"[: len(values)]), on=TEN)
+
+
+def test_one_seed_decides_what_other_test_examples_could_not_turn() -> None:
+    """Of 90 % on 10,000 examples the standard error is 0.3 points, of a difference 0.42."""
+    base = accuracies(0.9)
+    for ahead, firm in ((0.0091, True), (0.007, False), (-0.007, False), (-0.0095, True)):
+        margin = less(accuracies(0.9 + ahead, name="b"), base, strict=True)
+        assert (margin.met, margin.firm) == (ahead > 0, firm)
+        assert math.isnan(margin.p), "a p value is of seeds"
+    margin = less(accuracies(0.91, name="b"), base)
+    reach = 1.959964 * math.sqrt(0.9 * 0.1 / 1e4 + 0.91 * 0.09 / 1e4)
+    assert (margin.low, margin.high) == pytest.approx((0.01 - reach, 0.01 + reach))
+    assert base.above(0.893).firm
+    assert not base.above(0.895).firm
+    assert not base.below(0.905).firm
+
+
+def test_two_seeds_decide_with_their_range_and_the_test_examples() -> None:
+    margin = less(accuracies(0.91, 0.93), accuracies(0.9, 0.9))
+    reach = 1.959964 * math.sqrt(0.92 * 0.08 / 1e4 + 0.9 * 0.1 / 1e4)
+    assert (margin.low, margin.high) == pytest.approx((0.01 - reach, 0.03 + reach))
+
+
+def test_three_seeds_and_what_is_no_accuracy_have_no_error_of_test_examples() -> None:
+    three = less(accuracies(0.91, 0.92, 0.93), accuracies(0.9, 0.9, 0.9))
+    assert (three.low, three.high) == pytest.approx(t_interval([0.01, 0.02, 0.03]))
+    loss = Sample("loss", (0.5,), ("x",))
+    assert less(accuracies(0.9), loss).low == pytest.approx(0.4)
+
+
+def test_a_weighted_sum_has_the_error_of_its_weights() -> None:
+    margin = combined([(2, accuracies(0.5)), (-1, accuracies(0.8))], 0.1, "twice")
+    reach = 1.959964 * math.sqrt(4 * 0.5 * 0.5 / 1e4 + 0.8 * 0.2 / 1e4)
+    assert (margin.what, margin.value) == ("twice", pytest.approx(0.1))
+    assert margin.high - margin.value == pytest.approx(reach)
+
+
+def test_what_rests_on_one_seed_or_two_says_so() -> None:
+    base = accuracies(0.9)
+    firm, open_ = (compared([base], [base.above(bound)]) for bound in (0.8, 0.899))
+    assert firm.few == "one seed"
+    assert open_.few == "one seed, and other test examples could turn it"
+    two = accuracies(0.9, 0.91)
+    assert compared([two], [two.above(0.8)]).few == "two seeds"
+    three = accuracies(0.9, 0.91, 0.92)
+    assert compared([three], [three.above(0.8)]).few == ""
+    assert Finding(True, "", ["x"]).few == ""
 
 
 def test_a_margin_says_what_difference_it_is() -> None:
@@ -335,7 +389,7 @@ def test_a_margin_says_what_difference_it_is() -> None:
 
 def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
     held = compared([RUN], [RUN.above(0.4)], note="above")
-    failed = compared([Sample("b", (0.1,), ("y",), chance=0.1)], [RUN.above(0.6)])
+    failed = compared([Sample("b", (0.1,), ("y",), on=TEN)], [RUN.above(0.6)])
     both = together([held, failed], 0.5)
     assert (both.holds, both.ours, both.runs) == (False, 0.5, ["x", "y"])
     assert both.evidence == "a 50.00 %; above; b 10.00 %"
@@ -425,8 +479,8 @@ def test_the_final_metric_of_a_group(runs: RunSet) -> None:
     assert sample.name == "FL - NIID(5)"
     assert sample.values == (0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56)
     assert sample.mean == pytest.approx(0.53)
-    assert sample.chance == 0.1
-    assert final("loss")(runs, "niid").chance is None
+    assert sample.on == TEN
+    assert final("loss")(runs, "niid").on is None
     assert sample.runs == tuple(run.id for run in runs.members(["niid"]))
     with pytest.raises(FedreproError, match=r"no group of runs 'nid' \(did you mean 'niid'\?"):
         accuracy(runs, "nid")

@@ -10,7 +10,7 @@ import pytest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.runs import records
-from fedrepro.runs.runset import MissingRunsError, RunSet
+from fedrepro.runs.runset import Evaluated, MissingRunsError, RunSet
 
 GROUP = "centralised"
 
@@ -84,9 +84,10 @@ def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -
     assert recorded.final([], ["accuracy"]).empty
 
 
-def test_guessing_is_right_once_in_as_many_classes(runs: RunSet) -> None:
-    assert runs.chance([GROUP]) == 0.1
-    assert RunSet("cadis", "paper").chance(["cifar100_mc_fedavg"]) == 0.01
+def test_what_accuracies_are_measured_on(runs: RunSet) -> None:
+    assert runs.evaluated([GROUP]) == Evaluated(10, 500)
+    assert runs.evaluated([GROUP]).chance == 0.1
+    assert RunSet("cadis", "paper").evaluated(["cifar100_mc_fedavg"]).chance == 0.01
 
 
 def test_where_no_record_is_looked_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from fedrepro.report.stats import (
     jackknife,
     moving_average,
     one_sided_p,
+    sampling_error,
     sd_bounds,
     summarise,
     t_interval,
@@ -38,7 +39,14 @@ def test_too_few_values_have_no_interval(values: list[float]) -> None:
 def test_fewer_than_three_values_are_bounds_themselves() -> None:
     assert bounds([0.5]) == (0.5, 0.5)
     assert bounds([0.6, 0.5]) == (0.5, 0.6)
-    assert bounds([1, 2, 3]) == t_interval([1, 2, 3])
+    assert bounds([1, 2, 3]) == t_interval([1, 2, 3]) == bounds([1, 2, 3], 9)
+    assert bounds([0.6, 0.5], 0.1) == pytest.approx((0.304, 0.796), abs=1e-4)
+
+
+def test_the_error_that_accuracies_have_from_their_test_examples() -> None:
+    assert sampling_error([0.9], [10_000], [1]) == pytest.approx(0.003)
+    assert sampling_error([0.9, 0.9], [10_000, 2_500], [1, -1]) == pytest.approx(0.003 * 5**0.5)
+    assert sampling_error([1.0], [10], [1]) == 0
 
 
 def test_the_interval_of_a_standard_deviation() -> None:

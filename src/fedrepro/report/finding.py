@@ -48,18 +48,21 @@ class Margin:
     what: str = ""
 
     @classmethod
-    def of(cls, values: Iterable[float], what: str = "", *, strict: bool = False) -> Margin:
+    def of(
+        cls, values: Iterable[float], what: str = "", *, strict: bool = False, error: float = 0
+    ) -> Margin:
         """Return the mean of margins of single seeds, within its bounds.
 
         Args:
             values: one a seed, differences of runs of equal seeds where two things are compared.
             what: the difference, in words.
             strict: whether 0 is too little.
+            error: standard error of one value from the test examples.
 
         See :func:`fedrepro.report.stats.bounds`.
         """
         each = [float(value) for value in values]
-        low, high = bounds(each)
+        low, high = bounds(each, error)
         sd = float(np.std(each, ddof=1)) if len(each) > 1 else math.nan
         return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd, what)
 
@@ -180,6 +183,15 @@ class Finding:
     def seeds(self) -> int:
         """Over how many seeds its margins are; 0 without margins."""
         return min((margin.seeds for margin in self.margins), default=0)
+
+    @property
+    def few(self) -> str:
+        """What to say of margins of one seed or two; empty for others."""
+        if self.seeds not in (1, 2) or not self.defined:
+            return ""
+        told = "one seed" if self.seeds == 1 else "two seeds"
+        open_ = self.seeds == 1 and not self.firm and not self.undecided
+        return f"{told}, and other test examples could turn it" if open_ else told
 
 
 def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:

@@ -24,8 +24,14 @@ import pandas as pd
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_percent, not_planned
-from fedrepro.report.stats import sd_bounds, sd_p, sd_ratio_bounds, sd_ratio_p
-from fedrepro.runs.runset import RunSet
+from fedrepro.report.stats import (
+    sampling_error,
+    sd_bounds,
+    sd_p,
+    sd_ratio_bounds,
+    sd_ratio_p,
+)
+from fedrepro.runs.runset import Evaluated, RunSet
 
 NEAR_CHANCE = 2.5
 """Networks that all stay below so many times the accuracy of guessing decide nothing."""
@@ -40,20 +46,20 @@ class Sample:
         values: one a seed; fractions where the quantity is an accuracy.
         runs: ids of the runs.
         seeds: of the values; empty: 0, 1, ...
-        chance: of an accuracy: what guessing gives; None: it is none.
+        on: of an accuracy: what it is measured on; None: it is none.
     """
 
     name: str
     values: tuple[float, ...]
     runs: tuple[str, ...]
     seeds: tuple[int, ...] = ()
-    chance: float | None = None
+    on: Evaluated | None = None
 
     @classmethod
-    def of(cls, name: str, cells: pd.DataFrame, column: str, chance: float | None = None) -> Sample:
+    def of(cls, name: str, cells: pd.DataFrame, column: str, on: Evaluated | None = None) -> Sample:
         """Return a column of a frame that has one row a run, with its id and seed."""
         values, ids, seeds = (tuple(cells[key]) for key in (column, "run", "seed"))
-        return cls(name, values, ids, seeds, chance)
+        return cls(name, values, ids, seeds, on)
 
     @property
     def mean(self) -> float:
@@ -68,7 +74,7 @@ class Sample:
     @property
     def near_chance(self) -> bool:
         """Whether it is an accuracy of networks that have hardly learnt."""
-        return self.chance is not None and self.mean < NEAR_CHANCE * self.chance
+        return self.on is not None and self.mean < NEAR_CHANCE * self.on.chance
 
     @property
     def full(self) -> bool:
@@ -78,12 +84,12 @@ class Sample:
     def above(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is above a bound."""
         what = f"{self.name} - {bound:g}"
-        return Margin.of((value - bound for value in self.values), what, strict=strict)
+        return combined([(1, self)], bound, what, strict=strict)
 
     def below(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is below a bound."""
         what = f"{bound:g} - {self.name}"
-        return Margin.of((bound - value for value in self.values), what, strict=strict)
+        return combined([(-1, self)], -bound, what, strict=strict)
 
     def by_seed(self) -> dict[int, float]:
         """Return seed -> value.
@@ -124,7 +130,32 @@ def less(
     what = what or f"{one.name} - {other.name}"
     if by:
         what += f" {'-' if by > 0 else '+'} {abs(by):g}"
-    return Margin.of((a - b - by for a, b in paired(one, other)), what, strict=strict)
+    return combined([(1, one), (-1, other)], by, what, strict=strict)
+
+
+def combined(
+    terms: Sequence[tuple[float, Sample]], by: float = 0, what: str = "", *, strict: bool = False
+) -> Margin:
+    """Return the margin by which a weighted sum of samples exceeds ``by``, over the seeds of all.
+
+    Where all of them are accuracies, it has their sampling error.
+
+    Args:
+        terms: weight and sample.
+        by: the least that the sum has to be.
+        what: the sum less ``by``, in words.
+        strict: whether just ``by`` is too little.
+
+    Raises:
+        ValueError: they have no seed in common.
+    """
+    weights, samples = zip(*terms, strict=True)
+    values = [float(np.dot(weights, each)) - by for each in paired(*samples)]
+    examples = [sample.on.examples for sample in samples if sample.on is not None]
+    tested = len(examples) == len(samples)
+    shares = [sample.mean for sample in samples]
+    error = sampling_error(shares, examples, weights) if tested else 0.0
+    return Margin.of(values, what, strict=strict, error=error)
 
 
 def within(one: Sample, other: Sample, points: float) -> list[Margin]:
@@ -232,8 +263,8 @@ def final(metric: str) -> Quantity:
 
     def quantity(runs: RunSet, what: str) -> Sample:
         title = title_of(runs, what)
-        chance = runs.chance([what]) if metric == "accuracy" else None
-        return Sample.of(title, runs.final([what], [metric]), metric, chance)
+        on = runs.evaluated([what]) if metric == "accuracy" else None
+        return Sample.of(title, runs.final([what], [metric]), metric, on)
 
     return quantity
 

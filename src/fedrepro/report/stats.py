@@ -32,15 +32,40 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def bounds(values: Sequence[float]) -> tuple[float, float]:
+def bounds(values: Sequence[float], error: float = 0) -> tuple[float, float]:
     """Return between what a mean may lie: its t interval, or all values where they are too few.
 
     Two values decide where they agree, which by chance they do half the time; a score counts apart
     what rests on so few.
+
+    Args:
+        values: one a seed.
+        error: standard error of a value for another reason than the seed. It widens what too few
+            values span, whose own spread says little or nothing.
     """
     if len(values) < LEAST_FOR_T:
-        return min(values), max(values)
+        from scipy.special import ndtri
+
+        reach = float(ndtri(1 - LEVEL)) * error
+        return min(values) - reach, max(values) + reach
     return t_interval(values)
+
+
+def sampling_error(
+    shares: Sequence[float], examples: Sequence[int], weights: Sequence[float]
+) -> float:
+    """Return the standard error that a weighted sum of accuracies has from its test examples.
+
+    That of independent samples (binomial), at least that of networks tested on the same examples,
+    which mostly err on the same ones.
+
+    Args:
+        shares: the accuracies, as fractions.
+        examples: on how many each is measured.
+        weights: of the sum, such as 1 and -1 for a difference.
+    """
+    terms = zip(shares, examples, weights, strict=True)
+    return math.sqrt(sum(w**2 * max(p * (1 - p), 0) / n for p, n, w in terms))
 
 
 def sd_bounds(sd: float, n: int) -> tuple[float, float]:

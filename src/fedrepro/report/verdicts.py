@@ -320,7 +320,7 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
         replace(
             unjudged,
             verdict=verdict,
-            evidence="; ".join(filter(None, (finding.evidence, finding.undecided))),
+            evidence="; ".join(filter(None, (finding.evidence, finding.few, finding.undecided))),
             ours=finding.ours,
             seeds=finding.seeds or _seeds(runs, finding.runs),
             margins=[_shown(margin) for margin in finding.margins],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,24 @@ from fedrepro.runs.plan import PlannedRun, expand, load_plan
 from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import PaperPlan, Scale
 from fedrepro.runs.records import RunRecord
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an accuracy is measured on.
+
+    Attributes:
+        classes: of the data set.
+        examples: in its test split.
+    """
+
+    classes: int
+    examples: int
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of guessing, as a fraction."""
+        return 1 / self.classes
 
 
 class MissingRunsError(FedreproError):
@@ -94,14 +113,15 @@ class RunSet:
         """Return the groups that a table or figure is made from, in the order it names them."""
         return self.plan.artefact(artefact).runs
 
-    def chance(self, groups: Iterable[str]) -> float:
-        """Return the accuracy of guessing: one over the number of classes, as a fraction.
+    def evaluated(self, groups: Iterable[str]) -> Evaluated:
+        """Return what the accuracies of groups are measured on.
 
         Raises:
-            ValueError: the groups have no runs, or differ in the number of classes.
+            ValueError: the groups have no runs, or differ in it.
         """
-        (classes,) = {describe(run.spec.dataset.name).classes for run in self.planned(groups)}
-        return 1 / classes
+        data = (describe(run.spec.dataset.name) for run in self.planned(groups))
+        (split,) = {Evaluated(info.classes, info.test) for info in data}
+        return split
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""

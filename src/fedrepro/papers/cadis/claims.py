@@ -40,6 +40,7 @@ from fedrepro.report.rules import (
     Rule,
     Rules,
     Sample,
+    combined,
     compared,
     lead,
     leads,
@@ -122,7 +123,7 @@ def _accuracy(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample
     """Return an accuracy of each of the chosen runs."""
     sample = _sample(runs, what, measure, **where)
     groups = {one.run.group for one in chosen(runs, what, **where)}
-    return dataclasses.replace(sample, chance=runs.chance(groups))
+    return dataclasses.replace(sample, on=runs.evaluated(groups))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -416,8 +417,8 @@ def pairs_known(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
 
 
 @RULES.add
-def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
-    """Hold where the best accuracy ranges wider along one axis of a grid than along the other.
+def varies_more(runs: RunSet, *, group: str, axis: str, other: str, times: float = 1) -> Finding:
+    """Hold where the best accuracy ranges so many times as wide along one axis of a grid or wider.
 
     A range along an axis is taken at each value of the other one, between the highest and the
     lowest of the means over the seeds; what counts is the mean of these ranges.
@@ -429,7 +430,9 @@ def varies_more(runs: RunSet, *, group: str, axis: str, other: str) -> Finding:
         f"range along the {name} {in_points(sample.mean)}"
         for name, sample in ((axis, one), (other, wider))
     )
-    return compared([networks], [less(one, wider, strict=True)], None, evidence)
+    what = f"{axis} - {times:g} x {other}"
+    margin = combined([(1, one), (-times, wider)], 0, what, strict=times <= 1)
+    return compared([networks], [margin], None, evidence)
 
 
 @RULES.add
@@ -440,7 +443,9 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
     grid = _grid(runs, group)
     levels = _levels(grid, "threshold")
     seeds, networks = tuple(levels.index), _networks(runs, group, grid)
-    samples = {tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds) for tau in levels}
+    samples = {
+        tau: Sample(f"{tau:g}", tuple(levels[tau]), (), seeds, networks.on) for tau in levels
+    }
     highest = samples.pop(threshold)
     margins = [
         less(highest, sample, what=f"at {highest.name} - at {sample.name}", strict=True)
@@ -453,7 +458,7 @@ def best_threshold(runs: RunSet, *, group: str, dataset: str, threshold: float) 
 
 def _networks(runs: RunSet, group: str, grid: pd.DataFrame) -> Sample:
     """Return the best accuracies of all runs of a grid."""
-    return Sample(group, tuple(grid["best"]), tuple(grid["run"]), chance=runs.chance([group]))
+    return Sample(group, tuple(grid["best"]), tuple(grid["run"]), on=runs.evaluated([group]))
 
 
 def _grid(runs: RunSet, group: str) -> pd.DataFrame:

@@ -28,13 +28,13 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     between,
+    combined,
     compared,
     lead,
     leads,
     less,
     listed,
     near,
-    paired,
     together,
 )
 from fedrepro.runs.runset import RunSet
@@ -86,7 +86,7 @@ def accuracy(
         values=tuple(float(runs.record(run).final[metric(test, **labels)]) for run in members),
         runs=tuple(run.id for run in members),
         seeds=tuple(run.seed for run in members),
-        chance=runs.chance([group]),
+        on=runs.evaluated([group]),
     )
 
 
@@ -129,9 +129,9 @@ def rises_steeply(
 
 def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
     """Return by how much the middle is beyond a share of the way from start to end."""
-    paths = paired(start, middle, end)
     gained = f"{middle.name} - {start.name} - {share:g} x ({end.name} - {start.name})"
-    return Margin.of((b - a - share * (c - a) for a, b, c in paths), gained, strict=True)
+    terms = [(1.0, middle), (share - 1, start), (-share, end)]
+    return combined(terms, 0, gained, strict=True)
 
 
 @RULES.add

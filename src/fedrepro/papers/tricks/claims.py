@@ -95,10 +95,8 @@ def search_ends(
     table = searched(runs)
     papers = cell_name(server_percent / 100, server_momentum, threshold)
     best = chosen(table, TEST)
-    chance = runs.chance(GRID)
-    found = {
-        str(cell): Sample.of(str(cell), of, TEST, chance) for cell, of in table.groupby("cell")
-    }
+    on = runs.evaluated(GRID)
+    found = {str(cell): Sample.of(str(cell), of, TEST, on) for cell, of in table.groupby("cell")}
     own = found.pop(papers)
     rank = sum(other.mean > own.mean for other in found.values()) + 1
     first = found.get(best, own)

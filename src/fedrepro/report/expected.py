@@ -274,7 +274,7 @@ class Change(Strict):
 class Headline(Strict):
     """What a paper is known for: the report shows it first."""
 
-    claims: list[str] = Field(default_factory=list, description="ids of one to three claims")
+    claims: list[str] = Field(default_factory=list, description="ids of one to four claims")
     figure: str = Field(default="", description="the figure that tells most")
 
 

@@ -92,4 +92,5 @@ class Messages:
     def sum_up(self) -> None:
         """Say how many runs were trained, and how fast."""
         if self._meter.progressed:
-            self.say(f"trained {self._written} runs, {self._meter.speed}")
+            runs = "1 run" if self._written == 1 else f"{self._written} runs"
+            self.say(f"trained {runs}, {self._meter.speed}")

@@ -768,7 +768,7 @@ def test_fig9_carries_the_expectation(lite):
 def test_fig10_rises_to_the_best_threshold(lite):
     frame = artefacts.frame(lite, "fig10")
     means = frame[frame["series"] == "lambda = 1"].sort_values("x")["mean"].to_numpy()
-    assert np.allclose(np.diff(means), [0.06 * 0.1 / 0.175, 0.06 * 0.075 / 0.175], atol=1e-5)
+    assert np.allclose(np.diff(means), World().over_tau * np.array([0.1, 0.075]) / 0.175, atol=1e-5)
 
 
 def test_a_lost_run_is_shown_at_its_end(lite):

@@ -58,7 +58,7 @@ def pinned(python: str) -> dict[str, str]:
 
 
 OWN_PLAN = re.search(
-    r"```yaml title=median.yaml\n(.*?)```",
+    r'```yaml title="median.yaml"\n(.*?)```',
     (ROOT / "docs/first-algorithm.md").read_text(),
     re.DOTALL,
 )[1].replace("fedmedian", "fedprox, mu: 1")

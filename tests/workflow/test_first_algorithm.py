@@ -16,7 +16,7 @@ import pytest
 
 from fedrepro.base.paths import root
 
-_FILE = re.compile(r"^```\w+ title=(\S+)\n(.*?)^```$", re.M | re.S)
+_FILE = re.compile(r'^```\w+ title="(\S+)"\n(.*?)^```$', re.M | re.S)
 PAGES = {
     "first-algorithm": {"pyproject.toml", "fedmedian.py"},
     "own-components": {"pyproject.toml", "staircase.py", "one_convolution.py", "confidence.py"},

@@ -109,6 +109,11 @@ def test_nothing_is_loaded_from_other_hosts(site: Path, pages: dict[Path, PageOf
     assert diagrams == [], "the theme would load what draws these from another host"
 
 
+def test_every_block_of_code_is_one(site: Path, pages: dict[Path, PageOfSite]) -> None:
+    """A fence that the builder does not know turns code and prose around."""
+    assert [file.relative_to(site) for file, page in pages.items() if "```" in page.text] == []
+
+
 def test_every_document_of_the_repository_is_a_page(site: Path) -> None:
     folders = ("docs", "config", "envs", "profiles", "benchmarks")
     documents = [file for folder in folders for file in (ROOT / folder).rglob("*.md")]

@@ -93,7 +93,7 @@ def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
 def test_what_is_recorded_is_traced_and_the_rest_is_named() -> None:
     for run in AT_036:
         records.path_of(run.id).unlink()
-    absent = r"Left out, as it needs runs without a record:\s+MNIST, .* recorded\.$"
+    absent = r"Left out, as they have no record:\s+\d of 8 runs of MNIST, .*\.$"
     assert re.search(absent, why("emd", "table2", None, "smoke"))
     with pytest.raises(FedreproError, match=r"no cell 'MNIST/0\.36'.*" + absent):
         why("emd", "table2", "MNIST/0.36", "smoke")
@@ -179,8 +179,8 @@ def test_a_published_number_leads_to_its_runs() -> None:
 def test_a_number_without_records_says_what_is_left_out() -> None:
     text = why("selective", "T2-3", None, "paper")
     assert "  verdict       not run\n" in text
-    assert "  because       Left out, as it needs runs without a record: " in text
-    assert "Model 3, centralised, 0 of 1 recorded" in text
+    assert "  because       Left out, as they have no record: " in text
+    assert "1 of 1 runs each of Model 2, centralised; Model 3, centralised." in text
     assert "  published     0.9954\n" in text, "without a cell its unit is not known"
 
 

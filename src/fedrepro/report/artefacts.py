@@ -108,12 +108,15 @@ def left_out(runs: RunSet, name: str) -> str:
         title = runs.plan.runs[group].title  # which groups of several data sets may share
         missing[title] += len(runs.missing([group]))
         planned[title] += len(runs.planned([group]))
+    alike: dict[tuple[int, int], list[str]] = {}
+    for title, count in missing.items():
+        if count:
+            alike.setdefault((count, planned[title]), []).append(title)
     parts = [
-        f"{title}, {planned[title] - count} of {planned[title]} recorded"
-        for title, count in missing.items()
-        if count
+        f"{count} of {all_} runs {'each ' * (len(titles) > 1)}of {'; '.join(titles)}."
+        for (count, all_), titles in alike.items()
     ]
-    return f"Left out, as it needs runs without a record: {'; '.join(parts)}." if parts else ""
+    return f"Left out, as they have no record: {' '.join(parts)}" if parts else ""
 
 
 def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

@@ -36,8 +36,11 @@ _INKS = {
     "momentum_9": Ink("purple", "--"),
     "sign_agreement": Ink("brown", "-."),
     "best": Ink("red", ":"),
+    "longer_niid": Ink("blue"),
+    "longer_best": Ink("red"),
+    "longer_masks_best": Ink("purple"),
 }
-"""The reported configurations."""
+"""The reported configurations, and those of figure ``longer``."""
 
 
 # Figure 1: hypotheses that conflict
@@ -140,6 +143,15 @@ def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
     return canvas
 
 
+def draw_longer(cells: pd.DataFrame) -> MplFigure:
+    """Draw a panel a group, with every seed's curve."""
+    canvas = Canvas(1, cells["group"].nunique(), height=2.8, sharex=True, sharey=True)
+    for axis, (group, points) in zip(canvas, cells.groupby("group", sort=False), strict=True):
+        canvas.curve(axis, points, _INKS[str(group)], points["series"].iloc[0])
+    canvas.accuracy_over_rounds()
+    return canvas.legend(1)
+
+
 def draw_agreement(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the two baselines."""
     canvas = _by_table(cells, IID, BASELINE)
@@ -221,6 +233,7 @@ DRAWINGS: dict[str, Drawing] = {
     "fig1": draw_toy,
     "fig2": draw_updates,
     "curves": draw_accuracy_curves,
+    "longer": draw_longer,
     "conflicts": draw_conflicts,
     "agreement": draw_agreement,
     "grid_search": draw_selection,

@@ -118,6 +118,14 @@ def accuracy_curves(runs: RunSet) -> pd.DataFrame:
     return at_the_end(cells, cells["group"].map(means))
 
 
+def longer(runs: RunSet) -> pd.DataFrame:
+    """Return test accuracy (fraction) over as many rounds as published, one series a group."""
+    curves = runs.curves(runs.groups_of("longer"), ACCURACY).rename(
+        columns={"title": "series", "round": "x"}
+    )
+    return summarise(curves, "value", ["series", "x"], "group")
+
+
 def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
     """Return how far the agents disagree over the rounds (fraction), one series a configuration."""
     table = diagnosis(runs, runs.groups_of("conflicts"))
@@ -149,6 +157,7 @@ FIGURES: dict[str, Figure] = {
     "fig1": Figure(toy, "none"),
     "fig2": Figure(updates, "none"),
     "curves": Figure(accuracy_curves),
+    "longer": Figure(longer),
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS)),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN)),
     "grid_search": Figure(selection),

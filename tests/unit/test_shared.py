@@ -581,6 +581,21 @@ def test_claims_that_are_given_up_between_two_looks_are_none(claims, monkeypatch
     assert ours.take(IDS[0])
 
 
+def test_a_claim_that_is_given_up_and_made_anew_between_two_looks_is_read_whole(
+    claims, monkeypatch
+):
+    """The new one has the name of the old one, and is longer."""
+    ours, theirs, _ = claims
+    assert theirs.take(IDS[0])
+    listed = Store.listed
+
+    def before(store, folder):
+        return {name: size - 9 for name, size in listed(store, folder).items()}
+
+    monkeypatch.setattr(Store, "listed", before)
+    assert not ours.take(IDS[0])
+
+
 def test_a_claim_that_appears_beside_ours_is_respected(claims, monkeypatch):
     """We saw an abandoned claim; before we wrote ours it was deleted and the run claimed anew."""
     ours, theirs, store = claims

@@ -34,6 +34,7 @@ RENEWED_AFTER, ABANDONED_AFTER = 60.0, 600.0
 """Seconds: how often a claim is renewed, and after how long without that it no longer counts."""
 
 _CLAIM = re.compile(r"claims/([0-9a-f]{12})\.([1-9][0-9]{0,8})\.json")
+_MOST_CLAIM_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -342,13 +343,14 @@ class SharedClaims(Claims):
         Raises:
             FedreproError: the store cannot be read, or holds something else as a claim.
         """
-        names = {
-            name: size
-            for name, size in self._store.listed("claims").items()
+        names = [
+            name
+            for name in self._store.listed("claims")
             if (match := _CLAIM.fullmatch(name)) and match[1] == run_id
-        }
+        ]
         found = {}
-        for name, content in self._store.contents(names):
+        # Not by their sizes: since they were listed, another claim may have come under a name.
+        for name, content in self._store.contents(dict.fromkeys(names, _MOST_CLAIM_BYTES)):
             if isinstance(content, FileNotFoundError):  # given up meanwhile
                 continue
             if isinstance(content, Exception):

@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, ValidationError
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.locks import Claims
@@ -221,8 +221,10 @@ def _verify(content: bytes, run_id: str, where: str) -> None:
         file.write_bytes(content)
         try:
             records.read(run_id, file.parent)
-        except FedreproError as error:
-            raise FedreproError(str(error).replace(str(file), where)) from error
+        except BadFile as error:
+            raise FedreproError(
+                f"{where}: {error.problem}; delete it there, and push a good one"
+            ) from error
 
 
 def _run(name: str) -> str:

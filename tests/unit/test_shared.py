@@ -751,6 +751,21 @@ def test_a_store_out_of_reach_ends_the_training_and_keeps_the_record(
     assert Store(memory).listed("claims") == {}
 
 
+def test_an_interrupt_while_a_record_is_added_says_that_it_is_here_only(
+    memory, machine, monkeypatch, capsys
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared, "push", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(memory)
+    (recorded,) = [run for run in RUNS if run.recorded]
+    said = f"{FOLDER}/{recorded.id}.json is not in the store; `fedrepro records push` adds it later"
+    assert said in capsys.readouterr().err
+    assert Store(memory).listed("claims") == {}
+
+
 def test_an_interrupted_training_gives_its_claims_up(memory, machine):
     with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         train(memory)

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import socket
+import sys
 import tempfile
 import threading
 import uuid
@@ -373,13 +374,16 @@ class SharedClaims(Claims):
 
         Raises:
             FedreproError: the store cannot be written; the record stays here.
+            KeyboardInterrupt: as it came, once that is said.
         """
+        later = f"{record} is not in the store; `fedrepro records push` adds it later"
         try:
             return "\n".join(push(self._store, [record]).refused)
         except FedreproError as error:
-            raise FedreproError(
-                f"{error}\n{record} is not in the store; `fedrepro records push` adds it later"
-            ) from error
+            raise FedreproError(f"{error}\n{later}") from error
+        except KeyboardInterrupt:
+            print(later, file=sys.stderr)
+            raise
 
     def release(self, run_id: str) -> None:
         """Give up a run that is held.

@@ -1432,6 +1432,8 @@ def test_the_pool_has_no_use_for_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(FedreproError, match="--backend pool uses CPU cores"):
         backends.backend("pool", "cuda")
+    with pytest.raises(FedreproError, match=r"--backend stacked: no such backend .*known: auto"):
+        backends.backend("stacked")
 
 
 def test_auto_takes_the_cores_of_a_cpu():

@@ -592,6 +592,32 @@ def test_checkpoints_are_no_closer_together_than_asked(tmp_path, monkeypatch):
     assert saved == [3, 6]
 
 
+def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
+    """Ten seconds of every two hundred, with two runs of which each takes five."""
+    clock, save, finish = SimpleNamespace(now=0.0), checkpoint.save, ActiveRun._round_done
+    saved = []
+
+    def slow(path, run, progress):
+        clock.now += 5.0
+        saved.append(clock.now)
+        save(path, run, progress)
+
+    def later(run):
+        clock.now += 10.0
+        finish(run)
+
+    monkeypatch.setattr(active, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(ActiveRun, "_round_done", later)
+    monkeypatch.setattr(checkpoint, "save", slow)
+    specs = [make_spec(rounds=30, local_epochs=1, seed=seed) for seed in range(2)]
+    collect(specs, tmp_path, in_flight=2, checkpoint_seconds=30)
+    assert 5 <= len(saved) <= 7
+    assert 5.0 * len(saved) <= 0.06 * clock.now
+    before = len(saved)
+    collect(specs, tmp_path, in_flight=2, checkpoint_seconds=0)
+    assert len(saved) - before == 2 * 29
+
+
 def test_at_the_deadline_one_failing_checkpoint_does_not_keep_the_others(tmp_path, monkeypatch):
     specs = [make_spec(seed=seed) for seed in range(3)]
     save = checkpoint.save
@@ -1004,7 +1030,7 @@ def test_only_saved_progress_counts(tmp_path):
     run = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
 
     def go_on(seconds):
-        run.receive(answer(run.fed, dataset, run.request), seconds)
+        run.receive(answer(run.fed, dataset, run.ask.request), seconds)
 
     for seconds in (1.0, 2.0, 4.0):  # training, prediction, and training of the second round
         go_on(seconds)
@@ -1015,7 +1041,7 @@ def test_only_saved_progress_counts(tmp_path):
     again = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
     assert (again.progress.round, again.progress.seconds, again.resumed_at) == (1, 7.0, 1)
     assert len(again.progress.metrics["train_loss"]) == 1
-    assert isinstance(again.request, Train)
+    assert isinstance(again.ask.request, Train)
     assert not again.done
 
 

@@ -581,6 +581,21 @@ def test_claims_that_are_given_up_between_two_looks_are_none(claims, monkeypatch
     assert ours.take(IDS[0])
 
 
+def test_a_claim_that_is_given_up_and_made_anew_between_two_looks_is_read_whole(
+    claims, monkeypatch
+):
+    """The new one has the name of the old one, and is longer."""
+    ours, theirs, _ = claims
+    assert theirs.take(IDS[0])
+    listed = Store.listed
+
+    def before(store, folder):
+        return {name: size - 9 for name, size in listed(store, folder).items()}
+
+    monkeypatch.setattr(Store, "listed", before)
+    assert not ours.take(IDS[0])
+
+
 def test_a_claim_that_appears_beside_ours_is_respected(claims, monkeypatch):
     """We saw an abandoned claim; before we wrote ours it was deleted and the run claimed anew."""
     ours, theirs, store = claims
@@ -733,6 +748,21 @@ def test_a_store_out_of_reach_ends_the_training_and_keeps_the_record(
     assert [*transfer.content(tmp_path / "new.tar", tmp_path / "x")] == [
         f"{FOLDER}/{recorded.id}.json"
     ]
+    assert Store(memory).listed("claims") == {}
+
+
+def test_an_interrupt_while_a_record_is_added_says_that_it_is_here_only(
+    memory, machine, monkeypatch, capsys
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared, "push", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(memory)
+    (recorded,) = [run for run in RUNS if run.recorded]
+    said = f"{FOLDER}/{recorded.id}.json is not in the store; `fedrepro records push` adds it later"
+    assert said in capsys.readouterr().err
     assert Store(memory).listed("claims") == {}
 
 

@@ -9,6 +9,7 @@ import json
 import tarfile
 import threading
 import zipfile
+from tempfile import gettempdir
 
 import pytest
 from made_up import content
@@ -137,6 +138,20 @@ def test_the_checkpoint_of_a_run_that_is_being_trained_stays(here):
     assert ours.read_text() == "of the process that trains it"
 
 
+def test_a_run_that_is_being_trained_here_gets_no_checkpoint_meanwhile(here):
+    """The process that trains it may be about to write its own."""
+    tar, _, cut = here
+    claims = Claims(session.CHECKPOINTS)
+    assert claims.take(cut)
+    imported = transfer.read(tar, session.CHECKPOINTS)
+    claims.release_all()
+    ours = session.CHECKPOINTS / f"{cut}.pt"
+    note = f"\n{ours}: is not imported, as another process trains the run"
+    assert imported.text().endswith(note)
+    assert not ours.exists()
+    assert transfer.read(tar, session.CHECKPOINTS).checkpoints == [cut]
+
+
 def test_a_damaged_record_here_is_told_before_anything_is_taken(here):
     tar, run, cut = here
     records.FOLDER.mkdir(parents=True)
@@ -213,6 +228,8 @@ def test_a_file_with_anything_wrong_is_refused_whole(here, tmp_path, change, mes
     with pytest.raises(FedreproError, match=message) as caught:
         transfer.read(wrong, session.CHECKPOINTS)
     assert "nothing was imported" in str(caught.value)
+    assert gettempdir() not in str(caught.value).replace(str(wrong), "")
+    assert "delete it" not in str(caught.value)
     assert not records.FOLDER.exists()
     assert not session.CHECKPOINTS.exists()
     assert not (tmp_path / "results/runs" / "notes.txt").exists()
@@ -334,7 +351,7 @@ def test_a_compressed_checkpoint_is_refused(here, tmp_path):
         parts.writestr("archive/data/0", bytes(1 << 20))
     with tarfile.open(tmp_path / "bomb.tar", "w") as tar:
         tar.add(bomb, f".checkpoints/{cut}.pt")
-    with pytest.raises(FedreproError, match="is compressed, and no checkpoint is"):
+    with pytest.raises(FedreproError, match="is compressed, and none of ours is"):
         transfer.read(tmp_path / "bomb.tar", session.CHECKPOINTS)
 
 
@@ -423,28 +440,42 @@ def test_a_checkpoint_that_is_replaced_meanwhile_arrives_whole(there, tmp_path, 
     assert arrived.read_bytes() == before.read_bytes()
 
 
+def test_a_file_is_added_to_without_room_to_unpack_it(there, monkeypatch):
+    tar, run, cut = there
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", full)
+    record = records.path_of(run).rename(records.path_of("0123456789ab"))
+    session.check_out(tar)
+    transfer.write(tar, [record])
+    kept = [records.path_of(run), session.CHECKPOINTS / f"{cut}.pt"]
+    assert transfer._names(tar) == [file.as_posix() for file in (*kept, record)]
+
+
 def test_processes_that_write_one_file_keep_what_the_other_wrote(there, tmp_path, monkeypatch):
     """The second comes while the first has read the file and not yet replaced it."""
     _, run, cut = there
     out, record = tmp_path / "both.tar", records.path_of(run)
     transfer.write(out, [])
     started = threading.Event()
-    read = transfer.content
+    names = transfer._names
 
-    def slowly(source, folder):
-        found = read(source, folder)
+    def slowly(source):
+        found = names(source)
         if not started.is_set():
             started.set()
             other.join(timeout=0.5)
         return found
 
-    monkeypatch.setattr(transfer, "content", slowly)
+    monkeypatch.setattr(transfer, "_names", slowly)
     checkpoint = session.CHECKPOINTS / f"{cut}.pt"
     other = threading.Thread(target=lambda: started.wait(300) and transfer.write(out, [checkpoint]))
     other.start()
     transfer.write(out, [record])
     other.join()
-    assert {*read(out, tmp_path / "out")} == {record.as_posix(), checkpoint.as_posix()}
+    assert {*names(out)} == {record.as_posix(), checkpoint.as_posix()}
 
 
 def test_a_folder_of_temporary_files_that_cannot_be_used_is_named(there, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import signal
 
 import pytest
 from made_up import content
@@ -42,6 +43,22 @@ def test_equal_runs_are_verified_and_nothing_is_left(recorded, tmp_path, capsys)
     assert "2 of 2 records verified" in said
     after = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert after == before
+
+
+def test_a_signal_leaves_nothing_behind(recorded, tmp_path, monkeypatch, capsys):
+    """As where a scheduler ends a verification; the temporary folder may hold much."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+
+    def stopped(*_):
+        assert list((tmp_path / "temporary").iterdir())
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(session, "train", stopped)
+    assert cli.main(["verify"]) == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in capsys.readouterr().err
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_named_runs_are_verified_and_no_others(recorded, monkeypatch, capsys):

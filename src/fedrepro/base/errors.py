@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class FedreproError(Exception):
     """Something the user can act on: the message names the file or key and what to do.
@@ -9,6 +11,23 @@ class FedreproError(Exception):
     The command line prints the message alone and exits with 1; the Snakefile turns it into a
     ``WorkflowError``.
     """
+
+
+class BadFile(FedreproError):
+    """A record or checkpoint cannot be used.
+
+    Args:
+        file: it.
+        problem: what is wrong with it.
+        cure: what to do.
+
+    Attributes:
+        problem: as the argument; where the file is a copy, its place and the cure are others.
+    """
+
+    def __init__(self, file: Path, problem: str, cure: str) -> None:
+        super().__init__(f"{file}: {problem}; {cure}")
+        self.problem = problem
 
 
 class DeviceFailed(FedreproError):

@@ -10,7 +10,7 @@ import typer
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import Command, path
-from fedrepro.runs import records
+from fedrepro.runs import records, stopping
 
 app = typer.Typer()
 actions = typer.Typer()
@@ -63,7 +63,8 @@ def import_records(
 
     if signers is not None:
         print(f"{source}: signed by {signatures.signer(source, signers)}")
-    print(transfer.read(source, CHECKPOINTS).text())
+    with stopping.interrupting():  # else a signal would leave what is unpacked behind
+        print(transfer.read(source, CHECKPOINTS).text())
 
 
 @actions.command("push", cls=Command)

@@ -20,7 +20,7 @@ from fedrepro.cli.command import (
     path,
 )
 from fedrepro.cli.output import show
-from fedrepro.runs import records
+from fedrepro.runs import records, stopping
 from fedrepro.runs.command import all_papers, selected
 from fedrepro.runs.plan import PlannedRun
 
@@ -196,9 +196,10 @@ def verify(
         runs = verify.sample(selected(paper, scale), number, seed, max_hours)
     print(verify.plan_text(runs), flush=True)
     failed = 0
-    for found in verify.verify(runs, data_root, tolerance):
-        print(found.text(), flush=True)
-        failed += bool(found.beyond)
+    with stopping.interrupting():  # else a signal would leave the temporary folder behind
+        for found in verify.verify(runs, data_root, tolerance):
+            print(found.text(), flush=True)
+            failed += bool(found.beyond)
     print(f"{len(runs) - failed} of {len(runs)} records verified")
     return int(failed > 0)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.strict import Strict
 from fedrepro.fl.data import registry
@@ -249,11 +249,12 @@ def _verified(file: Path) -> tuple[str, TrainingTime] | None:
     return text, _took(text, file)
 
 
-def _not_whole(file: Path, error: Exception) -> FedreproError:
-    return FedreproError(
-        f"{file}: not a whole run record ({type(error).__name__}: {error}); delete it to train "
-        "the run again, or restore it with git"
-    )
+def _bad(file: Path, problem: str) -> BadFile:
+    return BadFile(file, problem, "delete it to train the run again, or restore it with git")
+
+
+def _not_whole(file: Path, error: Exception) -> BadFile:
+    return _bad(file, f"not a whole run record ({type(error).__name__}: {error})")
 
 
 @functools.lru_cache(maxsize=4096)  # by content: judging a paper asks for a record many times
@@ -278,15 +279,9 @@ def _took(text: str, file: Path) -> TrainingTime:
     ) as error:
         raise _not_whole(file, error) from error
     if derived != file.stem or content.get("run_id") != file.stem:
-        raise FedreproError(
-            f"{file}: holds the record of another run (its spec gives the id {derived}); delete it "
-            "to train the run again, or restore it with git"
-        )
+        raise _bad(file, f"holds the record of another run (its spec gives the id {derived})")
     if not complete or not intact:
-        raise FedreproError(
-            f"{file}: was edited or is incomplete (its checksum does not match); delete it to "
-            "train the run again, or restore it with git"
-        )
+        raise _bad(file, "was edited or is incomplete (its checksum does not match)")
     return took
 
 
@@ -306,7 +301,9 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
     try:
         record = RunRecord.model_validate_json(verified[0])
     except ValidationError as error:
-        raise FedreproError(f"{file}: not a valid run record: {error}") from error
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _bad(file, f"not a valid run record ({where}: {first['msg']})") from error
     try:
         _require_data(file, record)
     except (KeyError, TypeError) as error:  # the spec is of something else than a run
@@ -327,9 +324,10 @@ def _require_data(file: Path, record: RunRecord) -> None:
     else:
         meant = True  # of a plugin that is not here
     if not meant:
-        raise FedreproError(
-            f"{file}: the run was trained on other data than the data set {name} means (content "
-            f"hash {found}); delete it to train the run again, or restore it with git"
+        raise _bad(
+            file,
+            f"the run was trained on other data than the data set {name} means (content hash "
+            f"{found})",
         )
 
 

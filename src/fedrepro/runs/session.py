@@ -138,15 +138,11 @@ def check_out(out: Path | None) -> None:
     """Refuse, before the training, a file that ``--out`` cannot write or add to.
 
     Raises:
-        FedreproError: it cannot be written, it exists and was not written by ``--out``, or there is
-            no place to unpack it to.
+        FedreproError: it cannot be written, or it exists and was not written by ``--out``.
     """
-    if out is None:
-        return
-    with transfer.temporary_folder() as folder:
-        if out.exists():
-            transfer.content(out, folder)
-    require_writable(out.parent)
+    if out is not None:
+        transfer.require_addable(out)
+        require_writable(out.parent)
 
 
 def write_out(

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import socket
+import sys
 import tempfile
 import threading
 import uuid
@@ -24,7 +25,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, ValidationError
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.locks import Claims
@@ -34,6 +35,7 @@ RENEWED_AFTER, ABANDONED_AFTER = 60.0, 600.0
 """Seconds: how often a claim is renewed, and after how long without that it no longer counts."""
 
 _CLAIM = re.compile(r"claims/([0-9a-f]{12})\.([1-9][0-9]{0,8})\.json")
+_MOST_CLAIM_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -220,8 +222,10 @@ def _verify(content: bytes, run_id: str, where: str) -> None:
         file.write_bytes(content)
         try:
             records.read(run_id, file.parent)
-        except FedreproError as error:
-            raise FedreproError(str(error).replace(str(file), where)) from error
+        except BadFile as error:
+            raise FedreproError(
+                f"{where}: {error.problem}; delete it there, and push a good one"
+            ) from error
 
 
 def _run(name: str) -> str:
@@ -342,13 +346,14 @@ class SharedClaims(Claims):
         Raises:
             FedreproError: the store cannot be read, or holds something else as a claim.
         """
-        names = {
-            name: size
-            for name, size in self._store.listed("claims").items()
+        names = [
+            name
+            for name in self._store.listed("claims")
             if (match := _CLAIM.fullmatch(name)) and match[1] == run_id
-        }
+        ]
         found = {}
-        for name, content in self._store.contents(names):
+        # Not by their sizes: since they were listed, another claim may have come under a name.
+        for name, content in self._store.contents(dict.fromkeys(names, _MOST_CLAIM_BYTES)):
             if isinstance(content, FileNotFoundError):  # given up meanwhile
                 continue
             if isinstance(content, Exception):
@@ -369,13 +374,16 @@ class SharedClaims(Claims):
 
         Raises:
             FedreproError: the store cannot be written; the record stays here.
+            KeyboardInterrupt: as it came, once that is said.
         """
+        later = f"{record} is not in the store; `fedrepro records push` adds it later"
         try:
             return "\n".join(push(self._store, [record]).refused)
         except FedreproError as error:
-            raise FedreproError(
-                f"{error}\n{record} is not in the store; `fedrepro records push` adds it later"
-            ) from error
+            raise FedreproError(f"{error}\n{later}") from error
+        except KeyboardInterrupt:
+            print(later, file=sys.stderr)
+            raise
 
     def release(self, run_id: str) -> None:
         """Give up a run that is held.

@@ -24,7 +24,7 @@ from typing import IO, Literal, Self
 from filelock import FileLock
 from pydantic import ValidationError
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.files import write_bytes
 from fedrepro.runs import records
 from fedrepro.runs.locks import Claims
@@ -87,21 +87,21 @@ def write(out: Path, files: Sequence[Path]) -> None:
     Raises:
         FedreproError: it cannot be written, or it exists and was not written by this function.
     """
-    with _locked(out), temporary_folder() as folder:
-        members = content(out, folder) if out.exists() else {}
-        members |= {file.as_posix(): file for file in files}
-        ended = {file.stem for file in members.values() if file.suffix == ".json"}
+    new = {file.as_posix(): file for file in files}
+    with _locked(out):
+        ended = {Path(name).stem for name in (*_names(out), *new) if name.endswith(".json")}
         partial = out.with_name(f"{out.name}.{os.getpid()}.tmp")
         mode: Literal["w:gz", "w"] = "w:gz" if out.suffix == ".gz" else "w"
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             with tarfile.open(partial, mode) as tar:
-                for name, file in members.items():
-                    if file.suffix == ".json":
+                if out.exists():
+                    for member, stream in _members(out):
+                        if member.name not in new and not _is_superseded(member.name, ended):
+                            tar.addfile(member, stream)
+                for name, file in new.items():
+                    if not _is_superseded(name, ended):
                         _add(tar, name, file)
-                    elif file.stem not in ended:
-                        with contextlib.suppress(FileNotFoundError):
-                            _add(tar, name, file)
             partial.replace(out)
         except OSError as error:
             raise FedreproError(
@@ -111,9 +111,31 @@ def write(out: Path, files: Sequence[Path]) -> None:
             partial.unlink(missing_ok=True)
 
 
+def require_addable(out: Path) -> None:
+    """Refuse a file that :func:`write` could not add to, as it would.
+
+    Raises:
+        FedreproError: it exists and was not written by :func:`write`, or there are no locks for it.
+    """
+    with _locked(out):
+        _names(out)
+
+
+def _is_superseded(name: str, ended: set[str]) -> bool:
+    """Return whether a member is the checkpoint of a run that has ended."""
+    file = Path(name)
+    return file.suffix != ".json" and file.stem in ended
+
+
 def _add(tar: tarfile.TarFile, name: str, file: Path) -> None:
-    """Add a file as it is when it is opened: another process may replace it meanwhile."""
-    with file.open("rb") as stream:
+    """Add a file as it is when it is opened, as another process may replace or delete it."""
+    with contextlib.ExitStack() as opened:
+        try:
+            stream = opened.enter_context(file.open("rb"))
+        except FileNotFoundError:
+            if file.suffix == ".json":
+                raise
+            return
         tar.addfile(tar.gettarinfo(arcname=name, fileobj=stream), stream)
 
 
@@ -182,12 +204,8 @@ def read(source: Path, checkpoints: Path) -> Imported:
         try:
             members = content(source, folder)
             for name, file in members.items():
-                if file.suffix == ".json":
-                    records.read(file.stem, file.parent)
-                    recorded(file.stem, Path(name).parent)
-                else:
-                    _mark_imported(file)
-                    recorded(file.stem, records.OWN_FOLDER)
+                _verify(name, file)
+                recorded(file.stem, _records_beside(name))
         except FedreproError as error:
             raise FedreproError(f"nothing was imported from {source}: {error}") from error
         imported = Imported()
@@ -195,39 +213,59 @@ def read(source: Path, checkpoints: Path) -> Imported:
             if file.suffix == ".json":
                 new = keep(name, file.read_bytes(), checkpoints)
                 (imported.records if new else imported.known).append(file.stem)
-                continue
-            target = checkpoints / file.name
-            if recorded(file.stem, records.OWN_FOLDER):
+            elif recorded(file.stem, records.OWN_FOLDER):
                 imported.known.append(file.stem)
-            elif not target.exists():
-                _take(file, target, imported)
             else:
-                _take_newer(file, target, imported)
+                _take(file, checkpoints / file.name, imported)
         return imported
 
 
+def _verify(name: str, file: Path) -> None:
+    """Refuse a member that is not what its name says; note in a checkpoint where it comes from.
+
+    Args:
+        name: of the member.
+        file: its copy.
+
+    Raises:
+        FedreproError: it is damaged, edited or foreign.
+    """
+    try:
+        if file.suffix == ".json":
+            records.read(file.stem, file.parent)
+        else:
+            _mark_imported(file)
+    except BadFile as error:
+        raise FedreproError(
+            f"{name}: {error.problem}; get the tar file again, or make it again with `fedrepro "
+            "train --out`"
+        ) from error
+
+
+def _records_beside(name: str) -> Path:
+    """Return the folder in which the run of a member may have a record that is not committed."""
+    return Path(name).parent if name.endswith(".json") else records.OWN_FOLDER
+
+
 def _take(file: Path, target: Path, imported: Imported) -> None:
-    """Write a verified checkpoint where it belongs."""
-    write_bytes(target, file.read_bytes())
-    imported.checkpoints.append(file.stem)
-
-
-def _take_newer(file: Path, target: Path, imported: Imported) -> None:
-    """Take a verified checkpoint if the one that is here has fewer rounds, or cannot be used."""
+    """Take a verified checkpoint if that which is here has fewer rounds, or cannot be used."""
     run_id, claims = file.stem, Claims(target.parent)
     if not claims.take(run_id):
-        imported.notes.append(f"{target}: stays, as another process trains the run")
+        what = "stays" if target.exists() else "is not imported"
+        imported.notes.append(f"{target}: {what}, as another process trains the run")
         return
     try:
-        rounds = _rounds(target)
-        if rounds is None:
-            _take(file, target, imported)
-            imported.notes.append(f"{target}: could not be used, and was replaced")
-        elif rounds < (_rounds(file) or 0):
-            _take(file, target, imported)
-            imported.replaced.append(run_id)
-        else:
+        before = target.exists()
+        rounds = _rounds(target) if before else -1
+        if rounds is not None and rounds >= (_rounds(file) or 0):
             imported.known.append(run_id)
+            return
+        write_bytes(target, file.read_bytes())
+        imported.checkpoints.append(run_id)
+        if rounds is None:
+            imported.notes.append(f"{target}: could not be used, and was replaced")
+        elif before:
+            imported.replaced.append(run_id)
     finally:
         claims.release(run_id)
 
@@ -270,23 +308,24 @@ def recorded(run: str, folder: Path) -> bool:
     return records.is_recorded(run) or records.is_recorded(run, folder)
 
 
-def _refuse_compressed(file: Path) -> None:
-    """Refuse a checkpoint that unpacks to more than its size; ours do not."""
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as parts:
-            if sum(part.file_size for part in parts.infolist()) > file.stat().st_size:
-                raise FedreproError(f"{file.name} is compressed, and no checkpoint is")
+def _is_compressed(file: Path) -> bool:
+    """Return whether a checkpoint unpacks to more than its size; ours do not."""
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as parts:
+        return sum(part.file_size for part in parts.infolist()) > file.stat().st_size
 
 
 def _mark_imported(file: Path) -> None:
     """Verify a checkpoint and note in it that its rounds were trained elsewhere.
 
     Raises:
-        FedreproError: it is damaged, or its content contradicts itself.
+        BadFile: it is damaged, or its content contradicts itself.
     """  # noqa: DOC501 - made by a function
     from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
 
-    _refuse_compressed(file)
+    if _is_compressed(file):
+        raise checkpoint.unusable(file, "is compressed, and none of ours is")
     found = saved.read(file, file.stem)
     assert found is not None
     try:
@@ -309,43 +348,83 @@ def content(source: Path, folder: Path) -> dict[str, Path]:
     Raises:
         FedreproError: it is not a whole file as :func:`write` makes it, it or a member is larger
             than it can be, or the folder has no room for it.
-    """  # noqa: DOC501 - caught below
+    """  # noqa: DOC501 - caught by _reading
     found: dict[str, Path] = {}
-    try:
-        limit = LEAST_LIMIT + MOST_RATIO * source.stat().st_size
-        with _opened(source) as stream, tarfile.open(fileobj=stream, tarinfo=_Member) as tar:
-            for member in tar:
-                _require_expected(source, member, found)
-                limit -= member.size
-                if limit < 0 or len(found) >= MOST_MEMBERS:
-                    raise FedreproError(
-                        f"{source}: says that it holds more than such a file can; make it again "
-                        "with `fedrepro train --out`"
-                    )
-                file = folder / member.name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                packed = tar.extractfile(member)
-                assert packed is not None  # a plain file
-                with packed, file.open("wb") as copy:
+    with _reading(source):
+        for member, packed in _members(source):
+            file = folder / member.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with file.open("wb") as copy:
                     shutil.copyfileobj(packed, copy)
-                found[member.name] = file
-            stream.seek(tar.offset)
-            longest = tarfile.RECORDSIZE + tarfile.BLOCKSIZE  # an end that begins a block too late
-            end = stream.read(longest + 1)
-            if not end.startswith(_END) or len(end) > longest:
-                raise EOFError("its end is missing")
+            except OSError as error:
+                if error.errno not in _ONLY_WRITING:
+                    raise
+                raise FedreproError(
+                    f"{source}: cannot be unpacked to {folder} ({error.strerror}); free some space "
+                    "there, or name another folder of temporary files in TMPDIR"
+                ) from error
+            found[member.name] = file
+    return found
+
+
+def _names(source: Path) -> list[str]:
+    """Return the names of the members of a tar file; of one that is not there, none.
+
+    Raises:
+        FedreproError: it is not a whole file as :func:`write` makes it.
+    """
+    if not source.exists():
+        return []
+    with _reading(source):
+        return [member.name for member, _ in _members(source)]
+
+
+@contextlib.contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    """Say of whatever goes wrong in reading a tar file that it is not whole.
+
+    Raises:
+        FedreproError: as what is read raises it, or for an error of any other kind.
+    """
+    try:
+        yield
     except FedreproError:
         raise
     except Exception as error:  # what tarfile raises for headers that lie is anybody's guess
-        if isinstance(error, OSError) and error.errno in _ONLY_WRITING:
-            raise FedreproError(
-                f"{source}: cannot be unpacked to {folder} ({error.strerror}); free some space "
-                "there, or name another folder of temporary files in TMPDIR"
-            ) from error
         raise FedreproError(
             f"{source}: not a whole tar file of `fedrepro train --out` ({error})"
         ) from error
-    return found
+
+
+def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
+    """Yield the members of a tar file and their content, each to be read before the next one.
+
+    Raises:
+        FedreproError: it holds what :func:`write` would not have written, or more than it can.
+        EOFError: it was cut off; what tarfile and gzip raise is of other kinds.
+    """
+    found: set[str] = set()
+    limit = LEAST_LIMIT + MOST_RATIO * source.stat().st_size
+    with _opened(source) as stream, tarfile.open(fileobj=stream, tarinfo=_Member) as tar:
+        for member in tar:
+            _require_expected(source, member, found)
+            limit -= member.size
+            if limit < 0 or len(found) >= MOST_MEMBERS:
+                raise FedreproError(
+                    f"{source}: says that it holds more than such a file can; make it again "
+                    "with `fedrepro train --out`"
+                )
+            packed = tar.extractfile(member)
+            assert packed is not None  # a plain file
+            with packed:
+                yield member, packed
+            found.add(member.name)
+        stream.seek(tar.offset)
+        longest = tarfile.RECORDSIZE + tarfile.BLOCKSIZE  # an end that begins a block too late
+        end = stream.read(longest + 1)
+        if not end.startswith(_END) or len(end) > longest:
+            raise EOFError("its end is missing")
 
 
 def _opened(source: Path) -> IO[bytes] | gzip.GzipFile:
@@ -366,7 +445,7 @@ class _Member(tarfile.TarInfo):
         return member
 
 
-def _require_expected(source: Path, member: tarfile.TarInfo, found: dict[str, Path]) -> None:
+def _require_expected(source: Path, member: tarfile.TarInfo, found: set[str]) -> None:
     """Refuse a member that :func:`write` would not have written."""
     plain = member.isreg() and not member.issparse() and member.size >= 0
     record = RECORD.fullmatch(member.name)

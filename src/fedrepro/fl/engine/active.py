@@ -18,14 +18,47 @@ from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import training_shows
-from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device
+from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device, tensors
 from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.engine.well_formed import check_request
 from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Prediction, Request, Steps, Train, Trained
+from fedrepro.fl.requests import Prediction, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
+
+_MOST_SAVING = 0.05
+"""Share of its time that a process spends on checkpoints while the states stay as large."""
+
+
+@dataclass
+class Saving:
+    """How long checkpoints take to be written, by the largest one that this process wrote.
+
+    The thread that writes them also feeds the device.
+
+    Attributes:
+        in_flight: bytes of the states of all runs in flight.
+    """
+
+    in_flight: int = 0
+    _largest: int = 0
+    _seconds: float = 0.0
+
+    def took(self, size: int, seconds: float) -> None:
+        """Take note of a checkpoint that was written: the bytes of its state, and how long."""
+        if size >= self._largest:
+            self._largest, self._seconds = size, seconds
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes to write the checkpoints of all runs in flight; 0: not known yet."""
+        return self._seconds * self.in_flight / self._largest if self._largest else 0.0
+
+    @property
+    def pause(self) -> float:
+        """Least seconds between two checkpoints of a run."""
+        return self.seconds / _MOST_SAVING
 
 
 @dataclass(frozen=True)
@@ -34,15 +67,18 @@ class Storage:
 
     Attributes:
         checkpoints: folder of the checkpoints.
-        checkpoint_seconds: least time between two checkpoints of a run; 0 writes one every round.
+        checkpoint_seconds: least time between two checkpoints of a run, which is longer where they
+            would take much of the time; 0 writes one every round, whatever it takes.
         data_root: folder of packed data, for partitions that are read; None: the usual places.
         origin: what checkpoints say of this process: code, device, backend.
+        saving: how long they take.
     """
 
     checkpoints: Path = Path(".checkpoints")
     checkpoint_seconds: float = 30.0
     data_root: Path | None = None
     origin: dict[str, Any] = field(default_factory=dict)
+    saving: Saving = field(default_factory=Saving)
 
 
 @dataclass
@@ -74,7 +110,7 @@ class ActiveRun:
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
-        saving_seconds: that the last checkpoint took to be written here; 0 before there is one.
+        state_bytes: memory that the state takes, each of its tensors counted once.
     """
 
     def __init__(
@@ -94,14 +130,15 @@ class ActiveRun:
                 "its state must be a dataclass, without slots"
             )
         self.progress = Progress()
-        self.request: Request | None = None
+        self._ask: Ask | None = None
         self.earlier: list[Part] = []
         self.imported: list[Part] = []
         self._origin = storage.origin
         self._file = checkpoint.path_of(self.id, storage.checkpoints)
         self._checkpoint_seconds = storage.checkpoint_seconds
+        self._saving = storage.saving
         self._last_save = time.monotonic()
-        self.saving_seconds = 0.0
+        self.state_bytes = 0
         self._restore()
         self.resumed_at = self.progress.round
         self._copier = HostCopier()
@@ -168,6 +205,8 @@ class ActiveRun:
 
     def _snapshot(self) -> HostCopy:
         """Copy state and progress as they are between two rounds; tensors are never changed."""
+        distinct = {id(tensor): tensor.nbytes for tensor in tensors(vars(self.state))}
+        self.state_bytes = sum(distinct.values())
         progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
         return self._copier.copy({"state": vars(self.state), "progress": progress})
 
@@ -184,7 +223,8 @@ class ActiveRun:
         self._check_effect()
         if self.progress.round >= self.rounds:
             return
-        if time.monotonic() - self._last_save >= self._checkpoint_seconds:
+        pause = max(self._checkpoint_seconds, self._saving.pause) if self._checkpoint_seconds else 0
+        if time.monotonic() - self._last_save >= pause:
             self.save()
 
     def _check_effect(self) -> None:
@@ -224,7 +264,7 @@ class ActiveRun:
         began = time.monotonic()
         checkpoint.save(self._file, self.id, content)
         self._last_save = time.monotonic()
-        self.saving_seconds = self._last_save - began
+        self._saving.took(self.state_bytes, self._last_save - began)
 
     @property
     def has_checkpoint(self) -> bool:
@@ -305,15 +345,16 @@ class ActiveRun:
             metrics[name].append(value)
 
     def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
+        self._ask = None
         try:
-            self.request = self._steps.send(answer)
+            request = self._steps.send(answer)
         except StopIteration:
-            self.request = None
             return
-        check_request(self.spec.algorithm.name, self.request, self.dataset)
-        if self._first_training is None and isinstance(self.request, Train):
+        check_request(self.spec.algorithm.name, request, self.dataset)
+        if self._first_training is None and isinstance(request, Train):
             self._first_training = self.progress.round
-        self.idle = max(self.idle, sum(not job.sizes for job in self.ask.jobs))
+        self._ask = Ask(self.spec, self.dataset, request)
+        self.idle = max(self.idle, sum(not job.sizes for job in self._ask.jobs))
 
     def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
         """Take the answer to the open request and go on to the next one, or to the end.
@@ -336,18 +377,18 @@ class ActiveRun:
     @property
     def done(self) -> bool:
         """Whether the run has no further request."""
-        return self.request is None
+        return self._ask is None
 
     @property
     def ask(self) -> Ask:
         """The open request."""
-        assert self.request is not None
-        return Ask(self.spec, self.dataset, self.request)
+        assert self._ask is not None
+        return self._ask
 
     @property
     def lanes(self) -> int:
         """Number of models that the open request trains; 1 if it predicts."""
-        return len(self.request.lanes) if isinstance(self.request, Train) else 1
+        return len(self.ask.jobs) or 1
 
 
 def _curves(final: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import CompileChoice
+from fedrepro.fl.engine import BACKENDS, CompileChoice
 from fedrepro.fl.engine.compiling import check_choice
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Backend
@@ -31,9 +32,11 @@ def backend(
         deterministic: let ``graphs`` on a GPU use only what gives the same bits each time.
 
     Raises:
-        FedreproError: there is no such device, the backend cannot use it or does not do what is
-            asked of it, or ``compile`` is ``on`` where nothing can be compiled.
+        FedreproError: there is no such backend or device, the backend cannot use it or does not do
+            what is asked of it, or ``compile`` is ``on`` where nothing can be compiled.
     """
+    if name not in BACKENDS:
+        raise FedreproError(f"--backend {name}: no such backend {nearest(name, BACKENDS)}")
     place = _device(device)
     stack = name == "auto"
     if name == "auto":

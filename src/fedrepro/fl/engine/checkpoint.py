@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 
 FORMAT = 3
 _FIRST = b"fedrepro checkpoint "
@@ -33,14 +33,14 @@ def path_of(run_id: str, folder: Path) -> Path:
     return folder / f"{run_id}.pt"
 
 
-def unusable(path: Path, problem: str) -> FedreproError:
+def unusable(path: Path, problem: str) -> BadFile:
     """Return the error for a checkpoint that cannot be used.
 
     Args:
         path: its file.
         problem: what is wrong, as the end of a sentence about it.
     """
-    return FedreproError(f"{path}: this checkpoint {problem}; delete it to start the run anew")
+    return BadFile(path, f"this checkpoint {problem}", "delete it to start the run anew")
 
 
 def save(path: Path, run_id: str, content: dict[str, Any]) -> None:

@@ -115,9 +115,9 @@ def drive(
             _fill(flight, opener)
             if not flight.runs:
                 return []
-            saving = sum(run.saving_seconds for run in flight.runs.values())
+            storage.saving.in_flight = sum(run.state_bytes for run in flight.runs.values())
             try:
-                answers = backend.collect(limits.deadline - saving)
+                answers = backend.collect(limits.deadline - storage.saving.seconds)
             except OutOfTime:
                 interrupted = list(flight.runs.values())
                 for run in interrupted:
@@ -304,7 +304,7 @@ class _Flight:
             self._leave(ticket)
             return
         try:
-            if isinstance(run.request, Train):
+            if isinstance(run.ask.request, Train):
                 self._loads[ticket] = self._backend.load(run.ask)
             else:  # predictions are short: the load of the last training, before it a full one
                 self._loads.setdefault(ticket, 1.0)

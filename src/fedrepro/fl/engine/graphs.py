@@ -94,7 +94,6 @@ class GraphsBackend:
         self._resources = Resources(self.device)
         self._open = OpenRequests()
         self._kinds: dict[Hashable, Kind] = {}
-        self._sizes: dict[Hashable, int] = {}
         self._most_slots = MOST_SLOTS
         self._places: list[Place] = []
         self._made = 0
@@ -117,7 +116,7 @@ class GraphsBackend:
         self._resources.add_dataset(ask.dataset)
         if not ask.jobs:
             return 0.0
-        size = self._slot_bytes(ask.jobs[0])
+        size = self._lane_kind(ask.jobs[0]).size
         return max(ask.lanes / MOST_SLOTS, ask.lanes * size / self._limit)
 
     def submit(self, ticket: int, ask: Ask) -> None:
@@ -158,22 +157,22 @@ class GraphsBackend:
         return self._resources.data(spec)
 
     def _kind(self, piece: Piece) -> Kind:
+        if piece.job is not None:
+            return self._lane_kind(piece.job)
         if piece.key not in self._kinds:
-            if piece.job is None:
-                kind = Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
-            else:
-                kind = Kind(self._slot_bytes(piece.job), MOST_SLOTS)
-            self._kinds[piece.key] = kind
+            self._kinds[piece.key] = Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
         return self._kinds[piece.key]
 
+    def _lane_kind(self, job: LaneJob) -> Kind:
+        key = ("train", job.key)
+        if key not in self._kinds:
+            self._kinds[key] = Kind(self._slot_bytes(job), MOST_SLOTS)
+        return self._kinds[key]
+
     def _slot_bytes(self, job: LaneJob) -> int:
-        if job.key not in self._sizes:
-            data, objective = self._data(job.spec), job.request.objective
-            module = self._resources.blueprint(job.spec)
-            self._sizes[job.key] = memory.lane_bytes(
-                module, data.shape, job.spec, objective, job.batch
-            )
-        return self._sizes[job.key]
+        data, objective = self._data(job.spec), job.request.objective
+        module = self._resources.blueprint(job.spec)
+        return memory.lane_bytes(module, data.shape, job.spec, objective, job.batch)
 
     def _prediction_bytes(self, spec: RunSpec) -> int:
         module, data = self._resources.blueprint(spec), self._resources.data(spec)

@@ -172,11 +172,7 @@ class _Pickler(pickle.Pickler):
         """Return how to make a value again, or leave it to the usual way."""
         if isinstance(value, torch.Tensor):
             return _as_array(value)
-        return (_no_algorithm, ()) if isinstance(value, AlgorithmParams) else NotImplemented
-
-
-def _no_algorithm() -> None:
-    return None
+        return (type(None), ()) if isinstance(value, AlgorithmParams) else NotImplemented
 
 
 def _as_array(tensor: torch.Tensor) -> tuple[Callable[[NDArray[Any]], torch.Tensor], tuple[Any]]:

@@ -586,7 +586,7 @@ def server_takes_about(runs: RunSet, *, what: str, to: Sequence[str], times: flo
     medians = server.pivot_table(values="mean", index="network", columns="method")
     one, others = called(runs.paper, what), [called(runs.paper, name) for name in to]
     ratios = medians[others].rdiv(medians[one], axis=0)
-    most = float(ratios.max(axis=None))
+    most = float(ratios.to_numpy().max())
     shown = medians[[one, *others]].map("{:.1f} ms".format)
     evidence = "; ".join(
         f"{network}: {', '.join(f'{name} {ms}' for name, ms in row.items())}"

@@ -28,6 +28,7 @@ def decide(name: str, runs: RunSet) -> Finding:
     """Return what a claim's rule finds with the claim's values; its margins say the same."""
     finding = RULES[ALL[name].rule](runs, **ALL[name].values)
     if finding.margins:
+        assert len({margin.what for margin in finding.margins}) == len(finding.margins)
         assert finding.holds == all(margin.met for margin in finding.margins)
     else:
         assert ALL[name].rule in NOT_ABOUT_MEANS

@@ -285,14 +285,15 @@ def rises_with_complexity_everywhere(
     """Decide whether the accuracy rises from network to network at every N up to one."""
     trained = [_trained(runs, what, last=last, network=network, **where) for network in networks]
     common = sorted(set.intersection(*map(set, trained)))
-    parts = {
-        n: rises_with_complexity(runs, what=what, networks=networks, points=0, n=n, **where)
-        for n in common
-    }
-    rises = {n: part.ours or 0.0 for n, part in parts.items()}
+    parts, rises = list[Finding](), dict[int, float]()
+    for n in common:
+        part = rises_with_complexity(runs, what=what, networks=networks, points=0, n=n, **where)
+        margins = [replace(each, what=f"{each.what}, N = {n}") for each in part.margins]
+        parts.append(replace(part, margins=margins))
+        rises[n] = part.ours or 0.0
     least = min(rises, key=lambda n: rises[n])
     evidence = f"smallest rise at {len(common)} N: {in_points(rises[least])} at N = {least}"
-    return together([*parts.values()], rises[least], evidence)
+    return together(parts, rises[least], evidence)
 
 
 @RULES.add

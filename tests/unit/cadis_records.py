@@ -74,6 +74,7 @@ class World:
     Attributes:
         accuracy: best accuracy by ``<data set> <kind> <method>``, with ``@K`` for more clients;
             by ``<method>`` of those that Table I has not.
+        slow: runs, named as in ``accuracy``, that learn nothing in the first half of the rounds.
         swing, local, settled, error, other: changes of the tables above.
         wrong: share of wrong pairs at the end, by group.
         known: share of pairs known from the first round on.
@@ -88,10 +89,12 @@ class World:
         over_tau: how far the accuracy falls with the distance from the best threshold, in the grid.
         equal: whether all clients hold equal amounts.
         main: clients of the main cluster of BC and UC, of 100.
+        labels: of a client of the other partitions.
         cluster_of: final clusters of synthetic pills.
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)
+    slow: tuple[str, ...] = ()
     swing: dict[str, float] = field(default_factory=dict)
     local: dict[str, tuple[float, float]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
@@ -109,6 +112,7 @@ class World:
     over_tau: float = 0.2
     equal: bool = False
     main: int = 60
+    labels: int = 2
     cluster_of: list[int] = field(default_factory=lambda: GROUPS)
 
     def level(self, run: PlannedRun) -> float:
@@ -139,7 +143,8 @@ class World:
         _, _, method = place(run)
         swing = (SWING | self.swing).get(method, 0.015)
         half = points // 2
-        curve = [0.1 + (level - 0.1) * (i + 1) / (half + 1) for i in range(half)]
+        rise = 0.0 if " ".join(place(run)) in self.slow else (level - 0.1) / (half + 1)
+        curve = [0.1 + rise * (i + 1) for i in range(half)]
         curve += [level - swing * (i % 2) for i in range(points - half)]
         rounds = np.linspace(run.spec.rounds / points, run.spec.rounds, points).astype(int)
         metrics: dict[str, list[float]] = {
@@ -207,7 +212,8 @@ class World:
         for cluster, size in enumerate(sizes):
             for client in range(size):
                 amount = 9 if self.equal else 5 + client % 7
-                rows.append([amount * (label // 2 == cluster) for label in range(10)])
+                held = range(2 * cluster, 2 * cluster + self.labels)
+                rows.append([amount * (label in held) for label in range(10)])
         return rows
 
     def probed(self, counts: list[list[int]], warm_up: int) -> dict[str, Any]:

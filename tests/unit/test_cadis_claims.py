@@ -11,7 +11,7 @@ from cadis_records import GROUPS, World, write_all
 from seeds import Edited, Seeds
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.papers.cadis import claims
+from fedrepro.papers.cadis import claims, measurements
 from fedrepro.papers.cadis.claims import RULES
 from fedrepro.papers.cadis.measurements import OVER_FEDAVG
 from fedrepro.report import verdicts
@@ -48,11 +48,20 @@ AGAINST = {
     "NA4-cifar10": lower("CIFAR-10 MC SingleSet", by=0.5),
     "NA5-mnist": World(accuracy={"MNIST MC CADIS@40": 0.94}),
     "NA5-cifar100": World(accuracy={"CIFAR-100 MC FedProx@30": 0.4}),
+    "NA6-mnist": lower("MNIST MC CADIS", by=0.945),
+    "NA6-mnist-as_run": lower("MNIST MC CADIS, as run", by=0.915),
+    "NA7-mnist": World(accuracy={"MNIST MC CADIS@40": 0.97}),
+    "NA7-cifar100": World(accuracy={"CIFAR-100 MC FedProx@50": 0.29}),
     "NB1": lower("MNIST MC CADIS", by=0.85),
     "NB1-fedprox": lower("MNIST MC CADIS", by=0.85),
     "NB1-fedfa": lower("MNIST MC CADIS", by=0.85),
     "NB1-feddyn": World(accuracy={"MNIST MC FedDyn": 0.98}),
     "NB1-as_run": lower("MNIST MC CADIS, as run", by=0.85),
+    "NB1-cifar10-fedavg": World(accuracy={"CIFAR-10 MC FedAvg": 0.6}),
+    "NB1-cifar10-fedprox": World(accuracy={"CIFAR-10 MC FedProx": 0.6}),
+    "NB3": lower("CIFAR-100 MC FedFA", by=0.36),
+    "NB4-mnist": World(swing={"CADIS": 0.06}),
+    "NB4-cifar100": World(swing={"FedFA": -0.06}),
     "NB2-mnist-feddyn": World(accuracy={"MNIST MC FedDyn": 0.901}),
     "NB2-mnist-feddyn_as_run": World(accuracy={"MNIST MC FedDyn, as run": 0.901}),
     "NB2-cifar10-fedfa": World(accuracy={"CIFAR-10 MC FedFA": 0.481}),
@@ -68,12 +77,26 @@ AGAINST = {
     "NC2": lower("MNIST PA CADIS", by=0.9578),
     "NC3": lower("CIFAR-10 BC CADIS", by=0.27),
     "NC3-uc": lower("CIFAR-10 UC CADIS", by=0.454),
+    "NC5-mnist-pa": lower("MNIST PA CADIS", by=0.967),
+    "NC5-mnist-bc": lower("MNIST BC CADIS", by=0.96),
+    "NC5-mnist-uc": lower("MNIST UC CADIS", by=0.96),
+    "NC5-cifar10-pa": lower("CIFAR-10 PA CADIS", by=0.62),
+    "NC5-cifar10-bc": lower("CIFAR-10 BC CADIS", by=0.2),
+    "NC5-cifar10-uc": lower("CIFAR-10 UC CADIS", by=0.43),
+    "NC5-cifar100-pa": lower("CIFAR-100 PA CADIS", by=0.207),
+    "NC5-cifar100-bc": lower("CIFAR-100 BC CADIS", by=0.349),
+    "NC5-cifar100-uc": lower("CIFAR-100 UC CADIS", by=0.34),
     "ND1": World(accuracy={"weights inverse to the true cluster sizes": 0.93}),
     "ND2-mnist": World(swing={"CADIS": 0.021}),
     "ND2-mnist-as_run": World(swing={"CADIS, as run": 0.021}),
     "ND2-cifar10": World(swing={"CADIS": 0.021}),
     "ND2-mnist-fedprox": World(swing={"CADIS": 0.021}),
     "ND2-cifar10-fedprox": World(swing={"CADIS": 0.021}),
+    "ND2-mnist-fedfa": World(swing={"CADIS": 0.016}),
+    "ND2-mnist-feddyn": World(swing={"CADIS": 0.016}),
+    "ND2-mnist-feddyn-as_run": World(swing={"CADIS, as run": 0.016}),
+    "ND2-cifar10-fedfa": World(swing={"FedFA": 0.009}),
+    "ND2-cifar10-feddyn": World(swing={"FedDyn": 0.009}),
     "ND3-mnist": World(swing={"CADIS": 0.04}),
     "ND3-mnist-as_run": World(swing={"CADIS, as run": 0.04}),
     "ND3-cifar10": World(swing={"CADIS": 0.06}),
@@ -114,6 +137,9 @@ AGAINST = {
     "NT1-mnist": World(equal=True),
     "NT1-cifar10": World(equal=True),
     "NT2": World(main=40),
+    "NT3-mnist": World(labels=3),
+    "NT3-cifar10": World(labels=1),
+    "NT3-cifar100": World(labels=3),
 }
 
 AGAINST_AT_LITE = {
@@ -130,9 +156,15 @@ AGAINST_AT_LITE = {
 AGAINST_OURS = "NE5-mnist-as_run"
 """A claim of the paper whose opposite is one of ours, NR5, so that no world has both."""
 
+MEASURED = {"NO1"}
+"""Claims on measured times, which need no run."""
+
 OTHER_WAYS = [
     ("NE1", World(other_high=0.001)),
     ("NB1-fedfa", World(accuracy={"MNIST MC CADIS": 1.3})),  # far sooner; none is so accurate
+    ("NA6-mnist", World(accuracy={"MNIST MC CADIS": 0.92})),
+    ("NB1-cifar10-fedavg", World(accuracy={"CIFAR-10 MC CADIS": 0.47, "CIFAR-10 MC FedAvg": 0.46})),
+    ("NB3", World()),  # CADIS is sooner
     ("NF1-clusters", World(settled={"mnist_mc_cadis": 7})),
     ("NR1-mnist", World(stuck=0.2)),
     ("NR1-cifar10", World(stuck=0.05)),
@@ -149,9 +181,12 @@ MEANT = World(
         "MNIST MC FedDyn, as run": 0.87,
         "CIFAR-10 MC FedDyn": 0.2,
         "CIFAR-100 MC FedDyn": 0.05,
-    }
+        "CIFAR-10 MC CADIS": 0.53,
+        "CIFAR-100 MC FedFA": 0.376,
+    },
+    slow=("CIFAR-100 MC CADIS",),
 )
-"""As the paper claims, with FedDyn's cells about as printed."""
+"""As the paper claims, with FedDyn's cells about as printed, and what is sooner by a round."""
 
 OF_THE_PAPER = {"NP1": True, "NP2": False, "NP3": True, "NP3-best": True, "NP4": False, "NP5": True}
 KS = (10, 20, 30, 40, 50)
@@ -192,7 +227,7 @@ NOT_OF_MEANS = {
     *("only_own_rows_rise", "rising_rows_are_labels", "recovers_clusters", "merges_all"),
     *("wrong_pairs", "pairs_known", "is_lost", "oscillates", "unequal_amounts", "main_cluster"),
     *("parts_groups", "finds_groups", "gains_follow", "largest_gain", "among_best", "no_better"),
-    *("speed_ups_follow", "best_in_most"),
+    *("speed_ups_follow", "best_in_most", "labels_per_client", "server_takes_about"),
 }
 """Rules on the same thing in every run, on partitions, and on what is printed."""
 
@@ -210,7 +245,7 @@ def test_claims_about_means_have_margins_over_the_seeds(request, name):
 
 
 OF_EVERY_RUN = NOT_OF_MEANS & {CASES[name].rule for name in {*AGAINST, *AGAINST_AT_LITE}} - {
-    *("unequal_amounts", "main_cluster")  # of lists that all runs share
+    *("unequal_amounts", "main_cluster", "labels_per_client")  # of lists that all runs share
 }
 
 
@@ -309,7 +344,7 @@ def test_values_that_choose_no_runs_are_refused():
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
     on_runs = {name for name, claim in CASES.items() if claim.about != "arithmetic"}
-    assert on_runs == {*AGAINST, *AGAINST_AT_LITE, AGAINST_OURS}
+    assert on_runs == {*AGAINST, *AGAINST_AT_LITE, *MEASURED, AGAINST_OURS}
     assert {*CASES} - on_runs == {*OF_THE_PAPER}
     lite = {name for name, claim in CASES.items() if claim.scales == ("lite",)}
     assert lite == {*AGAINST_AT_LITE}
@@ -352,6 +387,29 @@ def test_the_code_finds_the_clusters_or_does_not(as_claimed, tmp_path):
 def test_claim_needs_its_records(tmp_path, name):
     with pytest.raises(MissingRunsError):
         decide(name, RunSet("cadis", "lite" if name in AGAINST_AT_LITE else "paper", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("cadis_ms", "fedprox_ms", "holds"),
+    [(1.4, 1.0, True), (1.6, 1.0, False), (1.4, 0.9, False), (0.5, 1.0, True)],
+)
+def test_the_server_takes_about_as_long_on_every_network(
+    tmp_path, monkeypatch, cadis_ms, fedprox_ms, holds
+):
+    times = {"FedAvg": 1.0, "FedProx": fedprox_ms, "CADIS": cadis_ms, "FedDyn": 9.0}
+    equal = dict.fromkeys(times, 2.0)
+    lines = [
+        {"network": network, "method": method, "ms": [ms, ms, 99.0]}  # by the median
+        for network, of in (("N", times), ("M", equal))
+        for method, ms in of.items()
+    ]
+    local = {"network": "N", "method": "CADIS", "ratio": [5.0]}
+    monkeypatch.setattr(measurements, "measured", lambda: {"lines": [*lines, local]})
+    finding = decide("NO1", RunSet("cadis", "lite", tmp_path))
+    assert finding.holds is holds, finding.evidence
+    assert finding.ours == pytest.approx(max(1.0, cadis_ms / fedprox_ms, cadis_ms))
+    assert finding.runs == []
+    assert f"N: CADIS {cadis_ms} ms, FedAvg 1.0 ms, FedProx {fedprox_ms} ms" in finding.evidence
 
 
 @pytest.mark.parametrize(("name", "holds"), OF_THE_PAPER.items())

@@ -53,6 +53,8 @@ AGAINST = {
     "A21": World(),
     "A21-images": World(),
     "A23": World(calm_from={"hyper_fedcd": None}),
+    "A24-Hierarchical": World(calm_from={"hier_fedcd": None}),
+    "A24-Hypergeometric": World(calm_from={"hyper_fedcd": None}),
     "R2": World(six_extra=4),
     "R3": World(off_the_log=-0.03),
     "R4": World(one_model_swing=0.1),
@@ -70,11 +72,13 @@ OTHER_WAYS = [
     ("A14-pairs", World(gap=0.2)),  # two models, but not of equal rank
     ("A23", World(fedavg_swing=0.005)),  # four of six converge under FedAvg, too
     ("A19", World(level={("hyper_fedavg", 2): 0.1})),
+    ("A24-Hierarchical", World(fedavg_calm_from=20)),
     ("R3", World(mirrored=True)),
 ]
 """The other halves of claims that say several things."""
 
-NO_RUNS = {"P1", "P2", "P3"}
+NO_RUNS = {"P1": False, "P2": False, "P3": False, "P4": True, "P4-sd": True, "P5": False}
+"""Claims on what is published alone, and whether it agrees with itself."""
 CONTRADICTED = {
     "A12-single": World(singles={0.65: 10}),
     "A21": World(cost={"hier_fedcd": 2.0}),
@@ -101,7 +105,7 @@ def as_claimed() -> MadeUpRuns:
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
-    assert set(BY_ID) - NO_RUNS - {"R1"} == set(AGAINST)
+    assert set(BY_ID) - {*NO_RUNS} - {"R1"} == set(AGAINST)
 
 
 @pytest.mark.parametrize("name", [name for name in BY_ID if name not in NO_RUNS])
@@ -149,10 +153,10 @@ def test_evidence_has_our_numbers(as_claimed):
     assert "round 25: 36, round 30: 36, round 44: 36" in decide("R2", as_claimed).evidence
 
 
-@pytest.mark.parametrize("name", sorted(NO_RUNS))
-def test_published_numbers_alone_contradict_each_other(tmp_path, name):
+@pytest.mark.parametrize(("name", "holds"), NO_RUNS.items())
+def test_published_numbers_alone_agree_or_do_not(tmp_path, name, holds):
     finding = decide(name, RunSet("fedcd", "lite", tmp_path))  # no record is needed
-    assert not finding.holds
+    assert finding.holds is holds, finding.evidence
     assert list(finding.runs) == []
 
 
@@ -169,6 +173,32 @@ def test_published_numbers_alone_contradict_each_other(tmp_path, name):
 def test_other_published_numbers_would_agree(tmp_path, monkeypatch, name, changes):
     monkeypatch.setattr(claims, "published", lambda *args: published(*args) | changes)
     assert decide(name, RunSet("fedcd", "lite", tmp_path)).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "holds"),
+    [
+        ("P4", {"what": [1, 4]}, True),
+        ("P4", {"what": [2, 3], "over": [0, 5]}, False),
+        ("P4", {"successes": [55] * 6}, False),  # one law
+        ("P4-sd", {"what": [1, 2]}, False),
+        ("P4-sd", {"what": [2, 3], "over": [0, 5]}, False),
+        ("P5", {"per_archetype": [3, 5]}, True),
+        ("P5", {"per_archetype": [5, 5]}, False),
+    ],
+)
+def test_other_laws_and_numbers_of_devices(tmp_path, name, values, holds):
+    claim = BY_ID[name]
+    found = RULES[claim.rule](RunSet("fedcd", "lite", tmp_path), **claim.values | values)
+    assert found.holds is holds, found.evidence
+
+
+def test_the_law_has_its_standard_deviation(tmp_path):
+    """That of n draws from N with K successes: sqrt(n p (1 - p) (N - n) / (N - 1)), p = K / N."""
+    share = 5 / 110
+    sd = (10 * share * (1 - share) * 100 / 109) ** 0.5
+    finding = decide("P4-sd", RunSet("fedcd", "lite", tmp_path))
+    assert f"archetype 0: {sd:.2f}," in finding.evidence
 
 
 def test_a_table_below_the_text_contradicts_it_too(tmp_path, monkeypatch):
@@ -197,15 +227,16 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
         "A16",
         "A16-fedavg",
     }
+    timed |= {"A24-Hierarchical", "A24-Hypergeometric"}
     timed |= {"A1-hyper-end", "A19-changes-end", "A23", "A17", "A20", "R3", "R4", "A16-rounds"}
     for name in timed:
         assert found[name].verdict == "not decidable"
     for name in {*BY_ID} & NO_TARGETS:
         assert found[name].verdict == "no target"
-    for name in set(BY_ID) - timed - NO_RUNS - {*CONTRADICTED} - NO_TARGETS:
+    for name in set(BY_ID) - timed - {*NO_RUNS} - {*CONTRADICTED} - NO_TARGETS:
         assert found[name].verdict == "reproduced", found[name].evidence
-    for name in NO_RUNS:
-        assert found[name].verdict == "deviates"
+    for name, holds in NO_RUNS.items():
+        assert found[name].verdict == ("reproduced" if holds else "deviates")
     assert found["P2"].explanation
 
 
@@ -213,7 +244,8 @@ def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper")
     found = verdicts.check("fedcd", "paper", tmp_path)
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
-    assert {item.id for item in rest} == NO_RUNS | {*CONTRADICTED} | NO_TARGETS | AT_LITE_ONLY
+    wrong = {name for name, holds in NO_RUNS.items() if not holds}
+    assert {item.id for item in rest} == wrong | {*CONTRADICTED} | NO_TARGETS | AT_LITE_ONLY
     assert {item.id for item in rest if item.verdict == "no target"} == NO_TARGETS
     # seconds on Colab, and ends of ranges
     assert sum(item.verdict == "not reproducible" for item in found) == 4 + 4
@@ -242,5 +274,5 @@ def test_accuracies_off_the_public_log_deviate(tmp_path):
 
 def test_without_records_nothing_is_judged(tmp_path):
     found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
-    outcomes = {found[name] for name in found.keys() - NO_RUNS - NO_TARGETS - AT_LITE_ONLY}
+    outcomes = {found[name] for name in found.keys() - {*NO_RUNS} - NO_TARGETS - AT_LITE_ONLY}
     assert outcomes == {"not run", "not reproducible"}

@@ -28,6 +28,7 @@ def decide(name: str, runs: RunSet) -> Finding:
     """Return what a claim's rule finds with the claim's values; its margins say the same."""
     finding = RULES[ALL[name].rule](runs, **ALL[name].values)
     if finding.margins:
+        assert len({margin.what for margin in finding.margins}) == len(finding.margins)
         assert finding.holds == all(margin.met for margin in finding.margins)
     else:
         assert ALL[name].rule in NOT_ABOUT_MEANS
@@ -331,12 +332,25 @@ for suffix, prefix, low, high in (("-m2", "m2_", 0.987, 0.994), ("-m3", "m3_", 0
                 changed(federated, {100}, *NONIID, value=0.98),
             ],
             f"B14{end}": [changed(selective, {20}, "groups", value=THREE_GROUPS)],
+            f"B18{end}": [
+                changed(selective, {0}, *NONIID, value=0.5),
+                changed(federated, {100}, *NONIID, value=0.5),
+            ],
         }
 for ending, suffix in (("as_run", ""), ("as_written", "-as_written")):
     BROKEN |= {
         # within 5 points, and the wrong way round
         f"B2{suffix}": [changed(f"m2_federated_{ending}", {0}, value=0.40)],
         f"B2-order{suffix}": [changed(f"m3_federated_{ending}", {0}, value=0.5)],
+        f"B2-all-m2{suffix}": [
+            changed(f"m2_federated_{ending}", {50}, value=0.9),
+            changed(f"federated_{ending}", {2}, value=0.99),
+        ],
+        f"B2-all-m3{suffix}": [changed(f"m3_federated_{ending}", {8}, value=0.9)],
+        f"B18{suffix}": [
+            changed(f"selective_{ending}", {0}, *NONIID, value=0.2),
+            changed(f"federated_{ending}", {100}, *NONIID, value=0.2),
+        ],
         f"B3{suffix}": [changed(f"m3_federated_{ending}", {0}, *NONIID, value=0.75)],
         f"B3-order{suffix}": [changed(f"m2_federated_{ending}", {0}, *NONIID, value=0.3)],
         f"B12{suffix}": [changed(f"m3_federated_{ending}", {2}, value=0.95)],
@@ -349,6 +363,12 @@ for ending, suffix in (("as_run", ""), ("as_written", "-as_written")):
 
 
 JUST = {
+    # it has no N = 100, where networks are not compared
+    "B2-all-m2": [changed("m2_federated_as_run", {100}, value=0.9)],
+    # both lose 0.3
+    "B18": [
+        changed("selective_as_run", {0}, *NONIID, value=0.964 - 0.001 - (0.964 - 0.31) + 0.001)
+    ],
     "B2": [changed("m2_federated_as_run", {0}, value=0.42)],
     "B3": [changed("m3_federated_as_run", {0}, *NONIID, value=0.77)],
     "B7": [changed("federated_as_run", {6}, value=0.67)],

@@ -21,6 +21,7 @@ from fedrepro.papers.cadis.measurements import (
     OVER_BEST,
     OVER_FEDAVG,
     PRINTED_PILL,
+    SERVER_MS,
     SINGLESET,
     SPEED_UP,
     accuracy_by_size,
@@ -32,6 +33,7 @@ from fedrepro.papers.cadis.measurements import (
     results,
     rounds_to,
     tail,
+    timings,
 )
 from fedrepro.papers.cadis.meeting import rounds_to_see_all
 from fedrepro.report.expected import called, published
@@ -160,16 +162,52 @@ def leads_at_each(
 
 
 @RULES.add
-def no_later(
-    runs: RunSet, *, what: str, than: str, percent: Sequence[float], **where: Any
+def varies_slightly(
+    runs: RunSet, *, what: Sequence[str], clients: Sequence[int], points: float, **where: Any
 ) -> Finding:
-    """Hold where ``what`` reaches each accuracy no later than the other, in means over seeds."""
+    """Hold where each accuracy differs by so many points or less between numbers of clients."""
+    samples, margins, ranges = list[Sample](), list[Margin](), dict[str, float]()
+    for name in what:
+        each = [accuracy(runs, name, clients=k, **where) for k in clients]
+        lowest, *_, highest = sorted(each, key=lambda sample: sample.mean)
+        margins.append(less(lowest, highest, -points / 100, f"{lowest.name}, lowest - highest"))
+        ranges[lowest.name] = lead(highest, lowest)
+        samples += each
+    evidence = ", ".join(f"{name} {in_points(apart)}" for name, apart in ranges.items())
+    return compared(samples, margins, max(ranges.values()), f"range: {evidence}")
+
+
+@RULES.add
+def in_first_places(
+    runs: RunSet, *, what: str, others: Sequence[str], places: int, **where: Any
+) -> Finding:
+    """Hold where fewer than so many of the others are above ``what``."""
+    one, *rest = (accuracy(runs, name, **where) for name in (what, *others))
+    rest.sort(key=lambda sample: sample.mean, reverse=True)
+    margin = less(one, rest[places - 1])
+    return compared([*rest, one], [margin], margin.value)
+
+
+@RULES.add
+def no_later(
+    runs: RunSet,
+    *,
+    what: str,
+    than: str,
+    percent: Sequence[float],
+    sooner: bool = False,
+    **where: Any,
+) -> Finding:
+    """Hold where ``what`` reaches each accuracy no later than the other, in means over seeds.
+
+    Or ``sooner``; where neither reaches it, none is sooner.
+    """
     samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
         reach = functools.partial(rounds_to, target=target / 100)
         one, other = (_sample(runs, name, reach, **where) for name in (what, than))
         difference = f"{other.name} - {one.name}, rounds to {target:g} %"
-        margins.append(less(other, one, what=difference))
+        margins.append(less(other, one, what=difference, strict=sooner))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
     return compared(samples, margins, None, "; ".join(parts), networks=())
@@ -534,7 +572,42 @@ def oscillates(runs: RunSet, *, what: str, percent: float, **where: Any) -> Find
     return Finding(holds, evidence, ours.runs, ours.values[0])
 
 
+# Figure 11: measured times, the same at every scale
+
+
+@RULES.add
+def server_takes_about(runs: RunSet, *, what: str, to: Sequence[str], times: float) -> Finding:
+    """Hold where a server's round takes at most so many times each other's, on every network.
+
+    By the medians that ``benchmarks/cadis.py`` measured: no run is trained for it.
+    """
+    found = timings()
+    server = found[found["what"] == SERVER_MS]
+    medians = server.pivot_table(values="mean", index="network", columns="method")
+    one, others = called(runs.paper, what), [called(runs.paper, name) for name in to]
+    ratios = medians[others].rdiv(medians[one], axis=0)
+    most = float(ratios.to_numpy().max())
+    shown = medians[[one, *others]].map("{:.1f} ms".format)
+    evidence = "; ".join(
+        f"{network}: {', '.join(f'{name} {ms}' for name, ms in row.items())}"
+        for network, row in shown.iterrows()
+    )
+    return Finding(most <= times + SLACK, f"{evidence}; at most {most:.2f} times", [], most)
+
+
 # The partitions: the text against the authors' lists
+
+
+@RULES.add
+def labels_per_client(
+    runs: RunSet, *, what: str, percent: float, within: float, **where: Any
+) -> Finding:
+    """Section V.A: every client holds about that share of the labels."""
+    found = chosen(runs, what, **where)
+    held = (np.array(found[0].record.partition.counts) > 0).mean(axis=1)
+    holds = bool((np.abs(held - percent / 100) <= within / 100 + SLACK).all())
+    evidence = f"share of the labels: {in_percent(held.min())} to {in_percent(held.max())}"
+    return Finding(holds, evidence, _ids(found)[:1], float(held.mean()))
 
 
 @RULES.add

@@ -184,6 +184,23 @@ def converges(found: list[Log], *, about: int, within: int, points: float, windo
     return holds, evidence, float(np.mean(met)) if met else None
 
 
+@RULES.add
+def converges_sooner(
+    runs: RunSet, *, what: str, than: str, experiment: str, points: float, window: int
+) -> Finding:
+    """One method converges in an earlier round than the other, which need not within its runs."""
+    one, other = (_logs(runs, experiment, name) for name in (what, than))
+    found = [[converged(log.change, points, window) for log in of] for of in (one, other)]
+    end = max(len(log.change) for log in other)  # of runs that do not, so that none is sooner
+    early, late = (
+        _sample(name, of, (t or end for t in rounds))
+        for name, of, rounds in zip((what, than), (one, other), found, strict=True)
+    )
+    told = (", ".join(f"round {t}" if t else "not converged" for t in rounds) for rounds in found)
+    evidence = "; ".join(f"{name}: {text}" for name, text in zip((what, than), told, strict=True))
+    return _finding([less(late, early, strict=True)], evidence, [*one, *other], early.mean)
+
+
 @_decided
 def calms_down(found: list[Log], *, until: int, above: float, since: int, below: float) -> _Decided:
     """The mean change exceeds ``above`` points up to a round, and stays low from another on."""
@@ -671,6 +688,65 @@ def text_is_table(runs: RunSet, *, experiments: Sequence[str], rounds: Sequence[
     told = zip(experiments, rounds, cells, strict=True)
     evidence = "; ".join(f"{name}: text {text:g}, table {cell:g}" for name, text, cell in told)
     return Finding(apart == 0, evidence, [], apart)
+
+
+@RULES.add
+def devices_add_up(
+    runs: RunSet, *, per_archetype: Sequence[int], archetypes: Sequence[int], devices: int
+) -> Finding:
+    """Devices per archetype times archetypes are the devices of every experiment."""
+    pairs = [*zip(per_archetype, archetypes, strict=True)]
+    evidence = ", ".join(f"{each} x {of} = {each * of}" for each, of in pairs)
+    return Finding(all(each * of == devices for each, of in pairs), evidence, [])
+
+
+def _laws(population: int, successes: Sequence[int], draws: int) -> Floats:
+    """Return the hypergeometric laws of archetypes: a row each, a column a label."""
+    from scipy.stats import hypergeom  # slow to import
+
+    labels = np.arange(draws + 1)
+    return np.array([hypergeom.pmf(labels, population, k, draws) for k in successes])
+
+
+def _in_all(values: Floats, high: Sequence[int], low: Sequence[int], show: str) -> Finding:
+    """Return the finding that values of some archetypes are above those of others."""
+    evidence = ", ".join(f"archetype {a}: {show.format(values[a])}" for a in sorted([*high, *low]))
+    holds = bool(values[[*high]].min() > values[[*low]].max())
+    return Finding(holds, evidence, [], float(values[[*high]].min()))
+
+
+@RULES.add
+def law_is_apart(
+    runs: RunSet,
+    *,
+    what: Sequence[int],
+    over: Sequence[int],
+    population: int,
+    successes: Sequence[int],
+    draws: int,
+) -> Finding:
+    """The laws of some archetypes differ more from the mean of all than those of others."""
+    laws = _laws(population, successes, draws)
+    apart = np.abs(laws - laws.mean(axis=0)).sum(axis=1)
+    return _in_all(apart, what, over, "{:.2f}")
+
+
+@RULES.add
+def law_is_narrow(
+    runs: RunSet,
+    *,
+    what: Sequence[int],
+    over: Sequence[int],
+    population: int,
+    successes: Sequence[int],
+    draws: int,
+) -> Finding:
+    """The laws of some archetypes have smaller standard deviations than those of others."""
+    laws = _laws(population, successes, draws)
+    labels = np.arange(laws.shape[1])
+    means = laws @ labels
+    sds = np.sqrt(laws @ labels**2 - means**2)
+    return _in_all(sds, over, what, "{:.2f}")
 
 
 @RULES.add

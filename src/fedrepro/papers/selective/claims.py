@@ -279,6 +279,43 @@ def rises_with_complexity(
 
 
 @RULES.add
+def rises_with_complexity_everywhere(
+    runs: RunSet, *, what: str, networks: Sequence[str], last: int, **where: Any
+) -> Finding:
+    """Decide whether the accuracy rises from network to network at every N up to one."""
+    trained = [_trained(runs, what, last=last, network=network, **where) for network in networks]
+    common = sorted(set.intersection(*map(set, trained)))
+    parts, rises = list[Finding](), dict[int, float]()
+    for n in common:
+        part = rises_with_complexity(runs, what=what, networks=networks, points=0, n=n, **where)
+        margins = [replace(each, what=f"{each.what}, N = {n}") for each in part.margins]
+        parts.append(replace(part, margins=margins))
+        rises[n] = part.ours or 0.0
+    least = min(rises, key=lambda n: rises[n])
+    evidence = f"smallest rise at {len(common)} N: {in_points(rises[least])} at N = {least}"
+    return together(parts, rises[least], evidence)
+
+
+@RULES.add
+def loses_less(
+    runs: RunSet, *, what: str, than: str, first: int, last: int, **where: Any
+) -> Finding:
+    """Decide whether from one N down to another a method loses less accuracy than another."""
+    one, other = (
+        [accuracy(runs, method, n=n, **where) for n in (first, last)] for method in (what, than)
+    )
+    (low, high), (their_low, their_high) = one, other
+    saved = f"what {than} loses - what {what} loses"
+    terms = [(1.0, low), (-1.0, high), (-1.0, their_low), (1.0, their_high)]
+    margin = combined(terms, 0, saved, strict=True)
+    evidence = (
+        f"lost from N = {last} to N = {first}: {what} {in_points(lead(high, low))}, {than} "
+        f"{in_points(lead(their_high, their_low))}"
+    )
+    return compared([*one, *other], [margin], margin.value, evidence)
+
+
+@RULES.add
 def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any) -> Finding:
     """Decide whether on both tests the accuracy is above ``percent`` at every N from one on."""
     samples = [

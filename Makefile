@@ -74,6 +74,7 @@ release: $(READY)  ## Make verdicts, gallery and the numbers in the documents th
 	$(RUN) fedrepro figure emd open_choices --scale lite --out docs/gallery/emd_open_choices
 	$(RUN) fedrepro figure cadis as_run --scale lite --out docs/gallery/cadis_as_run
 	$(RUN) fedrepro figure tricks curves --scale lite --out docs/gallery/tricks_curves
+	$(RUN) fedrepro figure tricks longer --scale lite --out docs/gallery/tricks_longer
 	$(RUN) fedrepro figure tricks curves --scale paper --partial --out docs/gallery/tricks_curves_paper
 	$(RUN) fedrepro figure fedcd preference --scale lite --out docs/gallery/fedcd_preference
 	$(RUN) fedrepro figure precision curves --scale paper --out docs/gallery/precision_curves

@@ -184,7 +184,7 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
     rows = ["FedAvg, IID, large B", "FedAvg, non-IID(2), large B", "FedAvg, non-IID(1), large B"]
     assert list(frame["row"]) == rows
     assert set(frame["column"]) == {"MNIST"}
-    assert "FedAvg, IID, large B, 2 of 9 recorded" in artefacts.markdown(runs, "table3", frame)
+    assert "7 of 9 runs of FedAvg, IID, large B." in artefacts.markdown(runs, "table3", frame)
     found = {item.id: item for item in check("emd", "paper", tmp_path)}
     whole, part = found["T3-two_class_large-mnist"], found["T3-iid_large-mnist"]
     assert (whole.verdict, whole.seeds, whole.evidence) == ("reproduced", 3, "")

@@ -117,7 +117,8 @@ def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
         artefacts.frame(fewer, "networks")
     frame = artefacts.frame(fewer, "networks", partial=True)
     assert len(set(frame["row"])) == 3 * (1 + 3)
-    assert "ResNet-9 (cadis), 6 of 9 recorded" in artefacts.left_out(fewer, "networks")
+    left_out = "Left out, as they have no record: 3 of 9 runs of ResNet-9 (cadis)."
+    assert artefacts.left_out(fewer, "networks") == left_out
     figure = DRAWINGS["curves"](artefacts.frame(fewer, "curves", partial=True))
     assert [axis.get_visible() for axis in figure.axes] == [True, True, True, False]
 

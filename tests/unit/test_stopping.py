@@ -64,9 +64,9 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 @pytest.mark.parametrize(
     ("reason", "status", "text"),
     [
-        (KeyboardInterrupt(), 130, "fedrepro: interrupted; run again"),
-        (Stopped(signal.SIGTERM), 143, "fedrepro: stopped by SIGTERM; run again"),
-        (Stopped(signal.SIGHUP), 129, "fedrepro: stopped by SIGHUP; run again"),
+        (KeyboardInterrupt(), 130, "fedrepro: interrupted\n"),
+        (Stopped(signal.SIGTERM), 143, "fedrepro: stopped by SIGTERM\n"),
+        (Stopped(signal.SIGHUP), 129, "fedrepro: stopped by SIGHUP\n"),
         (MemoryError("146 MiB"), 1, "fedrepro: not enough memory (146 MiB); end other programs"),
     ],
 )

@@ -57,7 +57,8 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     except KeyboardInterrupt as interrupt:
         number = signal_of(interrupt)
         how = "interrupted" if number == signal.SIGINT else f"stopped by {number.name}"
-        print(f"fedrepro: {how}; run again to go on from the checkpoints", file=sys.stderr)
+        notes = getattr(interrupt, "__notes__", [])  # what to do about what was interrupted
+        print("; ".join([f"fedrepro: {how}", *notes]), file=sys.stderr)
         return 128 + number
     return status or 0
 

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import socket
-import sys
 import tempfile
 import threading
 import uuid
@@ -374,15 +373,15 @@ class SharedClaims(Claims):
 
         Raises:
             FedreproError: the store cannot be written; the record stays here.
-            KeyboardInterrupt: as it came, once that is said.
+            KeyboardInterrupt: as it came, with a note on that.
         """
         later = f"{record} is not in the store; `fedrepro records push` adds it later"
         try:
             return "\n".join(push(self._store, [record]).refused)
         except FedreproError as error:
             raise FedreproError(f"{error}\n{later}") from error
-        except KeyboardInterrupt:
-            print(later, file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(later)
             raise
 
     def release(self, run_id: str) -> None:

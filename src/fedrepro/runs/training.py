@@ -20,6 +20,7 @@ def train(arguments: TrainArguments) -> int:
 
     Raises:
         FedreproError: a run failed, or the arguments do not go together.
+        KeyboardInterrupt: as it came, with a note on the checkpoints.
     """
     if bool(arguments.runs) == arguments.pending:
         raise FedreproError(
@@ -32,10 +33,14 @@ def train(arguments: TrainArguments) -> int:
     if arguments.allow_other_data:
         planned = _on_data_here(planned, arguments.data_root)
     with stopping.interrupting():
-        devices = _devices(arguments.device)
-        if len(devices) > 1:
-            return _train_on_all(arguments, planned, devices)
-        return _train_here(arguments, planned)
+        try:
+            devices = _devices(arguments.device)
+            if len(devices) > 1:
+                return _train_on_all(arguments, planned, devices)
+            return _train_here(arguments, planned)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note("run again to go on from the checkpoints")
+            raise
 
 
 def _planned(arguments: TrainArguments) -> list[PlannedRun]:

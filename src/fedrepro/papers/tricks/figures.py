@@ -105,25 +105,25 @@ def in_plane(products: NDArray[np.float64]) -> pd.DataFrame:
 # Our own: curves
 
 
-def accuracy_curves(runs: RunSet) -> pd.DataFrame:
-    """Return test accuracy (fraction) over the rounds, one series a reported configuration.
+def accuracy_over_rounds(runs: RunSet, *, name: str) -> pd.DataFrame:
+    """Return test accuracy (fraction) over the rounds, one series a group of a figure.
 
-    Further columns: ``group``, and ``reported``, what the paper prints, in a series' last row.
+    A further column: ``group``.
     """
-    curves = runs.curves(runs.groups_of("curves"), ACCURACY).rename(
-        columns={"title": "series", "round": "x"}
-    )
-    cells = summarise(curves, "value", ["series", "x"], "group")
-    means = {group: cell["mean"] for group, cell in printed(runs.paper).items()}
-    return at_the_end(cells, cells["group"].map(means))
-
-
-def longer(runs: RunSet) -> pd.DataFrame:
-    """Return test accuracy (fraction) over as many rounds as published, one series a group."""
-    curves = runs.curves(runs.groups_of("longer"), ACCURACY).rename(
+    curves = runs.curves(runs.groups_of(name), ACCURACY).rename(
         columns={"title": "series", "round": "x"}
     )
     return summarise(curves, "value", ["series", "x"], "group")
+
+
+def accuracy_curves(runs: RunSet) -> pd.DataFrame:
+    """Return :func:`accuracy_over_rounds` of the reported configurations.
+
+    A further column: ``reported``, what the paper prints, in a series' last row.
+    """
+    cells = accuracy_over_rounds(runs, name="curves")
+    means = {group: cell["mean"] for group, cell in printed(runs.paper).items()}
+    return at_the_end(cells, cells["group"].map(means))
 
 
 def disagreement(runs: RunSet, *, quantity: str) -> pd.DataFrame:
@@ -157,7 +157,7 @@ FIGURES: dict[str, Figure] = {
     "fig1": Figure(toy, "none"),
     "fig2": Figure(updates, "none"),
     "curves": Figure(accuracy_curves),
-    "longer": Figure(longer),
+    "longer": Figure(functools.partial(accuracy_over_rounds, name="longer")),
     "conflicts": Figure(functools.partial(disagreement, quantity=CONFLICTS)),
     "agreement": Figure(functools.partial(disagreement, quantity=SAME_SIGN)),
     "grid_search": Figure(selection),

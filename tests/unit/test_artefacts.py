@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 import selective_records
 import tricks_records
+from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 
 from fedrepro.base.errors import FedreproError
@@ -142,6 +143,20 @@ def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, pap
 )
 def test_cells_of_no_run_do_not_count(smoke: Smoke, n: list[float], text: str) -> None:
     assert drawings._under_title(smoke("selective"), "fig3", pd.DataFrame({"n": n})) == text
+
+
+def test_a_long_title_stays_on_the_figure(
+    smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawings, "left_out", lambda *_: "7 of 7 runs of server momentum; " * 20)
+    figures: list[Figure] = []
+    monkeypatch.setattr(drawings.style, "save", lambda figure, stem: figures.append(figure))
+    drawings.write_figure(smoke("tricks"), "curves", tmp_path / "curves")
+    [figure] = figures
+    [title] = [text for text in figure.texts if "7 of 7 runs" in text.get_text()]
+    figure.canvas.draw()
+    box = title.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 
 
 def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:

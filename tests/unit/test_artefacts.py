@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -220,6 +221,32 @@ def test_a_figure_that_nothing_draws_is_named(
 def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
     found = check(paper, "smoke", smoke(paper)._folder)
     assert {item.verdict for item in found} - {"no target", "not reproducible"} == {"not decidable"}
+
+
+@EVERY_PAPER
+def test_one_group_alone_gives_a_table_or_says_what_is_missing(
+    smoke: Smoke, tmp_path: Path, paper: str
+) -> None:
+    runs = smoke(paper)
+    for group in runs.plan.runs:
+        (tmp_path / group).mkdir()
+        for run_id in {run.id for run in runs.planned([group])}:
+            shutil.copy(records.path_of(run_id, runs._folder), tmp_path / group)
+        alone = RunSet(paper, "smoke", tmp_path / group)
+        for name in [name for name in runs.plan.tables if group in runs.groups_of(name)]:
+            try:
+                cells = artefacts.frame(alone, name, partial=True)
+            except MissingRunsError:
+                continue
+            assert artefacts.markdown(alone, name, cells)
+            assert len(cells), name
+
+
+@EVERY_PAPER
+def test_all_runs_of_the_published_scale_give_everything(tmp_path: Path, paper: str) -> None:
+    runs = WRITERS[paper](tmp_path / records.FOLDER, "paper")
+    for name in (*runs.plan.made("tables", "paper"), *runs.plan.made("figures", "paper")):
+        assert list(artefacts.frame(runs, name)), name
 
 
 @EVERY_PAPER

@@ -385,6 +385,7 @@ def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
         share,
         tmp_path,
         of_pairs=(
+            "table1",
             "choices",
             "open_choices",
             "choice_divergence",

@@ -168,6 +168,19 @@ def test_a_scale_may_have_a_part_of_the_plan(plans: Plans) -> None:
     assert "table1 is not made at scale quick, which has none" in plan.not_made("table1", "quick")
 
 
+def test_what_a_scale_has_no_runs_for_is_not_made() -> None:
+    plan = load_plan("emd")
+    assert not any(plan.has_runs(group, "paper") for group in plan.tables["longer"].runs)
+    assert "longer" not in plan.made("tables", "paper")
+    assert plan.not_made("longer", "paper") == (
+        "emd: longer is not made at scale paper, which has none of the runs that it is made of; "
+        "choose scale lite"
+    )
+    assert "longer" in plan.made("tables", "lite")
+    planned = {run.group for run in expand("emd", "paper")}
+    assert {group for group in plan.runs if plan.has_runs(group, "paper")} == planned
+
+
 def test_a_scale_may_have_a_precision_by_network(plans: Plans) -> None:
     def change(plan: dict[str, Any]) -> None:
         plan["scales"]["paper"] = {"precision": {"liu2": "tf32"}}

@@ -277,7 +277,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             continue
         override = entry.runs.get(name, RunGroupOverride())
         base = merge(merge(defaults, group.set), override.set)
-        grid = group.grid | override.grid
+        grid = plan.grid(name, scale)
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         trained = _product(seeds, grid)
         where = f"{file_of(paper)}: runs.{name} ({scale})"

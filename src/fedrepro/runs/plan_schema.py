@@ -167,15 +167,40 @@ class PaperPlan(Strict):
             )
         return self.scales.get(scale, ScaleEntry())
 
+    def grid(self, group: str, scale: Scale) -> dict[str, Axis | Range]:
+        """Return the values of each axis of a group's grid at a scale; with an empty axis no run.
+
+        Raises:
+            FedreproError: as :meth:`at`.
+        """
+        override = self.at(scale).runs.get(group, RunGroupOverride())
+        return self.runs[group].grid | override.grid
+
+    def has_runs(self, group: str, scale: Scale) -> bool:
+        """Return whether a group has runs at a scale.
+
+        Raises:
+            FedreproError: as :meth:`at`.
+        """
+        chosen = self.at(scale).groups
+        return (chosen is None or group in chosen) and all(self.grid(group, scale).values())
+
     def made(self, kind: Literal["tables", "figures"], scale: Scale) -> list[str]:
         """Return the names of the tables or figures that are made at a scale.
+
+        Those are left out that are made from runs of which the scale has none.
 
         Raises:
             FedreproError: as :meth:`at`.
         """
         every = self.tables if kind == "tables" else self.figures
         chosen = self.at(scale).artefacts
-        return [name for name in every if chosen is None or name in chosen]
+        return [
+            name
+            for name, artefact in every.items()
+            if (chosen is None or name in chosen)
+            and (not artefact.runs or any(self.has_runs(group, scale) for group in artefact.runs))
+        ]
 
     def not_made(self, name: str, scale: Scale) -> str:
         """Say why a table or figure is not made at a scale; empty if it is.
@@ -184,9 +209,11 @@ class PaperPlan(Strict):
             FedreproError: as :meth:`at`.
         """
         made = [*self.made("tables", scale), *self.made("figures", scale)]
-        if name in made or self.at(scale).artefacts is None:
+        if name in made:
             return ""
         has = f"has {', '.join(made)} only" if made else "has none"
+        if self.at(scale).artefacts is None:
+            has = "has none of the runs that it is made of"
         return f"{self.paper}: {name} is not made at scale {scale}, which {has}; choose scale lite"
 
     def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:

@@ -166,6 +166,8 @@ def table1(runs: RunSet) -> pd.DataFrame:
     lost = table[~central].merge(
         table[central], on=["dataset", "batches", "seed"], suffixes=("", "_sgd")
     )
+    if lost.empty:
+        raise MissingRunsError("no training is recorded beside SGD of the same batches and seed")
     for name in ("accuracy", "final", "best"):
         lost[name] = lost[f"{name}_sgd"] - lost[name]
     lost["run"] = _pairs(lost["run"], lost["run_sgd"])
@@ -278,8 +280,13 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     Returns:
         A table of choices (:mod:`fedrepro.report.choices`). Where the initial weights are others,
         each of them is a row.
+
+    Raises:
+        MissingRunsError: a record is missing, or all of the other choices are, where partial.
     """
-    table = reported(runs, runs.groups_of("choices"))
+    groups = runs.groups_of("choices")
+    runs.some([group for group in groups if "choice" in runs.plan.runs[group].labels])
+    table = reported(runs, groups)
     table = table[table["training"].isin(CHOICE_TRAININGS)].assign(
         column=table["training"].map(CHOICE_TRAININGS),
         row=table["choice"].map(CHOICES).fillna(COMMITTED),

@@ -166,12 +166,14 @@ def searched(runs: RunSet) -> pd.DataFrame:
     Columns: ``cell``, those of :data:`TECHNIQUES`, ``seed``, ``run``, :data:`TEST` and
     :data:`HELD_OUT` (fractions).
     """
-    finals = runs.final(GRID, [ACCURACY, "accuracy_validation"]).fillna({"gradient_noise": 0.0})
+    finals = runs.final(GRID, [ACCURACY, "accuracy_validation"])
     table = finals.rename(columns={ACCURACY: TEST, "accuracy_validation": HELD_OUT})
     table["projected"] = table["projection"] == "with"
+    table = table.reindex(columns=[*TECHNIQUES, "seed", "run", TEST, HELD_OUT])
+    table = table.fillna({"gradient_noise": 0.0})  # only cells with projection have noise
     points = table[TECHNIQUES].itertuples(index=False, name=None)
-    table["cell"] = list(itertools.starmap(cell_name, points))
-    return table[["cell", *TECHNIQUES, "seed", "run", TEST, HELD_OUT]]
+    table.insert(0, "cell", list(itertools.starmap(cell_name, points)))
+    return table
 
 
 def chosen(table: pd.DataFrame, by: str) -> str:

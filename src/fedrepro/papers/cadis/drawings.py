@@ -240,8 +240,6 @@ def draw_stand_in(cells: pd.DataFrame) -> MplFigure:
     left.set_title("synthetic images")
     for method, points in cells.groupby("series", sort=False):
         canvas.curve(right, points, _INKS[str(method)], str(method))
-    if cells.empty:
-        right.text(0.5, 0.5, "no runs at this scale", ha="center", transform=right.transAxes)
     canvas.over_rounds("", [right])
     right.set(ylabel="accuracy on synthetic test images (%)", ylim=(0, 100))
     right.set_xlabel(f"{ROUND} ({SINGLESET}: of central training)")

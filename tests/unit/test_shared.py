@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import errno
 import os
 import signal
 import socket
@@ -307,6 +308,16 @@ def test_a_folder_may_be_written_as_a_url(tmp_path):
     store = Store(f"file://{tmp_path}/store/")
     assert store.create(NAMES[0], b"1")
     assert shared.listed(Store(str(tmp_path / "store"))) == {NAMES[0]: 1}
+
+
+def test_a_folder_without_hard_links_is_refused(tmp_path, monkeypatch):
+    def refuses(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuses)
+    with pytest.raises(FedreproError, match=r"shelf: the folder's file system has no hard links"):
+        Store(str(tmp_path / "shelf")).create("claims/a.json", b"1")
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
 def test_a_folder_holds_whole_files_only(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ fsspec is imported once an address is given, and what it needs for that address 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import uuid
@@ -24,6 +25,7 @@ PATIENCE = 120.0
 """Seconds that a server has for an answer; clients wait without end to be let write an object."""
 
 _AT_ONCE = 64  # objects that are read together
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class Store:
@@ -207,6 +209,15 @@ class Store:
         try:
             temporary.write_bytes(content)
             os.link(temporary, file)  # unlike a renaming does not replace a file
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                raise FedreproError(
+                    f"{self.address}: the folder's file system has no hard links, so two machines "
+                    "could create one file; choose another folder or a bucket, or carry records "
+                    "from machine to machine with `fedrepro train --out FILE.tar` and `fedrepro "
+                    "records import`"
+                ) from error
+            raise
         finally:
             temporary.unlink(missing_ok=True)
 

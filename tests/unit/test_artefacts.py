@@ -249,6 +249,32 @@ def test_all_runs_of_the_published_scale_give_everything(tmp_path: Path, paper: 
         assert list(artefacts.frame(runs, name)), name
 
 
+def test_what_the_recorded_runs_do_not_suffice_for_is_named(smoke: Smoke, tmp_path: Path) -> None:
+    runs = smoke("emd")
+    few = RunSet("emd", "smoke", tmp_path)
+    planned = {run.id for run in runs.planned(runs.groups_of("table1"))}
+    with pytest.raises(MissingRunsError, match=f"no record of {len(planned)} .* for table1, "):
+        artefacts.frame(few, "table1", partial=True)
+    one = runs.planned(["mnist_sgd_large"])[0]
+    shutil.copy(records.path_of(one.id, runs._folder), tmp_path)
+    start = "^emd, scale smoke: table1 cannot be made of the 1 of .* runs that are recorded: "
+    with pytest.raises(MissingRunsError, match=start):
+        artefacts.frame(few, "table1", partial=True)
+    with pytest.raises(MissingRunsError, match="; `--partial` leaves them out"):
+        artefacts.frame(few, "table1")
+
+
+def test_a_table_without_a_cell_says_so(tmp_path: Path) -> None:
+    runs = RunSet("fedcd", "paper", tmp_path)
+    cells = artefacts.frame(runs, "choices", partial=True)
+    assert cells.empty
+    assert "\n\nNo run at this scale gives it a cell.\n" in artefacts.markdown(
+        runs, "choices", cells
+    )
+    (axis,) = drawings.draw_choices(artefacts.frame(runs, "open_choices", partial=True)).axes
+    assert [text.get_text() for text in axis.texts] == ["no other choice has runs at this scale"]
+
+
 @EVERY_PAPER
 def test_missing_runs_are_named(tmp_path: Path, paper: str) -> None:
     plan = load_plan(paper)

@@ -181,6 +181,28 @@ def test_what_a_scale_has_no_runs_for_is_not_made() -> None:
     assert {group for group in plan.runs if plan.has_runs(group, "paper")} == planned
 
 
+def test_a_scale_with_runs_is_advised(plans: Plans) -> None:
+    none: dict[str, Any] = {"runs": {"adam": {"grid": {"rounds": []}}}}
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["tables"]["table1"]["runs"] = ["adam"]
+        plan["scales"] = {"paper": none, "lite": none, "smoke": {}}
+
+    plans(change)
+    assert load_plan("toy").not_made("table1", "lite").endswith("; choose scale smoke")
+
+
+def test_an_axis_without_values_at_every_scale_is_to_be_filled(plans: Plans) -> None:
+    def change(plan: dict[str, Any]) -> None:
+        plan["tables"]["table1"]["runs"] = ["adam"]
+        plan["runs"]["adam"]["grid"] = {"rounds": []}
+        plan["scales"] = {}
+
+    plans(change)
+    text = load_plan("toy").not_made("table1", "paper")
+    assert text.endswith("; give each axis of their grids a value")
+
+
 def test_a_scale_may_have_a_precision_by_network(plans: Plans) -> None:
     def change(plan: dict[str, Any]) -> None:
         plan["scales"]["paper"] = {"precision": {"liu2": "tf32"}}

@@ -253,3 +253,12 @@ def test_the_style_needs_no_screen_and_forgets_other_settings() -> None:
     assert plt.rcParams["lines.linewidth"] == style.RC["lines.linewidth"]
     assert plt.get_backend().lower() == "agg"
     assert all(to_rgba(colour) for colour in style.PALETTE.values())
+
+
+def test_a_legend_does_not_run_out_of_the_figure() -> None:
+    canvas = Canvas()
+    for number in range(6):
+        canvas.key(f"a long name of the series number {number}", Ink("orange"))
+    (legend,) = canvas.legend(6).legends
+    assert legend.get_window_extent().width <= canvas.figure.bbox.width
+    assert len(legend.get_texts()) == 6

@@ -91,6 +91,7 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
         assert bool(listed) == (run.id in missing)
     assert f"`fedrepro train {missing[0]}` trains the first of them" in text
     assert "all 2 pending runs of scale smoke about" in text
+    assert "with `--scale smoke --partial`" in text
 
 
 def needs(workflow: Workflow, ask: Callable[[Workflow], object]) -> set[str]:

@@ -15,7 +15,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
-from fedrepro.runs.plan import at_published_scale, load_plan
+from fedrepro.runs.plan import at_published_scale, load_plan, unique
 from fedrepro.runs.plan_files import file_of, is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -39,10 +39,24 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     artefact = runs.plan.artefact(name)
     if why := runs.plan.not_made(name, runs.scale):
         raise MissingRunsError(why)
-    if partial:
-        runs = runs.recorded()
-    else:
-        runs.require(artefact.runs, name)
+    if not partial:
+        some = runs.recorded().members(artefact.runs)
+        runs.require(artefact.runs, name, "; `--partial` leaves them out" if some else "")
+        return _made_of(runs, name)
+    runs = runs.recorded()
+    try:
+        return _made_of(runs, name)
+    except MissingRunsError as error:
+        recorded = unique(runs.members(artefact.runs))
+        if not recorded:
+            runs.require(artefact.runs, name)
+        planned = unique(runs.planned(artefact.runs))
+        which = f"the {len(recorded)} of {len(planned)} runs that are recorded"
+        message = f"{runs.paper}, scale {runs.scale}: {name} cannot be made of {which}: {error}"
+        raise MissingRunsError(message, error.missing) from error
+
+
+def _made_of(runs: RunSet, name: str) -> pd.DataFrame:
     if name in runs.plan.tables:
         cells = made_by(code.tables(runs.paper), "TABLES", runs, name)(runs)
     else:
@@ -171,7 +185,8 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
     grid = _grid(cells).rename(index=_in_a_row, columns=_in_a_row)
     title, rest = _about(runs, name, note=note)
     missing = left_out(runs, name)
-    return f"**{title}** {rest}\n\n{grid.to_markdown()}\n" + (f"\n{missing}\n" if missing else "")
+    body = "No run at this scale gives it a cell." if grid.empty else grid.to_markdown()
+    return f"**{title}** {rest}\n\n{body}\n" + (f"\n{missing}\n" if missing else "")
 
 
 def latex(runs: RunSet, name: str, cells: pd.DataFrame) -> str:

@@ -97,7 +97,8 @@ def draw_choices(cells: pd.DataFrame) -> Figure:
     canvas = Canvas(1, max(len(series), 1), height=3.8, sharey=True)
     if cells.empty:
         axis = canvas.axis
-        axis.text(0.5, 0.5, "no runs at this scale", ha="center", transform=axis.transAxes)
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, "no other choice has runs at this scale", ha="center")
         return canvas.figure
     for axis, (headline, points) in zip(canvas, series, strict=True):
         for _, point in points.iterrows():

@@ -7,7 +7,7 @@ A :class:`Canvas` draws frames of one row a point, with the columns of
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -209,19 +210,31 @@ class Canvas:
         self._keys.setdefault(label, Patch(label=label, **options))
 
     def legend(self, columns: int = 3, title: str = "") -> Figure:
-        """Draw the legend below the panels, if there is anything to say; return the figure."""
+        """Draw the legend below the panels, if there is anything to say; return the figure.
+
+        Args:
+            columns: at most so many, and fewer where they would run out of the figure.
+            title: above the entries.
+        """
         if not (self._keys or title):
             return self.figure
         last = [label for label in _LAST if label in self._keys]
         named = [label for label in self._keys if label not in last] + last
-        self.figure.legend(
+        legend = self._legend(named, columns, title)
+        while columns > 1 and legend.get_window_extent().width > self.figure.bbox.width:
+            legend.remove()
+            columns -= 1
+            legend = self._legend(named, columns, title)
+        return self.figure
+
+    def _legend(self, named: Sequence[str], columns: int, title: str) -> Legend:
+        return self.figure.legend(
             loc="outside lower center",
             handles=[self._keys[label] for label in named],
             ncols=columns,
             title=title or None,
             title_fontsize=8,
         )
-        return self.figure
 
     def accuracy_over_rounds(self) -> None:
         """Label panels of accuracy in per cent over whole rounds: outer axes only."""

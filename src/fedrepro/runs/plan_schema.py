@@ -194,13 +194,13 @@ class PaperPlan(Strict):
             FedreproError: as :meth:`at`.
         """
         every = self.tables if kind == "tables" else self.figures
-        chosen = self.at(scale).artefacts
-        return [
-            name
-            for name, artefact in every.items()
-            if (chosen is None or name in chosen)
-            and (not artefact.runs or any(self.has_runs(group, scale) for group in artefact.runs))
-        ]
+        return [name for name in every if self._is_made(name, scale)]
+
+    def _is_made(self, name: str, scale: Scale) -> bool:
+        chosen, groups = self.at(scale).artefacts, self.artefact(name).runs
+        if chosen is not None and name not in chosen:
+            return False
+        return not groups or any(self.has_runs(group, scale) for group in groups)
 
     def not_made(self, name: str, scale: Scale) -> str:
         """Say why a table or figure is not made at a scale; empty if it is.
@@ -208,13 +208,17 @@ class PaperPlan(Strict):
         Raises:
             FedreproError: as :meth:`at`.
         """
-        made = [*self.made("tables", scale), *self.made("figures", scale)]
-        if name in made:
+        if self._is_made(name, scale):
             return ""
+        made = [*self.made("tables", scale), *self.made("figures", scale)]
         has = f"has {', '.join(made)} only" if made else "has none"
         if self.at(scale).artefacts is None:
             has = "has none of the runs that it is made of"
-        return f"{self.paper}: {name} is not made at scale {scale}, which {has}; choose scale lite"
+        elsewhere = [each for each in SCALES if self.has(each) and self._is_made(name, each)]
+        cure = "give each axis of their grids a value"
+        if elsewhere:
+            cure = f"choose scale {'lite' if 'lite' in elsewhere else elsewhere[0]}"
+        return f"{self.paper}: {name} is not made at scale {scale}, which {has}; {cure}"
 
     def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:
         """Return the entry of a table or figure; with ``kind``, of that kind only.

@@ -14,7 +14,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root, require_place
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, load_plan
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import PaperPlan, Scale
 from fedrepro.runs.records import RunRecord
@@ -131,19 +131,25 @@ class RunSet:
         """Return those of the planned runs that have no record."""
         return [run for run in planned if not self._is_recorded(run)]
 
-    def require(self, groups: Iterable[str], what: str) -> None:
+    def require(self, groups: Iterable[str], what: str, else_: str = "") -> None:
         """Make sure that all runs of the groups are recorded.
+
+        Args:
+            groups: names of groups.
+            what: what needs the runs.
+            else_: what can be done without them.
 
         Raises:
             MissingRunsError: some are not; says what needs them and how to train them.
         """
         missing = self.missing(groups)
         if missing:
+            count = len(unique(missing))
             raise MissingRunsError(
-                f"{self.paper}, scale {self.scale}: no record of {len(missing)} of the runs for "
-                f"{what}, such as {missing[0].id} ({missing[0].group}); train them with "
+                f"{self.paper}, scale {self.scale}: no record of {count} of the runs "
+                f"for {what}, such as {missing[0].id} ({missing[0].group}); train them with "
                 f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
-                f"{_elsewhere(missing[0])}",
+                f"{else_}{_elsewhere(missing[0])}",
                 missing,
             )
 

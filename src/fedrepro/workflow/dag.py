@@ -530,6 +530,8 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
             *lines,
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
             f"{scale} about {duration(state.pending_seconds)}. `{missing[0].command}` trains the "
-            "first of them; without `--config train=never` the target trains what it needs.",
+            "first of them; without `--config train=never` the target trains what it needs. "
+            "`fedrepro table` and `fedrepro figure` make do with the recorded runs with "
+            f"`--scale {scale} --partial`.",
         ]
     )

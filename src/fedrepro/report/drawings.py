@@ -22,6 +22,8 @@ Drawing = Callable[[pd.DataFrame], Figure]
 """Draws a figure's frame (column ``published``: NaN where the paper prints nothing)."""
 
 _MOVED = Ink("orange", "", "s")
+_TITLE_WIDTH = 88
+"""Characters of a line of a figure's title."""
 
 
 def of_paper(paper: str) -> Mapping[str, Drawing]:
@@ -49,9 +51,9 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     cells = frame(runs, name, partial=partial)
     figure = made_by(of_paper(runs.paper), "DRAWINGS", runs, name)(cells)
     title = f"{artefact.title} ({artefact.source})"
-    lines = [title, _under_title(runs, name, cells), left_out(runs, name)]
-    text = "\n".join(line for line in lines if line)
-    figure.suptitle(text, wrap=True, parse_math=False)  # a plan's title may have dollars
+    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
+    text = "\n".join([title, _under_title(runs, name, cells), *missing])
+    figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
     style.save(figure, stem)
     write_csv(stem, cells)
 

@@ -213,7 +213,7 @@ class PaperPlan(Strict):
         made = [*self.made("tables", scale), *self.made("figures", scale)]
         has = f"has {', '.join(made)} only" if made else "has none"
         if self.at(scale).artefacts is None:
-            has = "has none of the runs that it is made of"
+            has = "has no run for it"
         elsewhere = [each for each in SCALES if self.has(each) and self._is_made(name, each)]
         cure = "give each axis of their grids a value"
         if elsewhere:

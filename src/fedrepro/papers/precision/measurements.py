@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from fedrepro.report.stats import differences, summarise
-from fedrepro.runs.runset import MissingRunsError, RunSet
+from fedrepro.runs.runset import RunSet
 
 FLOAT32 = "float32"
 PRECISIONS = {FLOAT32: "float32", "tf32": "TF32", "bf16": "bfloat16"}
@@ -17,16 +17,8 @@ SPREAD = "seeds apart in float32"
 
 
 def recorded(runs: RunSet) -> list[str]:
-    """Return the groups, one a network, whose runs are all recorded; all where none is.
-
-    Raises:
-        MissingRunsError: the scale has no runs.
-    """
+    """Return the groups, one a network, whose runs are all recorded; all where none is."""
     groups = list(runs.plan.runs)
-    if not runs.planned(groups):
-        raise MissingRunsError(
-            f"{runs.paper} has no runs at scale {runs.scale}; add --scale paper, its only one"
-        )
     return [name for name in groups if not runs.missing([name])] or groups
 
 

@@ -40,8 +40,7 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
     if why := runs.plan.not_made(name, runs.scale):
         raise MissingRunsError(why)
     if not partial:
-        some = runs.recorded().members(artefact.runs)
-        runs.require(artefact.runs, name, "; `--partial` leaves them out" if some else "")
+        runs.require(artefact.runs, name, "; `--partial` leaves them out")
         return _made_of(runs, name)
     runs = runs.recorded()
     try:

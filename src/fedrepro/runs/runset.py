@@ -137,19 +137,20 @@ class RunSet:
         Args:
             groups: names of groups.
             what: what needs the runs.
-            else_: what can be done without them.
+            else_: what can be done with the others, said if any of the runs are recorded.
 
         Raises:
             MissingRunsError: some are not; says what needs them and how to train them.
         """
-        missing = self.missing(groups)
+        planned = self.planned(groups)
+        missing = self.unrecorded(planned)
         if missing:
-            count = len(unique(missing))
+            count, some = len(unique(missing)), len(missing) < len(planned)
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {count} of the runs "
                 f"for {what}, such as {missing[0].id} ({missing[0].group}); train them with "
                 f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
-                f"{else_}{_elsewhere(missing[0])}",
+                f"{else_ if some else ''}{_elsewhere(missing[0])}",
                 missing,
             )
 

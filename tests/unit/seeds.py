@@ -22,8 +22,8 @@ class Seeds(RunSet):
         seeds = range(len(self._worlds))
         return [dataclasses.replace(run, seed=seed) for seed in seeds for run in planned]
 
-    def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
-        return []
+    def is_recorded(self, run: PlannedRun) -> bool:
+        return True
 
     def record(self, run: PlannedRun) -> RunRecord:
         content = self._worlds[run.seed].record(run)

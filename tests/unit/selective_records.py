@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,8 @@ class MadeUpRuns(RunSet):
         super().__init__("selective", "paper")
         self._final_of = final
 
-    def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
-        return []
+    def is_recorded(self, run: PlannedRun) -> bool:
+        return True
 
     def record(self, run: PlannedRun) -> RunRecord:
         return RunRecord.model_validate(content(run, final=self._final_of(run)) | {"checksum": ""})

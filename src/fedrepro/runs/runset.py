@@ -92,9 +92,10 @@ class RunSet:
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the runs of the named groups, in plan order: those recorded, where partial."""
         planned = self.planned(groups)
-        return [run for run in planned if self._is_recorded(run)] if self.partial else planned
+        return [run for run in planned if self.is_recorded(run)] if self.partial else planned
 
-    def _is_recorded(self, run: PlannedRun) -> bool:
+    def is_recorded(self, run: PlannedRun) -> bool:
+        """Return whether a planned run has a record."""
         if run.id not in self._recorded and records.is_recorded(run.id, self._place(run)):
             self._recorded.add(run.id)
         return run.id in self._recorded
@@ -129,7 +130,7 @@ class RunSet:
 
     def unrecorded(self, planned: Iterable[PlannedRun]) -> list[PlannedRun]:
         """Return those of the planned runs that have no record."""
-        return [run for run in planned if not self._is_recorded(run)]
+        return [run for run in planned if not self.is_recorded(run)]
 
     def require(self, groups: Iterable[str], what: str, else_: str = "") -> None:
         """Make sure that all runs of the groups are recorded.

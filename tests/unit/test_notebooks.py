@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from IPython.display import Markdown
 from test_score import claim, number
 
 from fedrepro.report import notebooks
+from fedrepro.runs.runset import RunSet
 
 HOSTILE = "p < 0.05 & <script>alert(1)</script>"
 ESCAPED = "p &lt; 0.05 &amp; &lt;script&gt;alert(1)&lt;/script&gt;"
@@ -29,3 +34,27 @@ def test_claims_that_fail_come_first_and_untried_ones_are_left_out() -> None:
     assert shown.index("C2") < shown.index("C1")
     assert "C3" not in shown
     assert "published scale only" in notebooks.show_numbers([]).data
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "why"),
+    [
+        ("cadis", "pill", "pill is not made at scale paper, which has no run for it"),
+        ("emd", "table2", "no record of 120 of the runs for table2, such as"),
+    ],
+)
+def test_a_table_without_runs_says_why(tmp_path: Path, paper: str, name: str, why: str) -> None:
+    assert why in notebooks.show_table(RunSet(paper, "paper", tmp_path), name).data
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "why"),
+    [
+        ("cadis", "synthetic_pills", "synthetic_pills is not made at scale paper"),
+        ("emd", "fig6", "no record of 10 of the runs for fig6, such as"),
+    ],
+)
+def test_a_figure_without_runs_says_why(tmp_path: Path, paper: str, name: str, why: str) -> None:
+    shown = notebooks.show_figure(RunSet(paper, "paper", tmp_path), name)
+    assert isinstance(shown, Markdown)
+    assert why in shown.data

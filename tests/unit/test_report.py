@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from made_up import content as made_up
+from tricks_records import write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.checks import DECIDED, Check, to_json
@@ -26,6 +27,7 @@ from fedrepro.report.html.trainings import Shown, Training
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 PAPER = "tricks"
@@ -53,13 +55,12 @@ def _imported_part(provenance: dict[str, Any]) -> dict[str, Any]:
     return of_last | {"device": "a machine elsewhere", "rounds": 3, "seconds": 2.0}
 
 
-def _write_results(results: Path, paper: str) -> None:
-    """Write a frame of two cells for every table and figure, and verdicts on some."""
-    scale = results / "smoke"
-    plan, run = load_plan(paper), expand(paper, "smoke")[0].id
-    for kind, every in (("tables", plan.tables), ("figures", plan.figures)):
-        keys = ["row", "column"] if kind == "tables" else ["series", "x"]
-        for name in every:
+def _write_results(results: Path, paper: str, at: Scale = "smoke") -> None:
+    """Write a frame of two cells for every table and figure of a scale, and verdicts on some."""
+    scale = results / at
+    plan, run = load_plan(paper), expand(paper, at)[0].id
+    for kind, keys in (("tables", ["row", "column"]), ("figures", ["series", "x"])):
+        for name in plan.made(kind, at):
             (scale / kind / paper).mkdir(parents=True, exist_ok=True)
             rows = [("<b>a</b>", 1, 0.9876, 0.01, 2, "0.98 0.99", run, 0.99)]
             rows += [("c", 2, 0.5, None, 1, "0.5", "ffffffffffff", None)]
@@ -70,7 +71,7 @@ def _write_results(results: Path, paper: str) -> None:
     (scale / "notebooks").mkdir()
     (scale / "notebooks" / f"{paper}.html").write_text("<!DOCTYPE html><title>notebook</title>")
     (scale / "checks").mkdir()
-    checks = check(paper, "smoke")
+    checks = check(paper, at)
     (scale / "checks" / f"{paper}.json").write_text(to_json(checks))
 
 
@@ -109,14 +110,9 @@ def pages(folder: Path) -> Iterator[tuple[Path, Page]]:
             yield file, Page(file)
 
 
-def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> None:
+def require_links(folder: Path) -> None:
+    """Make sure that every link of a report leads somewhere, and none to another host."""
     ids = {file: page.ids for file, page in pages(folder)}
-    kinds = Counter(file.parent.name for file in ids)
-    runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
-    trainings = {run.spec.model_copy(update={"seed": 0}).model_dump_json() for run in runs}
-    clients = {run.spec.partition.clients for run in runs}  # made-up partitions differ by these
-    assert len(trainings) < len(runs)
-    assert kinds == {"report": 1, "papers": 1, "runs": len(trainings), "partitions": len(clients)}
     for file, page in pages(folder):
         assert not page.open
         assert len(set(page.ids)) == len(page.ids), f"{file} has an id twice"
@@ -132,6 +128,16 @@ def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> No
                 or place in ids[target]
                 or place == ("content")
             ), f"{file} links to {link}"
+
+
+def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> None:
+    kinds = Counter(file.parent.name for file, _ in pages(folder))
+    runs = {run.id: run for run in expand(PAPER, "smoke")}.values()
+    trainings = {run.spec.model_copy(update={"seed": 0}).model_dump_json() for run in runs}
+    clients = {run.spec.partition.clients for run in runs}  # made-up partitions differ by these
+    assert len(trainings) < len(runs)
+    assert kinds == {"report": 1, "papers": 1, "runs": len(trainings), "partitions": len(clients)}
+    require_links(folder)
 
 
 def test_entries_of_the_search_are_pages(folder: Path) -> None:
@@ -395,6 +401,53 @@ def test_a_missing_drawing_or_notebook_is_named(
     with pytest.raises(FedreproError, match=rf"{lost}: missing; `snakemake all_report"):
         site.write([PAPER], "smoke", folder / lost / "results", folder / "less")
     assert not (folder / "less").exists()
+
+
+def test_what_a_scale_has_no_run_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results/runs").mkdir(parents=True)
+    _write_results(tmp_path / "results", "cadis", "paper")
+    site.write(["cadis"], "paper", tmp_path / "results", tmp_path / "report")
+    require_links(tmp_path)
+    page = (tmp_path / "report/papers/cadis.html").read_text()
+    absent = page[page.index('<h2 id="absent">') :]
+    assert "recovery_epochs is not made at scale paper, which has no run for it" in absent
+    assert '<section id="recovery_epochs">' not in page
+    assert '<section id="table1">' in page
+
+
+def test_what_is_recorded_is_reported_without_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without tables, figures and notebooks made by Snakemake."""
+    monkeypatch.chdir(tmp_path)
+    runs = write_all(tmp_path / "results/runs", "paper")
+    gone = runs.members(["signed_vote", "updates", "updates_projected"])
+    for run in gone:
+        records.path_of(run.id, run.records).unlink()
+    site.write([PAPER], "paper", Path("nothing"), tmp_path / "report", partial=True)
+    require_links(tmp_path)
+    planned = len({run.id for run in expand(PAPER, "paper")})
+    index = (tmp_path / "report/index.html").read_text()
+    assert f"{planned - len(gone)} of the {planned} runs at this scale are recorded" in index
+    assert "claims are judged at lite" not in index
+    page = (tmp_path / f"report/papers/{PAPER}.html").read_text()
+    assert f"{planned - len(gone)} of its {planned} runs are recorded" in page
+    assert "notebook" not in page
+    left_out = "Left out, as they have no record: 1 of 1 runs of sign agreement"
+    table = page[page.index('<section id="table5">') :]
+    assert left_out in table[: table.index("</section>")]
+    whole = page[page.index('<section id="table4">') :]
+    assert "Left out" not in whole[: whole.index("</section>")]
+    absent = page[page.index('<h2 id="absent">') :]
+    assert "no record of 2 of the runs for fig2, such as" in absent
+    summary = (tmp_path / "report/summary.txt").read_text()
+    assert f"{planned - len(gone)} of {planned} runs are recorded" in summary
+    plan = load_plan(PAPER)
+    made = [view for view in (*plan.tables, *plan.figures) if f'<section id="{view}">' in page]
+    assert {*plan.tables, *plan.figures} - {*made} == {"fig2"}
 
 
 def test_a_study_has_no_report(tmp_path: Path) -> None:

@@ -237,17 +237,20 @@ def report(
         Path | None,
         typer.Option(metavar="FOLDER", parser=path, help="Where; default: results/<scale>/report."),
     ] = None,
+    partial: Partial = False,
 ) -> None:
     """Write the report: pages that say what holds, and lead from every number to its runs.
 
     It is made of the tables, figures, verdicts and notebooks in results/<scale>, which
-    `snakemake all_report` makes first. What the folder holds is replaced.
+    `snakemake all_report` makes first; with --partial of the records alone, without notebooks. What
+    the folder holds is replaced.
     """
     from fedrepro.report.html import site
 
     results = Path("results")
     chosen = [known_paper(name) for name in names] if names else all_papers()
-    print(site.write(chosen, scale, results, out or results / scale / "report"))
+    folder = out or results / scale / "report"
+    print(site.write(chosen, scale, results, folder, partial=partial))
 
 
 @app.command(cls=Command)

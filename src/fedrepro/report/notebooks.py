@@ -12,7 +12,7 @@ from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown
 from fedrepro.report.checks import DECIDED, Check, difference, remarks, shown
 from fedrepro.report.drawings import write_figure
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COLOURS = {
     "reproduced": "#0f7a55",
@@ -104,10 +104,13 @@ def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
     return HTML(style.to_html() + f"<p>{below}</p>" * bool(below))  # type: ignore[no-untyped-call]
 
 
-def show_figure(runs: RunSet, name: str) -> Image:
-    """Draw one figure of the plan."""
+def show_figure(runs: RunSet, name: str) -> Image | Markdown:
+    """Draw one figure of the plan from the runs that are recorded; say why, if that cannot be."""
     with TemporaryDirectory() as folder:
-        write_figure(runs, name, Path(folder) / name)
+        try:
+            write_figure(runs, name, Path(folder) / name, partial=True)
+        except MissingRunsError as error:
+            return Markdown(str(error))  # type: ignore[no-untyped-call]
         return Image(  # type: ignore[no-untyped-call]
             (Path(folder) / f"{name}.png").read_bytes(),
             width=760,
@@ -116,5 +119,9 @@ def show_figure(runs: RunSet, name: str) -> Image:
 
 
 def show_table(runs: RunSet, name: str) -> Markdown:
-    """Lay one table of the plan out; the notebook says once what the scale changes."""
-    return Markdown(markdown(runs, name, frame(runs, name), note=False))  # type: ignore[no-untyped-call]
+    """Lay one table of the plan out likewise; the notebook says once what the scale changes."""
+    try:
+        text = markdown(runs, name, frame(runs, name, partial=True), note=False)
+    except MissingRunsError as error:
+        text = str(error)
+    return Markdown(text)  # type: ignore[no-untyped-call]

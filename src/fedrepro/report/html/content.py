@@ -21,9 +21,10 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.artefacts import cell_text
 from fedrepro.report.checks import DECIDED, Check, shown
 from fedrepro.report.expected import Expected, cell_key, load_expected
+from fedrepro.report.html.results import Gaps
 from fedrepro.report.score import Baseline, Score, baselines, in_words, scores
 from fedrepro.report.verdicts import check
-from fedrepro.runs.plan import load_plan
+from fedrepro.runs.plan import expand, load_plan, unique
 from fedrepro.runs.plan_schema import Artefact, PaperPlan, Scale
 
 Kind = Literal["table", "figure"]
@@ -65,12 +66,16 @@ class View:
         name: in the plan.
         about: its title, source and what its cells hold.
         cells: all of its numbers.
+        absent: why it is not made; empty if it is.
+        left_out: which runs it does without; empty if none.
     """
 
     kind: Kind
     name: str
     about: Artefact
     cells: tuple[Cell, ...]
+    absent: str = ""
+    left_out: str = ""
 
     @property
     def rows(self) -> list[str]:
@@ -120,6 +125,8 @@ class Paper:
         checks: verdicts at the scale of the report.
         published: verdicts at the published scale.
         views: its tables, then its figures.
+        planned: how many runs there are at the scale of the report.
+        recorded: how many of these have a record.
     """
 
     plan: PaperPlan
@@ -127,6 +134,8 @@ class Paper:
     checks: tuple[Check, ...]
     published: tuple[Check, ...]
     views: tuple[View, ...]
+    planned: int = 0
+    recorded: int = 0
 
     @property
     def name(self) -> str:
@@ -195,6 +204,11 @@ class Paper:
         """What is held against nothing, with the reason."""
         return [x for x in self.checks if x.verdict in ("no target", "not reproducible")]
 
+    @property
+    def made(self) -> list[View]:
+        """Its tables, then its figures, without those that are not made."""
+        return [view for view in self.views if not view.absent]
+
     def view(self, name: str) -> View:
         """Return a table or figure by name."""
         return next(view for view in self.views if view.name == name)
@@ -209,13 +223,14 @@ def _outcome(item: Score) -> Outcome:
     return Outcome(name, item.scale, item.targets, counts)
 
 
-def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
+def read_paper(paper: str, scale: Scale, results: Path, gaps: Gaps) -> Paper:
     """Read the results of a paper.
 
     Args:
         paper: its slug.
         scale: of the report.
         results: the folder that holds ``<scale>/tables``, ``figures`` and ``checks``.
+        gaps: what they lack.
 
     Raises:
         FedreproError: a result is missing; says how to make it.
@@ -229,12 +244,15 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     published = checks if scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
     artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
-    views = [
-        View(kind, name, about, tuple(_read_cells(results, scale, paper, kind, name, by_cell)))
-        for kind, every in artefacts.items()
-        for name, about in every.items()
-    ]
-    return Paper(plan, expected, checks, published, tuple(views))
+    views = []
+    for kind, every in artefacts.items():
+        for name, about in every.items():
+            absent, left_out = gaps.absent.get(name, ""), gaps.left_out.get(name, "")
+            cells = () if absent else _read_cells(results, scale, paper, kind, name, by_cell)
+            views.append(View(kind, name, about, tuple(cells), absent, left_out))
+    planned = unique(expand(paper, scale)).values()
+    recorded = sum(run.recorded for run in planned)
+    return Paper(plan, expected, checks, published, tuple(views), len(planned), recorded)
 
 
 _REMOVE = "remove it, and `snakemake all_report` makes it again"
@@ -247,7 +265,9 @@ def there(file: Path) -> Path:
         FedreproError: it is missing; says how to make it.
     """
     if not file.exists():
-        raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first")
+        raise FedreproError(
+            f"{file}: missing; `snakemake all_report` makes it first, `--partial` makes do without"
+        )
     return file
 
 

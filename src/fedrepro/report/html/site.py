@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report.checks import DECIDED, condition, difference, how_sure, remarks, shown
 from fedrepro.report.html.content import Paper, read_paper, there
+from fedrepro.report.html.results import gaps, write_partial
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
 from fedrepro.report.score import in_words
 from fedrepro.runs.plan_files import is_study
@@ -30,7 +31,9 @@ BARS = (*DECIDED, "not informative", "not tried")
 """Parts of a bar, from left to right; the last one is what no run has tried."""
 
 
-def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> Path:
+def write(
+    papers: Iterable[str], scale: Scale, results: Path, folder: Path, *, partial: bool = False
+) -> Path:
     """Write the report, whole or not at all; return its first page.
 
     Args:
@@ -39,18 +42,34 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
         results: the folder of results, as :func:`fedrepro.report.html.content.read_paper` reads it;
             pages lead to the notebooks there.
         folder: where the pages go; what it holds is replaced.
+        partial: make do with the runs that are recorded, of which all is made anew, without
+            notebooks; ``results`` is not read.
 
     Raises:
         FedreproError: there is no paper, a result is missing, or the folder holds something else or
             cannot be written.
     """
     _refuse_other(folder)
-    read = [read_paper(name, scale, results) for name in papers if not is_study(name)]
-    if not read:
+    judged = [name for name in papers if not is_study(name)]
+    if not judged:
         raise FedreproError("studies of our own have no verdicts to report; name a paper")
+    if partial:
+        with TemporaryDirectory(prefix="fedrepro-") as made:
+            temporary = Path(made)
+            lacks = {name: write_partial(name, scale, temporary) for name in judged}
+            read = [read_paper(name, scale, temporary, lacks[name]) for name in judged]
+            return _write(read, scale, temporary, folder, notebooks=None)
+    read = [read_paper(name, scale, results, gaps(name, scale)) for name in judged]
     notebooks = results / scale / "notebooks"
     for paper in read:
         there(notebooks / f"{paper.name}.html")
+    return _write(read, scale, results, folder, notebooks)
+
+
+def _write(
+    read: Sequence[Paper], scale: Scale, results: Path, folder: Path, notebooks: Path | None
+) -> Path:
+    """Write the pages on papers, of which the results are there."""
     used = _uses(read)
     runs = recorded(read, scale)
     with _replaced(folder) as new:
@@ -103,13 +122,13 @@ _ENTRIES = "assets/entries.js"
 class _Pages:
     """Fills templates, and writes what comes out."""
 
-    def __init__(self, folder: Path, scale: Scale, notebooks: Path, read_in: Path) -> None:
+    def __init__(self, folder: Path, scale: Scale, notebooks: Path | None, read_in: Path) -> None:
         """Make ready.
 
         Args:
             folder: where pages are written.
             scale: of the report.
-            notebooks: the folder of executed notebooks.
+            notebooks: the folder of executed notebooks, if there are any.
             read_in: where readers find the pages, from which links lead out of the report.
         """
         self._folder = folder
@@ -167,7 +186,7 @@ def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str,
             yield "claim", text, f"{page}#claim-{item.id}", ", ".join(verdicts)
         for item in paper.tried_as_published:
             yield "number", f"{paper.name} {item.where}", f"{page}#published", item.verdict
-        for view in paper.views:
+        for view in paper.made:
             text = f"{paper.name} {view.name}: {view.about.title}"
             yield view.kind, text, f"{page}#{view.name}", ""
             for cell in view.held:
@@ -181,8 +200,13 @@ def _searchable(papers: Iterable[Paper], runs: Runs) -> Iterator[tuple[str, str,
 def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:
     """Return in a few lines what there is and what held."""
     papers = list(papers)
-    kinds = Counter(view.kind for paper in papers for view in paper.views)
+    kinds = Counter(view.kind for paper in papers for view in paper.made)
     lines = [f"{kinds['figure']} figures and {kinds['table']} tables of {len(runs)} runs"]
+    lines += [
+        f"{paper.name:<10} {paper.recorded} of {paper.planned} runs are recorded"
+        for paper in papers
+        if paper.recorded < paper.planned
+    ]
     for paper in papers:
         for outcome in paper.outcomes:
             tried = {k: outcome.counts[k] for k in BARS[:-1] if outcome.counts[k]}
@@ -202,7 +226,7 @@ def _copy_assets(folder: Path) -> None:
 
 def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None:
     """Copy a paper's figures, and the data of figures and tables."""
-    for view in paper.views:
+    for view in paper.made:
         endings = ("csv", "svg") if view.kind == "figure" else ("csv",)
         for ending in endings:
             source = results / scale / f"{view.kind}s" / paper.name / f"{view.name}.{ending}"

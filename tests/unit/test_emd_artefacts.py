@@ -184,7 +184,13 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
     rows = ["FedAvg, IID, large B", "FedAvg, non-IID(2), large B", "FedAvg, non-IID(1), large B"]
     assert list(frame["row"]) == rows
     assert set(frame["column"]) == {"MNIST"}
-    assert "7 of 9 runs of FedAvg, IID, large B." in artefacts.markdown(runs, "table3", frame)
+    left_out = artefacts.left_out(runs, "table3").split(": ", 1)[1].split(". ")
+    assert "1 of 3 runs on mnist of FedAvg, IID, large B" in left_out
+    two_class = "FedAvg, non-IID(2), large B; FedAvg, non-IID(1), large B"
+    iid = "FedAvg, IID, large B; "
+    assert f"3 of 3 runs each on cifar10, kws_mfcc of {iid}{two_class}." in left_out
+    assert left_out[0].startswith("3 of 3 runs each on mnist, cifar10, kws_mfcc of SGD, large B; ")
+    assert artefacts.markdown(runs, "table3", frame).endswith(f"{'. '.join(left_out)}\n")
     found = {item.id: item for item in check("emd", "paper", tmp_path)}
     whole, part = found["T3-two_class_large-mnist"], found["T3-iid_large-mnist"]
     assert (whole.verdict, whole.seeds, whole.evidence) == ("reproduced", 3, "")

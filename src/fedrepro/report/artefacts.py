@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,21 +115,36 @@ def several(cell: Any) -> Any:
 
 
 def left_out(runs: RunSet, name: str) -> str:
-    """Say of which groups of runs a table or figure lacks records; empty if of none."""
-    missing, planned = Counter[str](), Counter[str]()
-    for group in runs.groups_of(name):
-        title = runs.plan.runs[group].title  # which groups of several data sets may share
-        missing[title] += len(runs.missing([group]))
-        planned[title] += len(runs.planned([group]))
-    alike: dict[tuple[int, int], list[str]] = {}
-    for title, count in missing.items():
-        if count:
-            alike.setdefault((count, planned[title]), []).append(title)
+    """Say of which groups of runs a table or figure lacks records; empty if of none.
+
+    Groups on several data sets may share a title: then the data sets are named.
+    """
+    missing: dict[str, Counter[str]] = defaultdict(Counter)
+    planned: dict[str, Counter[str]] = defaultdict(Counter)
+    for run in runs.planned(runs.groups_of(name)):
+        title, dataset = runs.plan.runs[run.group].title, run.spec.dataset.name
+        missing[title][dataset] += not runs.is_recorded(run)
+        planned[title][dataset] += 1
+    alike: dict[tuple[int, int, str], list[str]] = {}
+    for title, counts in missing.items():
+        for count, all_, datasets in _lacking(counts, planned[title]):
+            alike.setdefault((count, all_, datasets), []).append(title)
     parts = [
-        f"{count} of {all_} runs {'each ' * (len(titles) > 1)}of {'; '.join(titles)}."
-        for (count, all_), titles in alike.items()
+        f"{count} of {all_} runs {'each ' * (len(titles) > 1 or ', ' in datasets)}"
+        f"{f'on {datasets} ' * bool(datasets)}of {'; '.join(titles)}."
+        for (count, all_, datasets), titles in alike.items()
     ]
     return f"Left out, as they have no record: {' '.join(parts)}" if parts else ""
+
+
+def _lacking(missing: Counter[str], planned: Counter[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield how many runs are missing, of how many, and on which of several data sets."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for dataset, count in missing.items():
+        if count:
+            alike.setdefault((count, planned[dataset]), []).append(dataset)
+    for (count, all_), datasets in alike.items():
+        yield count, all_, ", ".join(datasets) if len(planned) > 1 else ""
 
 
 def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

@@ -8,6 +8,7 @@ import tarfile
 import textwrap
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fedrepro import cli
 from fedrepro.runs import command, options, records, session, side_by_side, stopping, training
 from fedrepro.runs.__main__ import parse
 from fedrepro.runs.budget import share_done
+from fedrepro.runs.plan_schema import SCALES
 
 
 def python(program):
@@ -314,3 +316,25 @@ def test_no_run_is_left_out_on_a_gpu(monkeypatch):
     monkeypatch.setattr(session, "train", lambda planned, _: seen.append(planned) or 0)
     assert cli.main(["train", "--pending", "--device", "cuda"]) == 0
     assert seen == [[run]]
+
+
+def test_all_that_is_planned_is_trained_before_it_is_repeated(monkeypatch):
+    """Scale by scale, the published one first; ids that are given keep their order."""
+    seen = []
+    monkeypatch.setattr(session, "train", lambda planned, _: seen.append(planned) or 0)
+    assert cli.main(["train", "--pending", "--device", "cuda:0"]) == 0
+    assert [run.scale for run in seen[0]] == sorted(
+        (run.scale for run in seen[0]), key=SCALES.index
+    )
+    for scale in SCALES:
+        runs = [run for run in seen[0] if run.scale == scale]
+        turns = Counter[str]()
+        trained = [f"{run.paper} {run.group} {run.coordinates}" for run in runs]
+        order = [turns.update([name]) or turns[name] for name in trained]
+        assert order == sorted(order)
+        first = [run for run in runs if (run.paper, run.group) == (runs[0].paper, runs[0].group)]
+        assert [run.seed for run in first] == sorted(run.seed for run in first)
+    assert {run.id for run in seen[0]} == {run.id for run in command.selected(None, None)}
+    ids = [run.id for run in seen[0][5:0:-1]]
+    assert cli.main(["train", *ids, "--device", "cuda:0"]) == 0
+    assert [run.id for run in seen[1]] == ids

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -13,6 +14,7 @@ from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
 from fedrepro.runs.plan import PlannedRun, expand, unique
 from fedrepro.runs.plan_files import use_plans
+from fedrepro.runs.plan_schema import SCALES
 
 
 def train(arguments: TrainArguments) -> int:
@@ -44,17 +46,31 @@ def train(arguments: TrainArguments) -> int:
 
 
 def _planned(arguments: TrainArguments) -> list[PlannedRun]:
-    """Return the distinct runs that are meant."""
+    """Return the distinct runs that are meant, in the order in which they are trained."""
     places = [name for name in arguments.runs if command.is_plan(name)]
     if places:
-        planned = _of_plans(arguments, places)
-    else:
-        studies = bool(arguments.runs)
-        planned = command.selected(arguments.paper, arguments.scale, studies=studies)
-        planned = _named(planned, arguments.runs) if arguments.runs else planned
-    if arguments.pending and not arguments.device.startswith("cuda"):
-        return _without_gpu(planned)
-    return planned
+        return _seeds_in_turn(_of_plans(arguments, places))
+    studies = bool(arguments.runs)
+    planned = command.selected(arguments.paper, arguments.scale, studies=studies)
+    if arguments.runs:
+        return _named(planned, arguments.runs)
+    if not arguments.device.startswith("cuda"):
+        planned = _without_gpu(planned)
+    return _seeds_in_turn(planned)
+
+
+def _seeds_in_turn(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Return the runs so that, scale by scale, all that is planned comes before it is repeated.
+
+    A training that is cut short then leaves whole tables of few seeds.
+    """
+    before = Counter[Hashable]()
+    turns = {}
+    for run in planned:
+        trained = (run.scale, run.paper, run.group, *run.coordinates.items())
+        turns[run.id] = (SCALES.index(run.scale), before[trained])
+        before[trained] += 1
+    return sorted(planned, key=lambda run: turns[run.id])
 
 
 def _named(planned: Sequence[PlannedRun], ids: Sequence[str]) -> list[PlannedRun]:

@@ -177,7 +177,7 @@ def test_a_table_that_nothing_makes_is_named_with_those_that_suit_any_plan(folde
     (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"tables": tables}))
     use_plans("my")
     write_records(records.OWN_FOLDER)
-    text = r"/my/my-plan\.yaml: tables\.mine: .* code of its own has accuracy, comparison there, or"
+    text = r"/my/my-plan\.yaml: tables\.mine: .* has accuracy, comparison, rounds there, or"
     with pytest.raises(FedreproError, match=text):
         artefacts.frame(RunSet("my-plan", "lite"), "mine")
 
@@ -199,6 +199,43 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     assert "2.00 ± 0.00 points" in (folder / "comparison.md").read_text()
     drawings.write_figure(runs, "curves", folder / "curves")
     assert (folder / "curves.svg").stat().st_size > 1000
+
+
+def test_rounds_are_counted_until_an_accuracy_is_reached(folder: Path) -> None:
+    """A level that no run reaches has no column, a seed that does not reach one no value."""
+    use_plans("my")
+    curves = {
+        ("fedavg", 0): [0.15, 0.5, 0.96],
+        ("fedavg", 1): [0.2, 0.1, 0.9],
+        ("fedprox", 0): [0.3, 0.49, 0.62],
+        ("fedprox", 1): [0.09, 0.09, 0.09],
+    }
+    for run in expand("my-plan", "lite"):
+        values = curves[run.group, run.seed]
+        metrics = {"accuracy": values, "evaluated_rounds": [5, 10, 15]}
+        records.write(content(run, metrics=metrics, final={}), records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    table = artefacts.frame(runs, "rounds").set_index(["row", "column"])
+    assert [column for row, column in table.index if row == "FedAvg"] == [
+        *("60 %", "70 %", "80 %", "90 %", "95 %"),
+    ]
+    assert table["values"]["FedAvg", "90 %"] == (15, 15)
+    assert table["values"]["FedAvg", "95 %"] == (15,)
+    assert table["values"]["FedProx, mu 1.0", "60 %"] == (15,)
+    assert ("FedProx, mu 1.0", "70 %") not in table.index
+    artefacts.write_table(runs, "rounds", folder / "rounds")
+    assert "| 15 ± 0 (n=2) " in (folder / "rounds.md").read_text()
+
+
+def test_rounds_have_no_cell_where_no_accuracy_is_reached(folder: Path) -> None:
+    use_plans("my")
+    for run in expand("my-plan", "lite"):
+        metrics = {"accuracy": [0.05], "evaluated_rounds": [3]}
+        records.write(content(run, metrics=metrics, final={}), records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    assert artefacts.frame(runs, "rounds").empty
+    artefacts.write_table(runs, "rounds", folder / "rounds")
+    assert "No run at this scale gives it a cell." in (folder / "rounds.md").read_text()
 
 
 def test_groups_are_compared_point_by_point(folder: Path) -> None:

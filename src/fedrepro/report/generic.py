@@ -13,6 +13,9 @@ from fedrepro.runs.runset import RunSet
 
 METRIC = "accuracy"
 LAST, BEST = "after the last round", "best round"
+_LEVELS = [*range(10, 100, 10), 95, 99]
+"""Test accuracies in per cent."""
+_MOST_LEVELS = 5
 
 
 def name_of(runs: RunSet, run: PlannedRun) -> str:
@@ -76,6 +79,25 @@ def comparison(runs: RunSet) -> pd.DataFrame:
     return summarise(long, "value", ["row", "column"]).assign(unit="points")
 
 
+def rounds(runs: RunSet) -> pd.DataFrame:
+    """Return after how many rounds test accuracy first is at a level: a row a group and grid point.
+
+    A column a level, the five highest that some run reaches; a cell is of the seeds that reach it.
+    """
+    reached = []
+    for run in _members(runs):
+        curve = runs.curve(run, METRIC)
+        base = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
+        for level in _LEVELS:
+            first = next((t for t, value in curve.items() if 100 * value >= level - 1e-9), None)
+            if first is not None:
+                reached.append({**base, "level": level, "value": first})
+    long = pd.DataFrame(reached, columns=["row", "seed", "run", "level", "value"])
+    highest = sorted(long["level"].unique())[-_MOST_LEVELS:]
+    long = long[long["level"].isin(highest)].assign(column=lambda at: [f"{x} %" for x in at.level])
+    return summarise(long, "value", ["row", "column"]).assign(unit="rounds")
+
+
 def curves(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction) over the rounds: a series a group and grid point."""
     names = {run.id: name_of(runs, run) for run in _members(runs)}
@@ -87,6 +109,7 @@ def curves(runs: RunSet) -> pd.DataFrame:
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "accuracy": accuracy,
     "comparison": comparison,
+    "rounds": rounds,
 }
 
 FIGURES = {"curves": Figure(curves)}

@@ -198,6 +198,10 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
                 "Differences from the first group at the same grid point",
                 cells="mean of the paired differences ± sample standard deviation over n seeds",
             ),
+            "rounds": artefact(
+                "Communication rounds until a test accuracy is reached",
+                cells="mean ± sample standard deviation over the n seeds that reach it",
+            ),
         },
         "figures": {"curves": artefact("Test accuracy over the rounds")},
     }

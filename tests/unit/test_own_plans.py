@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from made_up import content
+from test_report import require_links
 
 import fedrepro as fr
 import fedrepro.papers
@@ -236,6 +237,25 @@ def test_rounds_have_no_cell_where_no_accuracy_is_reached(folder: Path) -> None:
     assert artefacts.frame(runs, "rounds").empty
     artefacts.write_table(runs, "rounds", folder / "rounds")
     assert "No run at this scale gives it a cell." in (folder / "rounds.md").read_text()
+
+
+def test_it_is_reported_without_verdicts(folder: Path) -> None:
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    gone = expand("my-plan", "lite")[-1]
+    records.path_of(gone.id, gone.records).unlink()
+    assert main(["report", "my/my-plan.yaml", "--out", "report", "--partial"]) == 0
+    require_links(folder)
+    index = (folder / "report/index.html").read_text()
+    assert "What holds" not in index
+    assert "<dt>reading</dt>" not in index
+    assert '<img src="data/my-plan/curves.svg"' in index
+    page = (folder / "report/papers/my-plan.html").read_text()
+    assert "5 of its 6 runs are recorded" in page
+    assert "1 of 4 runs of FedProx." in page
+    assert page.count("<section id=") == 4
+    for word in ("Claims", "Counts", "verdict", "of scale", "None"):
+        assert word not in page
 
 
 def test_groups_are_compared_point_by_point(folder: Path) -> None:

@@ -450,9 +450,10 @@ def test_what_is_recorded_is_reported_without_results(
     assert {*plan.tables, *plan.figures} - {*made} == {"fig2"}
 
 
-def test_a_study_has_no_report(tmp_path: Path) -> None:
-    with pytest.raises(FedreproError, match="studies of our own have no verdicts"):
+def test_a_study_has_a_report_of_its_records_only(tmp_path: Path) -> None:
+    with pytest.raises(FedreproError, match=r"no verdicts and notebooks: .* with `--partial`"):
         site.write(["precision"], "lite", tmp_path, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
 
 
 def test_a_row_may_be_called_none(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from fedrepro.report.html.results import Gaps
 from fedrepro.report.score import Baseline, Score, baselines, in_words, scores
 from fedrepro.report.verdicts import check
 from fedrepro.runs.plan import expand, load_plan, unique
+from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.plan_schema import Artefact, PaperPlan, Scale
 
 Kind = Literal["table", "figure"]
@@ -121,7 +122,7 @@ class Paper:
 
     Attributes:
         plan: its plan.
-        expected: its published values.
+        expected: its published values; a study of our own has none.
         checks: verdicts at the scale of the report.
         published: verdicts at the published scale.
         views: its tables, then its figures.
@@ -209,9 +210,18 @@ class Paper:
         """Its tables, then its figures, without those that are not made."""
         return [view for view in self.views if not view.absent]
 
-    def view(self, name: str) -> View:
-        """Return a table or figure by name."""
-        return next(view for view in self.views if view.name == name)
+    @property
+    def headline_figure(self) -> View | None:
+        """The figure that tells most, if it is made; of a study the first one."""
+        figures = [view for view in self.made if view.kind == "figure"]
+        named = self.expected.headline.figure
+        chosen = [view for view in figures if view.name == named] if self.judged else figures
+        return next(iter(chosen), None)
+
+    @property
+    def judged(self) -> bool:
+        """Whether there are verdicts; a study of our own has none."""
+        return bool(self.checks)
 
 
 def _outcome(item: Score) -> Outcome:
@@ -235,13 +245,14 @@ def read_paper(paper: str, scale: Scale, results: Path, gaps: Gaps) -> Paper:
     Raises:
         FedreproError: a result is missing; says how to make it.
     """
-    plan, expected = load_plan(paper), load_expected(paper)
+    plan, study = load_plan(paper), is_study(paper)
+    expected = Expected(paper=paper) if study else load_expected(paper)
     checks = read_json(
         there(results / scale / "checks" / f"{paper}.json"),
         TypeAdapter(tuple[Check, ...]),
         _REMOVE,
     )
-    published = checks if scale == "paper" else tuple(check(paper, "paper"))
+    published = checks if study or scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
     artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
     views = []

@@ -37,7 +37,8 @@ def write(
     """Write the report, whole or not at all; return its first page.
 
     Args:
-        papers: slugs, in order; studies of our own, which have no verdicts, are left out.
+        papers: slugs, in order; without ``partial``, studies of our own, which have no verdicts and
+            notebooks, are left out.
         scale: of the tables and figures; verdicts at the published scale stand beside.
         results: the folder of results, as :func:`fedrepro.report.html.content.read_paper` reads it;
             pages lead to the notebooks there.
@@ -50,15 +51,18 @@ def write(
             cannot be written.
     """
     _refuse_other(folder)
-    judged = [name for name in papers if not is_study(name)]
-    if not judged:
-        raise FedreproError("studies of our own have no verdicts to report; name a paper")
     if partial:
         with TemporaryDirectory(prefix="fedrepro-") as made:
             temporary = Path(made)
-            lacks = {name: write_partial(name, scale, temporary) for name in judged}
-            read = [read_paper(name, scale, temporary, lacks[name]) for name in judged]
+            lacks = {name: write_partial(name, scale, temporary) for name in papers}
+            read = [read_paper(name, scale, temporary, lacks[name]) for name in lacks]
             return _write(read, scale, temporary, folder, notebooks=None)
+    judged = [name for name in papers if not is_study(name)]
+    if not judged:
+        raise FedreproError(
+            "studies of our own have no verdicts and notebooks: name a paper, or make do without "
+            "them with `--partial`"
+        )
     read = [read_paper(name, scale, results, gaps(name, scale)) for name in judged]
     notebooks = results / scale / "notebooks"
     for paper in read:

@@ -51,6 +51,15 @@ def test_a_value_that_nearly_all_others_would_pass_is_no_evidence() -> None:
     assert blind(numbers=[*same[:8], number("far", 0.9)]) == set()
 
 
+def test_a_value_of_all_readings_is_one_of_each() -> None:
+    """Alone with one that would pass, both are no evidence; the third would not."""
+    pair = [number("N1", 0.5, reading="a"), number("N2", 0.6, reading="a")]
+    other = number("N3", 0.9, where="Table 1, N3")
+    assert blind(numbers=pair) == {"N1", "N2"}
+    assert blind(numbers=[*pair, other]) == set()
+    assert blind(numbers=[*pair, number("N3", 0.9, reading="b")]) == {"N1", "N2"}
+
+
 def test_a_value_that_is_alone_is_evidence() -> None:
     assert blind(numbers=[number("N1", 0.5)]) == set()
     assert blind(numbers=[number("N1", 0.5), number("N2", 0.6)]) == {"N1", "N2"}

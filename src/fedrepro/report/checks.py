@@ -52,7 +52,8 @@ class Check:
         values: one a seed.
         tolerance: of a number.
         reason: why this tolerance, or why there is no target.
-        informative: False where values of other places would pass as well, nearly all of them.
+        informative: False where values of other places would pass as well, nearly all of them, and
+            ours does not deviate.
         verdict: see :mod:`fedrepro.report.verdicts`.
         evidence: in a sentence.
         seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,

@@ -20,30 +20,32 @@ def uninformative(expected: Expected) -> dict[str, str]:
     """Return id -> why its value is no evidence, for the judged numbers of a paper.
 
     Four kinds: a standard deviation whose tolerance reaches to zero; a gain whose tolerance does; a
-    value that nine in ten of the other values of its curve or table would pass, too; a point of a
-    curve that its neighbours' values would pass, both of them, or the one at an end of the curve.
+    value that nine in ten of the other values of its curve or table would pass, too, those of its
+    reading or of all; a point of a curve that its neighbours' values would pass, both of them, or
+    the one at an end of the curve.
     """
     found = {}
-    for group in grouped(expected.judged_numbers()):
-        for position, number in enumerate(group):
-            others = [*group[:position], *group[position + 1 :]]
+    for group in _grouped(expected.judged_numbers()):
+        for number in group:
+            alike = [other for other in group if other.reading in ("", number.reading)]
+            before, after = alike[: alike.index(number)], alike[alike.index(number) + 1 :]
             if number.value == "sd" and number.tolerance >= number.published:
                 found[number.id] = "a standard deviation of zero would pass"
             elif number.gain and number.tolerance >= abs(number.published):
                 found[number.id] = "any small gain would pass"
-            elif _share(number, others) >= NEARLY_ALL:
+            elif _share(number, before + after) >= NEARLY_ALL:
                 found[number.id] = "nearly all other values of the same place would pass"
-            elif number.series and _share(number, _beside(group, position)) >= NEARLY_ALL:
+            elif number.series and _share(number, before[-1:] + after[:1]) >= NEARLY_ALL:
                 found[number.id] = "the values of the points beside it would pass"
     return found
 
 
-def grouped(numbers: Iterable[Number]) -> list[list[Number]]:
-    """Return the numbers that can be targets, a list a curve or table and reading, in order."""
-    groups: dict[tuple[str, str], list[Number]] = {}
+def _grouped(numbers: Iterable[Number]) -> list[list[Number]]:
+    """Return the numbers that can be targets, a list a curve or table, in order."""
+    groups: dict[str, list[Number]] = {}
     for number in numbers:
         if not number.unusable:
-            groups.setdefault((number.group, number.reading), []).append(number)
+            groups.setdefault(number.group, []).append(number)
     return list(groups.values())
 
 
@@ -52,7 +54,3 @@ def _share(number: Number, others: Sequence[Number]) -> float:
     reach = number.tolerance + SLACK
     passing = [abs(other.published - number.published) <= reach for other in others]
     return sum(passing) / len(passing) if passing else 0.0
-
-
-def _beside(group: Sequence[Number], position: int) -> list[Number]:
-    return [*group[max(position - 1, 0) : position], *group[position + 1 : position + 2]]

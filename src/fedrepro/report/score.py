@@ -8,7 +8,7 @@ Every count can be made again from ``fedrepro check --json``:
 - Where a paper is held in two readings each has its own count: of the entries of that reading and
   of those that are the same in both.
 - A target is tried where it has one of the verdicts :data:`fedrepro.report.checks.DECIDED`. One
-  that is not ``informative`` is counted as such, whatever its verdict.
+  that is not ``informative`` is counted as such, unless it deviates.
 """
 
 from __future__ import annotations

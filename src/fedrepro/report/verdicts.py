@@ -45,7 +45,7 @@ from fedrepro.report.finding import SLACK, Finding, Margin
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import bounds, sd_bounds, seeds_needed
 from fedrepro.runs import records
-from fedrepro.runs.plan import at_published_scale
+from fedrepro.runs.plan import at_published_scale, unique
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -105,7 +105,8 @@ def _judge_numbers(runs: RunSet, expected: Expected, numbers: Iterable[Number]) 
         if name not in frames:
             frames[name] = _frame(runs, name)
         judged = _judge_number(runs, number, frames[name])
-        checks.append(replace(judged, informative=number.id not in blind))
+        informative = number.id not in blind or judged.verdict == "deviates"
+        checks.append(replace(judged, informative=informative))
     return checks
 
 
@@ -174,7 +175,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
             interval=[low, high] if len(values) > 1 else [],
             values=values,
             verdict=verdict,
-            evidence=_seeds_missing(runs, ids),
+            evidence=_part_of(runs, runs.groups_of(number.artefact), ids),
             seeds=len(values),
             spread=_like_spread(made.cells, cell) if len(values) == 1 else None,
             needed=_seeds_needed(number, ours, float(cell["sd"])) if undecided else None,
@@ -232,14 +233,12 @@ def _seeds(runs: RunSet, ids: Iterable[str]) -> int:
     return len({run.seed for run in runs.planned(runs.plan.runs) if run.id in used})
 
 
-def _seeds_missing(runs: RunSet, ids: Sequence[str]) -> str:
-    """Say how many seeds of the cell's runs are recorded, where not all are."""
-    wanted = set(ids)
-    of_cell = [run for run in runs.planned(runs.plan.runs) if run.id in wanted]
-    kinds = {(run.group, str(run.coordinates)) for run in of_cell}
-    planned = runs.planned({run.group for run in of_cell})
-    like = [run for run in planned if (run.group, str(run.coordinates)) in kinds]
-    recorded = len(like) - len(runs.unrecorded(like))
+def _part_of(runs: RunSet, groups: Iterable[str], ids: Iterable[str]) -> str:
+    """Say how many of the seeds of some runs of the groups are recorded, where not all are."""
+    used, planned = set(ids), runs.planned(groups)
+    points = {run.point for run in planned if run.id in used}
+    like = unique([run for run in planned if run.point in points]).values()
+    recorded = sum(map(runs.is_recorded, like))
     return "" if recorded == len(like) else f"{recorded} of {len(like)} runs are recorded"
 
 
@@ -306,7 +305,7 @@ def _judge_claim(runs: RunSet, claim: Claim) -> Check:
 def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
     """Return the check of a claim that runs of this scale decide."""
     try:
-        finding = _rule(runs.paper, claim)(runs, **claim.values)
+        finding = _rule(runs.paper, claim)(runs.recorded_seeds(), **claim.values)
     except MissingRunsError as error:
         return replace(
             unjudged,
@@ -315,13 +314,16 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             missing=[run.id for run in error.missing],
         )
     verdict = _verdict_of(finding)
+    part = _part_of(runs, runs.plan.runs, finding.runs)
     explained = verdict != "reproduced" and not claim.unusable
     return _rounded(
         replace(
             unjudged,
             verdict=verdict,
-            evidence="; ".join(filter(None, (finding.evidence, finding.few, finding.undecided))),
-            ours=finding.ours,
+            evidence="; ".join(
+                filter(None, (finding.evidence, finding.few, finding.undecided, part))
+            ),
+            ours=None if finding.ours is None else _known(finding.ours),
             seeds=finding.seeds or _seeds(runs, finding.runs),
             margins=[_shown(margin) for margin in finding.margins],
             p=_known(finding.p),
@@ -333,12 +335,12 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
 
 
 def _lacking(runs: RunSet, error: MissingRunsError) -> str:
-    """Say how many runs are recorded of the groups that lack some."""
+    """Say how many runs are recorded of the groups that a rule missed first."""
     told = []
     for group, missing in Counter(run.group for run in error.missing).items():
         planned = len(runs.planned([group]))
         told.append(f"{planned - missing} of {planned} runs of {group} are recorded")
-    return ", ".join(told) or str(error)
+    return f"{', '.join(told)}; others may be missing, too" if told else str(error)
 
 
 def _shown(margin: Margin) -> dict[str, Any]:

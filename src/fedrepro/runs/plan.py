@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,11 @@ class PlannedRun:
     id: str
     folder: Path | None = None
     scale: Scale = "paper"
+
+    @property
+    def point(self) -> tuple[Hashable, ...]:
+        """Its place in the plan but for the seed: runs of one point repeat each other."""
+        return (self.scale, self.paper, self.group, *self.coordinates.items())
 
     @property
     def records(self) -> Path:

@@ -61,6 +61,7 @@ class RunSet:
         scale: the scale.
         plan: the paper's plan.
         partial: whether runs without a record are left out of what is asked for.
+        fewer_seeds: whether they are where another seed of the same is recorded.
     """
 
     def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:
@@ -70,6 +71,7 @@ class RunSet:
         self.scale = scale
         self.plan: PaperPlan = load_plan(paper)
         self.partial = False
+        self.fewer_seeds = False
         self._folder = folder
         self._runs = expand(paper, scale)
         self._records: dict[str, RunRecord] = {}
@@ -79,6 +81,12 @@ class RunSet:
         """Return the same runs without those that have no record."""
         other = copy.copy(self)  # shares the records that were read
         other.partial = True
+        return other
+
+    def recorded_seeds(self) -> RunSet:
+        """Return the same runs, each with the seeds that are recorded, if any is."""
+        other = copy.copy(self)
+        other.fewer_seeds = True
         return other
 
     def _place(self, run: PlannedRun) -> Path:
@@ -92,7 +100,13 @@ class RunSet:
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the runs of the named groups, in plan order: those recorded, where partial."""
         planned = self.planned(groups)
-        return [run for run in planned if self.is_recorded(run)] if self.partial else planned
+        if not (self.partial or self.fewer_seeds):
+            return planned
+        there = [run for run in planned if self.is_recorded(run)]
+        if self.partial:
+            return there
+        points = {run.point for run in there}
+        return [run for run in planned if run.point not in points or self.is_recorded(run)]
 
     def is_recorded(self, run: PlannedRun) -> bool:
         """Return whether a planned run has a record."""

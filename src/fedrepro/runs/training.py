@@ -67,9 +67,8 @@ def _seeds_in_turn(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     before = Counter[Hashable]()
     turns = {}
     for run in planned:
-        trained = (run.scale, run.paper, run.group, *run.coordinates.items())
-        turns[run.id] = (SCALES.index(run.scale), before[trained])
-        before[trained] += 1
+        turns[run.id] = (SCALES.index(run.scale), before[run.point])
+        before[run.point] += 1
     return sorted(planned, key=lambda run: turns[run.id])
 
 

@@ -6,6 +6,7 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ def spreads_less(runs: RunSet, *, what: str, than: str) -> Finding:
     """Hold where the standard deviation of one group is smaller than that of the other."""
     one, other = accuracy(runs, what), accuracy(runs, than)
     evidence = f"standard deviation {in_points(one.sd)} with, {in_points(other.sd)} without"
+    if math.isnan(one.sd) or math.isnan(other.sd):
+        evidence = "one seed has no spread"
     return compared([one, other], [steadier(one, other)], one.sd, evidence)
 
 

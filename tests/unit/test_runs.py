@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up import content
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
@@ -72,6 +73,23 @@ def test_recorded_runs_are_all_there_is_where_asked_for(runs: RunSet, tmp_path: 
     assert list(recorded.curves([GROUP], "accuracy")["run"].unique()) == ids
     with pytest.raises(MissingRunsError):
         runs.final([GROUP], ["accuracy"])
+
+
+def test_fewer_seeds_do_where_one_of_a_point_is_recorded(tmp_path: Path) -> None:
+    """Of a point without any record all runs stay, so that asking for it fails by name."""
+    runs = RunSet("emd", "lite", tmp_path)
+    sweep = runs.planned(["mnist_sweep"])
+    first = sweep[0].point
+    kept = [run for run in sweep if run.point == first][1:3]
+    for run in kept:
+        records.write(content(run), tmp_path)
+    fewer = runs.recorded_seeds()
+    left = [run for run in sweep if run in kept or run.point != first]
+    assert len(kept) < len(left) < len(sweep)
+    assert fewer.members(["mnist_sweep"]) == left
+    assert runs.members(["mnist_sweep"]) == sweep
+    with pytest.raises(MissingRunsError, match=r"mnist_sweep"):
+        fewer.final(["mnist_sweep"], ["accuracy"])
 
 
 def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -> None:

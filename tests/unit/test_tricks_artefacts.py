@@ -164,6 +164,34 @@ def test_what_is_recorded_of_a_table_is_judged(tmp_path):
         artefacts.frame(again, "table5")
 
 
+def test_claims_are_judged_on_the_seeds_that_are_recorded(tmp_path):
+    """Runs that several groups share are counted once beside a verdict."""
+    runs = write_all(tmp_path, "paper")
+    kept = {run.id for run in runs.members(["niid", "iid"]) if run.seed == 0}
+    kept |= {run.id for run in runs.members(["iid"]) if run.seed == 1}
+    for file in tmp_path.glob("*.json"):
+        if file.stem not in kept:
+            file.unlink()
+    found = {item.id: item for item in check("tricks", "paper", tmp_path)}
+    assert (found["OA2-trend"].verdict, found["OA2-trend"].seeds) == ("reproduced", 1)
+    assert found["OA2-trend"].evidence.endswith("; one seed; 3 of 14 runs are recorded")
+    assert found["T1-niid"].evidence == found["T2-0"].evidence == "1 of 7 runs are recorded"
+    assert found["T1-iid"].evidence == "2 of 7 runs are recorded"
+    assert (found["OA3"].verdict, found["OA3"].ours) == ("not run", None)
+    assert "of 7 runs of server_training are recorded; others may be" in found["OA3"].evidence
+    assert found["OA4"].verdict == "not run"
+
+
+def test_one_seed_has_no_spread_to_judge(tmp_path):
+    runs = write_all(tmp_path, "paper")
+    for run in runs.members(["niid", "server_training"]):
+        if run.seed > 0:
+            (tmp_path / f"{run.id}.json").unlink(missing_ok=True)
+    found = {item.id: item for item in check("tricks", "paper", tmp_path)}
+    assert (found["OA4"].verdict, found["OA4"].ours) == ("not decidable", None)
+    assert found["OA4"].evidence == "one seed has no spread; 2 of 14 runs are recorded"
+
+
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("tricks").tables, *load_plan("tricks").figures])
 def test_any_subset_of_the_runs_gives_a_frame(paper, tmp_path, share, name):

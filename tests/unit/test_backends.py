@@ -156,7 +156,7 @@ NORMED = ("liu3", "fedcd_cnn", "resnet9", "resnet18")
 
 
 def request_for(fed, objective, *, linear=False):
-    """Lanes of unequal lengths and step sizes; 17 and 9 leave a last batch of one example."""
+    """Lanes of unequal lengths, epochs and step sizes; 17 and 9 leave a last batch of one."""
     lanes = make_lanes(
         fed,
         (17, 21, 9, 5),
@@ -164,6 +164,7 @@ def request_for(fed, objective, *, linear=False):
         linear=direction(fed) if linear else None,
     )
     epochs = 1 if fed.spec.model.name in NORMED else None
+    lanes[2] = dataclasses.replace(lanes[2], epochs=1)
     return Train(lanes, 3, keep_optimizer_state=True, epochs=epochs, objective=objective)
 
 
@@ -245,6 +246,22 @@ def test_kept_moments_go_on_where_they_were():
         share = (reset[0].weights - loop[0].weights).norm()
         assert float(share / (loop[0].weights - lanes[0].weights).norm()) > 0.1
         assert torch.equal(reset[2].weights, loop[2].weights)
+
+
+@pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
+def test_a_lane_may_have_epochs_of_its_own(two_workers, model):
+    """They are those of a request of so many; without one nothing is trained."""
+    spec = make_spec(model=model, local_epochs=3)
+    lanes = make_lanes(federation(spec), (17, 17, 17))
+    epochs = (2, None, 0)
+    mixed = [dataclasses.replace(lane, epochs=own) for lane, own in zip(lanes, epochs, strict=True)]
+    loop = answer(LoopBackend(), spec, Train(mixed, 0))
+    assert_equal(loop[:1], answer(LoopBackend(), spec, Train(lanes, 0, epochs=2))[:1])
+    assert_equal(loop[1:2], answer(LoopBackend(), spec, Train(lanes, 0))[1:2])
+    assert torch.equal(loop[2].weights, lanes[2].weights)
+    assert loop[2].loss == 0
+    for backend in all_backends(two_workers):
+        assert_close(answer(backend, spec, Train(mixed, 0)), loop)
 
 
 def test_no_epoch_is_rounding_alone(two_workers):

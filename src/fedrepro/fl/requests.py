@@ -42,6 +42,7 @@ class Lane:
             ``("client", 3)``; two lanes of one request must differ.
         optimizer_state: moments to continue from; None starts fresh.
         batch: examples a step; None takes the spec's.
+        epochs: passes over its examples; None takes the request's.
         lr: step size; None takes the spec's at the request's round.
         linear: vector g, float32 [parameters], that adds ``<g, w>`` to the loss.
     """
@@ -51,6 +52,7 @@ class Lane:
     stream: tuple[str | int, ...]
     optimizer_state: OptimizerState | None = None
     batch: int | None = None
+    epochs: int | None = None
     lr: float | None = None
     linear: Weights | None = None
 
@@ -88,7 +90,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Train:
-    """Train every lane for the spec's number of local epochs, each on its own.
+    """Train every lane, each on its own.
 
     Attributes:
         lanes: the models to train.

@@ -59,7 +59,8 @@ class LaneJob:
     @property
     def epochs(self) -> int:
         """Passes over the lane's examples."""
-        return self.spec.local_epochs if self.request.epochs is None else self.request.epochs
+        asked = (self.lane.epochs, self.request.epochs, self.spec.local_epochs)
+        return next(epochs for epochs in asked if epochs is not None)
 
     @property
     def lr(self) -> float:

@@ -95,7 +95,7 @@ def rounds(runs: RunSet) -> pd.DataFrame:
     long = pd.DataFrame(reached, columns=["row", "seed", "run", "level", "value"])
     highest = sorted(long["level"].unique())[-_MOST_LEVELS:]
     long = long[long["level"].isin(highest)].assign(column=lambda at: [f"{x} %" for x in at.level])
-    return summarise(long, "value", ["row", "column"]).assign(unit="rounds")
+    return summarise(long, "value", ["row", "column"]).assign(unit="count")
 
 
 def curves(runs: RunSet) -> pd.DataFrame:

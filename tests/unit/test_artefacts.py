@@ -247,7 +247,7 @@ def test_all_runs_of_the_published_scale_give_everything(tmp_path: Path, paper: 
     runs = WRITERS[paper](tmp_path / records.FOLDER, "paper")
     for name in (*runs.plan.made("tables", "paper"), *runs.plan.made("figures", "paper")):
         cells = artefacts.frame(runs, name)
-        assert len(cells) or name in ("choices", "open_choices"), name
+        assert len(cells), name
 
 
 def test_what_the_recorded_runs_do_not_suffice_for_is_named(smoke: Smoke, tmp_path: Path) -> None:
@@ -263,17 +263,6 @@ def test_what_the_recorded_runs_do_not_suffice_for_is_named(smoke: Smoke, tmp_pa
         artefacts.frame(few, "table1", partial=True)
     with pytest.raises(MissingRunsError, match="; `--partial` leaves them out"):
         artefacts.frame(few, "table1")
-
-
-def test_a_table_without_a_cell_says_so(tmp_path: Path) -> None:
-    runs = RunSet("fedcd", "paper", tmp_path)
-    cells = artefacts.frame(runs, "choices", partial=True)
-    assert cells.empty
-    assert "\n\nNo run at this scale gives it a cell.\n" in artefacts.markdown(
-        runs, "choices", cells
-    )
-    (axis,) = drawings.draw_choices(artefacts.frame(runs, "open_choices", partial=True)).axes
-    assert [text.get_text() for text in axis.texts] == ["no other choice has runs at this scale"]
 
 
 @EVERY_PAPER

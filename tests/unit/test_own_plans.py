@@ -230,6 +230,20 @@ def test_points_of_one_group_are_compared_with_the_first(folder: Path) -> None:
     assert set(table["row"]) == {"FedProx, mu 1.0"}
 
 
+def test_of_one_group_at_one_point_there_is_nothing_to_compare(folder: Path) -> None:
+    only = {"fedavg": PLAN["runs"]["fedavg"]}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": only}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    cells = artefacts.frame(runs, "comparison")
+    assert cells.empty
+    assert "\n\nNo run gives it a cell.\n" in artefacts.markdown(runs, "comparison", cells)
+    lines = artefacts.latex(runs, "comparison", cells).splitlines()
+    assert lines[1:] == ["% No run gives it a cell."]
+    assert lines[0].startswith("% Differences from the first group")
+
+
 def test_groups_of_one_title_are_rows_of_their_own(folder: Path) -> None:
     named = {name: group | {"title": "FedAvg"} for name, group in PLAN["runs"].items()}
     (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": named}))

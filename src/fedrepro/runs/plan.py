@@ -146,6 +146,7 @@ def _require_consistent(file: Path, plan: PaperPlan) -> None:
                         f"{file}: {kind}.{name}.runs: no group of runs '{group}' "
                         f"{nearest(group, list(plan.runs))}"
                     )
+            _require_others(f"{file}: {kind}.{name}.compared_with", artefact)
             if artefact.part_of and artefact.part_of not in plan.tables:
                 raise FedreproError(
                     f"{file}: {kind}.{name}.part_of: no table '{artefact.part_of}' "
@@ -159,6 +160,25 @@ def _require_consistent(file: Path, plan: PaperPlan) -> None:
         for group, override in entry.runs.items():
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
+
+
+def _require_others(where: str, artefact: Artefact) -> None:
+    """Check that what a table or figure compares is among its groups, and what with as well.
+
+    Args:
+        where: file and key, for the error.
+        artefact: the table or figure.
+
+    Raises:
+        FedreproError: a group is not, or there is no other.
+    """
+    for group in artefact.compared_with:
+        if group not in artefact.runs:
+            raise FedreproError(
+                f"{where}: '{group}' is not among its runs {nearest(group, artefact.runs)}"
+            )
+    if artefact.runs and not set(artefact.runs) - set(artefact.compared_with):
+        raise FedreproError(f"{where}: these are all of its runs; leave out those that it compares")
 
 
 def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
@@ -188,7 +208,7 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
     """Return what is made of a plan that names no table or figure: of all its runs."""
     runs = list(plan.runs)
 
-    def artefact(title: str, **options: str) -> Artefact:
+    def artefact(title: str, **options: Any) -> Artefact:
         return Artefact(title=title, source=plan.title, runs=runs, **options)
 
     return {

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -26,6 +26,7 @@ from fedrepro.report.html.trainings import Shown, Training
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
 PAPER = "tricks"
@@ -53,13 +54,14 @@ def _imported_part(provenance: dict[str, Any]) -> dict[str, Any]:
     return of_last | {"device": "a machine elsewhere", "rounds": 3, "seconds": 2.0}
 
 
-def _write_results(results: Path, paper: str) -> None:
-    """Write a frame of two cells for every table and figure, and verdicts on some."""
-    scale = results / "smoke"
-    plan, run = load_plan(paper), expand(paper, "smoke")[0].id
-    for kind, every in (("tables", plan.tables), ("figures", plan.figures)):
+def _write_results(results: Path, paper: str, at: Scale = "smoke") -> None:
+    """Write a frame of two cells for what is made at a scale, and verdicts on some."""
+    scale = results / at
+    plan, run = load_plan(paper), expand(paper, at)[0].id
+    kinds: tuple[Literal["tables", "figures"], ...] = ("tables", "figures")
+    for kind in kinds:
         keys = ["row", "column"] if kind == "tables" else ["series", "x"]
-        for name in every:
+        for name in plan.made(kind, at):
             (scale / kind / paper).mkdir(parents=True, exist_ok=True)
             rows = [("<b>a</b>", 1, 0.9876, 0.01, 2, "0.98 0.99", run, 0.99)]
             rows += [("c", 2, 0.5, None, 1, "0.5", "ffffffffffff", None)]
@@ -70,7 +72,7 @@ def _write_results(results: Path, paper: str) -> None:
     (scale / "notebooks").mkdir()
     (scale / "notebooks" / f"{paper}.html").write_text("<!DOCTYPE html><title>notebook</title>")
     (scale / "checks").mkdir()
-    checks = check(paper, "smoke")
+    checks = check(paper, at)
     (scale / "checks" / f"{paper}.json").write_text(to_json(checks))
 
 
@@ -132,6 +134,24 @@ def test_every_link_leads_somewhere_and_none_to_another_host(folder: Path) -> No
                 or place in ids[target]
                 or place == ("content")
             ), f"{file} links to {link}"
+
+
+@pytest.mark.parametrize("paper", ["cadis", "emd"])
+def test_what_is_not_made_at_a_scale_is_not_in_its_report(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records.write(made_up(expand(paper, "paper")[0]))
+    _write_results(tmp_path / "results", paper, "paper")
+    site.write([paper], "paper", tmp_path / "results", tmp_path / "report")
+    plan = load_plan(paper)
+    ids = Page(tmp_path / f"report/papers/{paper}.html").ids
+    made = {*plan.made("tables", "paper"), *plan.made("figures", "paper")}
+    assert {name for name in plan.tables | plan.figures if name in ids} == made
+    for file in (tmp_path / "report/papers").iterdir():
+        for link in Page(file).links:
+            path, _, place = link.partition("#")
+            assert path or not place or place in {*ids, "content"}, link
 
 
 def test_entries_of_the_search_are_pages(folder: Path) -> None:
@@ -381,7 +401,7 @@ def test_a_folder_of_something_else_is_left_alone(
 
 def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(FedreproError, match=r"checks/tricks\.json: missing; `snakemake all_report"):
+    with pytest.raises(FedreproError, match=r"tricks\.json: missing; .* scale=lite -- all_report"):
         site.write([PAPER], "lite", folder / "results", folder / "lite")
 
 
@@ -392,7 +412,7 @@ def test_a_missing_drawing_or_notebook_is_named(
     monkeypatch.chdir(folder)
     shutil.copytree(folder / "results", folder / lost / "results")
     (folder / lost / "results/smoke" / lost).unlink()
-    with pytest.raises(FedreproError, match=rf"{lost}: missing; `snakemake all_report"):
+    with pytest.raises(FedreproError, match=rf"{lost}: missing; .* scale=smoke -- all_report"):
         site.write([PAPER], "smoke", folder / lost / "results", folder / "less")
     assert not (folder / "less").exists()
 

@@ -104,8 +104,10 @@ def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
     return HTML(style.to_html() + f"<p>{below}</p>" * bool(below))  # type: ignore[no-untyped-call]
 
 
-def show_figure(runs: RunSet, name: str) -> Image:
-    """Draw one figure of the plan."""
+def show_figure(runs: RunSet, name: str) -> Image | Markdown:
+    """Draw one figure of the plan; of one that is not made at the scale, say why."""
+    if why := runs.plan.not_made(name, runs.scale):
+        return Markdown(why)  # type: ignore[no-untyped-call]
     with TemporaryDirectory() as folder:
         write_figure(runs, name, Path(folder) / name)
         return Image(  # type: ignore[no-untyped-call]
@@ -116,5 +118,10 @@ def show_figure(runs: RunSet, name: str) -> Image:
 
 
 def show_table(runs: RunSet, name: str) -> Markdown:
-    """Lay one table of the plan out; the notebook says once what the scale changes."""
+    """Lay one table of the plan out; of one that is not made at the scale, say why.
+
+    The notebook says once what the scale changes.
+    """
+    if why := runs.plan.not_made(name, runs.scale):
+        return Markdown(why)  # type: ignore[no-untyped-call]
     return Markdown(markdown(runs, name, frame(runs, name), note=False))  # type: ignore[no-untyped-call]

@@ -222,32 +222,41 @@ def read_paper(paper: str, scale: Scale, results: Path) -> Paper:
     """
     plan, expected = load_plan(paper), load_expected(paper)
     checks = read_json(
-        there(results / scale / "checks" / f"{paper}.json"),
+        there(results / scale / "checks" / f"{paper}.json", scale),
         TypeAdapter(tuple[Check, ...]),
-        _REMOVE,
+        f"remove it, and {_makes(scale)} it again",
     )
     published = checks if scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
-    artefacts: dict[Kind, dict[str, Artefact]] = {"table": plan.tables, "figure": plan.figures}
+    made: dict[Kind, list[str]] = {
+        "table": plan.made("tables", scale),
+        "figure": plan.made("figures", scale),
+    }
     views = [
-        View(kind, name, about, tuple(_read_cells(results, scale, paper, kind, name, by_cell)))
-        for kind, every in artefacts.items()
-        for name, about in every.items()
+        View(
+            kind,
+            name,
+            plan.artefact(name),
+            tuple(_read_cells(results, scale, paper, kind, name, by_cell)),
+        )
+        for kind, names in made.items()
+        for name in names
     ]
     return Paper(plan, expected, checks, published, tuple(views))
 
 
-_REMOVE = "remove it, and `snakemake all_report` makes it again"
+def _makes(scale: Scale) -> str:
+    return f"`snakemake --cores 8 --config scale={scale} -- all_report` makes"
 
 
-def there(file: Path) -> Path:
-    """Return a file that the report is made of.
+def there(file: Path, scale: Scale) -> Path:
+    """Return a file that the report of a scale is made of.
 
     Raises:
         FedreproError: it is missing; says how to make it.
     """
     if not file.exists():
-        raise FedreproError(f"{file}: missing; `snakemake all_report` makes it first")
+        raise FedreproError(f"{file}: missing; {_makes(scale)} it first")
     return file
 
 
@@ -266,13 +275,13 @@ def _by_cell(expected: Expected, checks: Iterable[Check]) -> dict[Place, list[Ch
 
 def _read_cells(
     results: Path,
-    scale: str,
+    scale: Scale,
     paper: str,
     kind: Kind,
     name: str,
     by_cell: dict[Place, list[Check]],
 ) -> Iterator[Cell]:
-    file = there(results / scale / f"{kind}s" / paper / f"{name}.csv")
+    file = there(results / scale / f"{kind}s" / paper / f"{name}.csv", scale)
     try:
         frame = pd.read_csv(
             file,
@@ -283,7 +292,8 @@ def _read_cells(
         for _, row in frame.iterrows():
             yield _cell(row, name, by_cell)
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise FedreproError(f"{file}: not as it was written ({error}); {_REMOVE}") from error
+        cure = f"remove it, and {_makes(scale)} it again"
+        raise FedreproError(f"{file}: not as it was written ({error}); {cure}") from error
 
 
 def _cell(row: pd.Series, name: str, by_cell: dict[Place, list[Check]]) -> Cell:

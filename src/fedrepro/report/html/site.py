@@ -50,7 +50,7 @@ def write(papers: Iterable[str], scale: Scale, results: Path, folder: Path) -> P
         raise FedreproError("studies of our own have no verdicts to report; name a paper")
     notebooks = results / scale / "notebooks"
     for paper in read:
-        there(notebooks / f"{paper.name}.html")
+        there(notebooks / f"{paper.name}.html", scale)
     used = _uses(read)
     runs = recorded(read, scale)
     with _replaced(folder) as new:
@@ -200,7 +200,7 @@ def _copy_assets(folder: Path) -> None:
     write_text(folder / "assets/plotly.js", script.read_text())
 
 
-def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None:
+def _copy_results(paper: Paper, scale: Scale, results: Path, folder: Path) -> None:
     """Copy a paper's figures, and the data of figures and tables."""
     for view in paper.views:
         endings = ("csv", "svg") if view.kind == "figure" else ("csv",)
@@ -208,4 +208,4 @@ def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None
             source = results / scale / f"{view.kind}s" / paper.name / f"{view.name}.{ending}"
             target = folder / "data" / paper.name / f"{view.name}.{ending}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(there(source), target)
+            shutil.copyfile(there(source, scale), target)

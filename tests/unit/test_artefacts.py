@@ -261,6 +261,8 @@ def test_what_the_recorded_runs_do_not_suffice_for_is_named(smoke: Smoke, tmp_pa
     start = "^emd, scale smoke: table1 cannot be made of the 1 of .* runs that are recorded: "
     with pytest.raises(MissingRunsError, match=start):
         artefacts.frame(few, "table1", partial=True)
+    with pytest.raises(MissingRunsError, match=r": no training is .*; train them with `fedrepro "):
+        artefacts.frame(few, "table1", partial=True)
     with pytest.raises(MissingRunsError, match="; `--partial` leaves them out"):
         artefacts.frame(few, "table1")
 

@@ -138,6 +138,22 @@ def test_what_is_not_made_at_the_scale_is_not_to_be_trained_for() -> None:
         why("emd", "open_choices", None, "quick")
 
 
+def test_only_what_runs_give_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root())
+    drawn, undefined = "federated, published/0", "MNIST 90 %/FedFA, speed-up"
+    lines = why("selective", "fig3", None, "paper").splitlines()
+    assert any(re.fullmatch(rf"{drawn} +0\.378; no run", line) for line in lines)
+    assert any(re.match(r"federated, as run/\S+ +ours .*; runs \w", line) for line in lines)
+    assert "\n0.378\n" in why("selective", "fig3", drawn, "paper")
+    lines = why("cadis", "table2", None, "lite").splitlines()
+    assert any(re.match(rf"{undefined} +ours undefined \(n = ", line) for line in lines)
+
+
+def test_a_list_of_nothing_says_where_there_is_something() -> None:
+    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose scale paper"):
+        why("precision", None, None, "lite")
+
+
 def test_without_a_name_all_tables_and_figures_are_listed() -> None:
     title, *lines, cells, claims = why("emd", None, None, "smoke").splitlines()
     assert title == "emd, scale smoke: tables and figures"

@@ -52,7 +52,11 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
             runs.require(artefact.runs, name)
         planned = unique(runs.planned(artefact.runs))
         which = f"the {len(recorded)} of {len(planned)} runs that are recorded"
-        message = f"{runs.paper}, scale {runs.scale}: {name} cannot be made of {which}: {error}"
+        where = f"{runs.paper}, scale {runs.scale}: "
+        reason = str(error).removeprefix(where)
+        if not error.missing:
+            reason += f"; {runs.how_to_train(runs.missing(artefact.runs))}"
+        message = f"{where}{name} cannot be made of {which}: {reason}"
         raise MissingRunsError(message, error.missing) from error
 
 

@@ -85,7 +85,12 @@ class PlannedRun:
     def command(self) -> str:
         """The command that trains it."""
         own = f" --paper {argument(self.paper)}" if is_own(self.paper) else ""
-        return f"fedrepro train {self.id}{own}"
+        return f"fedrepro train {self.id}{own}{on_device([self])}"
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether only a GPU can train it, since only GPUs have its precision."""
+        return self.spec.precision == "tf32"
 
     @property
     def recorded(self) -> bool:
@@ -95,6 +100,11 @@ class PlannedRun:
             FedreproError: it has one that is damaged, edited or of another run.
         """
         return is_recorded(self.id, self.records)
+
+
+def on_device(runs: Iterable[PlannedRun]) -> str:
+    """Return the option of ``fedrepro train`` without which it leaves out some of the runs."""
+    return " --device cuda" if any(run.needs_gpu for run in runs) else ""
 
 
 def scales(paper: str) -> list[Scale]:

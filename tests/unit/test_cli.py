@@ -46,8 +46,8 @@ def test_runs_to_train_are_named_in_one_way(
 
 def test_an_unknown_run_is_not_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     error = refusal(capsys, "train", "--paper", "tricks", "--scale", "smoke", "0123456789ab")
-    assert error.startswith("no planned run has the id '0123456789ab'; ")
-    assert error.endswith("`fedrepro status --list` shows the ids of a scale")
+    assert error.startswith("no planned run of tricks at scale smoke has the id '0123456789ab'; ")
+    assert error.endswith("`fedrepro status --paper tricks --scale smoke --list` shows the ids")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -481,8 +481,10 @@ def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
     assert {text.get_position()[1] for text in axis.texts} == {1}
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
-@pytest.mark.parametrize("scale", ["paper", "lite"])
+@pytest.mark.parametrize(
+    ("scale", "name"),
+    [(scale, n) for scale in ("paper", "lite") for n in load_plan("fedcd").made("figures", scale)],
+)
 def test_figures_can_be_read(paper, scale, name):
     runs = paper if scale == "paper" else MadeUpRuns(scale)
     style.use()

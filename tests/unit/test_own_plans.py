@@ -236,7 +236,7 @@ def test_rounds_have_no_cell_where_no_accuracy_is_reached(folder: Path) -> None:
     runs = RunSet("my-plan", "lite")
     assert artefacts.frame(runs, "rounds").empty
     artefacts.write_table(runs, "rounds", folder / "rounds")
-    assert "No run at this scale gives it a cell." in (folder / "rounds.md").read_text()
+    assert "No run gives it a cell." in (folder / "rounds.md").read_text()
 
 
 def test_it_is_reported_without_verdicts(folder: Path) -> None:
@@ -285,6 +285,20 @@ def test_points_of_one_group_are_compared_with_the_first(folder: Path) -> None:
     write_records(records.OWN_FOLDER)
     table = artefacts.frame(RunSet("my-plan", "lite"), "comparison")
     assert set(table["row"]) == {"FedProx, mu 1.0"}
+
+
+def test_of_one_group_at_one_point_there_is_nothing_to_compare(folder: Path) -> None:
+    only = {"fedavg": PLAN["runs"]["fedavg"]}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"runs": only}))
+    use_plans("my")
+    write_records(records.OWN_FOLDER)
+    runs = RunSet("my-plan", "lite")
+    cells = artefacts.frame(runs, "comparison")
+    assert cells.empty
+    assert "\n\nNo run gives it a cell.\n" in artefacts.markdown(runs, "comparison", cells)
+    lines = artefacts.latex(runs, "comparison", cells).splitlines()
+    assert lines[1:] == ["% No run gives it a cell."]
+    assert lines[0].startswith("% Differences from the first group")
 
 
 def test_groups_of_one_title_are_rows_of_their_own(folder: Path) -> None:

@@ -19,6 +19,7 @@ from fedrepro.report.partitions import (
     MOST_PANELS,
     distinct_partitions,
     overview,
+    overviewed,
     write_indices,
     write_overview,
 )
@@ -174,13 +175,15 @@ def test_commands_say_which_files_they_wrote(
     said = capsys.readouterr().out.split()
     assert said == ["out/all.csv", "out/all.svg", "out/all.png", "one.npz"]
     assert all(Path(file).stat().st_size for file in said)
+    assert main(["partition", "tricks", name, "--scale", "smoke", "--out", "."]) == 1
+    assert capsys.readouterr().err == "fedrepro: .: a folder is there; name a file, such as name\n"
 
 
 def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     record_all("emd", write_record)
     monkeypatch.setattr(partitions, "labels", None)
     monkeypatch.setattr(partitions, "build_partition", None)
-    frame, panels = overview("emd", "smoke")
+    frame, panels = overview(overviewed("emd", "smoke"))
     assert len(panels) == len(PARTITIONS["emd"])
     assert len(frame) == sum(len(record.counts) for _, record in panels)
 
@@ -191,17 +194,48 @@ def test_runs_of_one_partition_must_agree(write_record: Any) -> None:
     wrong = {"counts": [[1]], "emd": [0.0], "sha256": "1" * 64}
     write_record(members[1], records.FOLDER, partition=wrong)
     with pytest.raises(FedreproError, match=f"{members[1].id}.json was trained on"):
-        overview("selective", "smoke")
+        overview(overviewed("selective", "smoke"))
 
 
 def test_missing_records_are_named() -> None:
-    with pytest.raises(FedreproError, match="of the runs for the overview of its partitions"):
-        overview("emd", "smoke")
+    text = "of the runs for the overview of its partitions, .* --scale smoke`$"
+    for partial in (False, True):
+        with pytest.raises(FedreproError, match=text):
+            overviewed("emd", "smoke", partial=partial)
+
+
+def test_an_overview_makes_do_with_the_recorded_runs(
+    write_record: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (name, (first, *_)), *_ = PARTITIONS["selective"].items()
+    counts = [[3, 5], [4, 4]]
+    partition = {"counts": counts, "emd": [0.1, 0.0], "sha256": "1" * 64}
+    write_record(first, records.FOLDER, partition=partition)
+    words = ["partitions", "selective", "--scale", "smoke", "--out", "out/some"]
+    assert main(words) == 1
+    assert "`--partial` leaves them out" in capsys.readouterr().err
+    assert main([*words, "--partial"]) == 0
+    frame = pd.read_csv("out/some.csv")
+    assert set(frame["partition"]) == {name}
+    assert set(frame["runs"]) == {1}
+    assert frame[["class_0", "class_1"]].to_numpy().tolist() == counts
+
+
+@pytest.mark.parametrize("out", [".", "..", "/", "out/", "out.csv", "out.svg", "out.png", "out.md"])
+def test_a_stem_is_a_name_without_ending(out: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["partitions", "selective", "--scale", "smoke", "--out", out]) == 2
+    assert f"Invalid value for '--out': {out}" in capsys.readouterr().err
+
+
+def test_a_run_of_another_scale_is_found_there(capsys: pytest.CaptureFixture[str]) -> None:
+    run = distinct_partitions("fedcd", "paper").popitem()[1][0]
+    assert main(["partition", "fedcd", run.id[:8], "--out", "p.npz"]) == 1
+    assert capsys.readouterr().err.endswith("; scale paper has: choose that\n")
 
 
 def test_captions_say_what_differs(write_record: Any) -> None:
     record_all("emd", write_record)
-    captions = [caption for caption, _ in overview("emd", "smoke")[1]]
+    captions = [caption for caption, _ in overview(overviewed("emd", "smoke"))[1]]
     assert len(set(captions)) == len(captions)
     assert any("emd 0.36" in caption for caption in captions)
     assert {caption.split(",")[0] for caption in captions} == {"synthetic", "synthetic_rgb"}

@@ -180,6 +180,20 @@ def test_what_a_scale_has_no_runs_for_is_not_made() -> None:
     assert {group for group in plan.runs if plan.has_runs(group, "paper")} == planned
 
 
+def test_a_comparison_of_one_reading_is_not_made(plans: Plans) -> None:
+    def change(plan: dict[str, Any]) -> None:
+        plan["tables"]["table1"].update(runs=["plain", "adam"], compared_with=["plain"])
+        plan["scales"] = {"lite": {}, "smoke": {"groups": ["plain"]}, "quick": {"groups": ["adam"]}}
+
+    plans(change)
+    plan = load_plan("toy")
+    assert [scale for scale in SCALES if plan.made("tables", scale)] == ["paper", "lite", "quick"]
+    assert plan.not_made("table1", "smoke") == (
+        "toy: table1 is not made at scale smoke, which has only runs to compare others with; "
+        "choose scale lite"
+    )
+
+
 def test_a_scale_with_runs_is_advised(plans: Plans) -> None:
     none: dict[str, Any] = {"runs": {"adam": {"grid": {"rounds": []}}}}
 
@@ -335,6 +349,14 @@ def test_merge() -> None:
         (
             lambda p: p["tables"]["table1"].update(part_of="table"),
             ["toy.yaml: tables.table1.part_of: no table 'table'", "did you mean 'table1'?"],
+        ),
+        (
+            lambda p: p["tables"]["table1"].update(compared_with=["plane"]),
+            ["table1.compared_with: 'plane' is not among its runs", "did you mean 'plain'?"],
+        ),
+        (
+            lambda p: p["tables"]["table1"].update(compared_with=p["tables"]["table1"]["runs"]),
+            ["toy.yaml: tables.table1.compared_with: these are all of its runs"],
         ),
         (
             lambda p: p.update(figures={"table1": p["tables"]["table1"]}),

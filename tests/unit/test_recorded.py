@@ -38,13 +38,19 @@ def test_a_run_is_found_by_how_its_id_begins() -> None:
     ("name", "text"),
     [
         ("zz", "no planned run has an id that begins with 'zz'; `fedrepro status --list`"),
-        ("", "begins the ids of"),
+        ("", r"begins the ids of \d+ runs, such as (\w{12}, ){4}\w{12}$"),
         (RUNS[2].id, f"run {RUNS[2].id} has no record; `fedrepro train {RUNS[2].id}`"),
     ],
 )
 def test_what_is_no_recorded_run_is_named(name: str, text: str) -> None:
     with pytest.raises(FedreproError, match=text):
         recorded.find([name])
+
+
+def test_whose_runs_were_looked_through_is_said() -> None:
+    text = "no planned run of tricks has an id .*; `fedrepro status --paper tricks --list` shows"
+    with pytest.raises(FedreproError, match=text):
+        recorded.find([RUNS[0].id], "tricks")
 
 
 def test_the_nearest_ids_are_offered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -387,7 +387,7 @@ def test_a_folder_of_something_else_is_left_alone(
 
 def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(FedreproError, match=r"checks/tricks\.json: missing; `snakemake all_report"):
+    with pytest.raises(FedreproError, match=r"tricks\.json: missing; .* scale=lite -- all_report"):
         site.write([PAPER], "lite", folder / "results", folder / "lite")
 
 
@@ -398,7 +398,7 @@ def test_a_missing_drawing_or_notebook_is_named(
     monkeypatch.chdir(folder)
     shutil.copytree(folder / "results", folder / lost / "results")
     (folder / lost / "results/smoke" / lost).unlink()
-    with pytest.raises(FedreproError, match=rf"{lost}: missing; `snakemake all_report"):
+    with pytest.raises(FedreproError, match=rf"{lost}: missing; .* scale=smoke -- all_report"):
         site.write([PAPER], "smoke", folder / lost / "results", folder / "less")
     assert not (folder / "less").exists()
 

@@ -102,6 +102,23 @@ def test_nothing_recorded_is_an_error_and_nothing_planned_is_not(runs: RunSet) -
     assert recorded.final([], ["accuracy"]).empty
 
 
+def test_of_groups_without_runs_none_is_missed(tmp_path: Path) -> None:
+    few = RunSet("tricks", "paper", tmp_path).recorded()
+    with pytest.raises(MissingRunsError, match=r"for group 'choice_masks_best', such as \w+ \("):
+        few.some(["choice_pixels_niid", "choice_masks_best"])
+    assert few.some(["choice_pixels_niid"]) == []
+
+
+def test_runs_that_need_a_gpu_are_to_be_trained_on_one(tmp_path: Path) -> None:
+    for paper, option in (("fedcd", " --device cuda"), ("emd", "")):
+        runs = RunSet(paper, "paper" if option else "lite", tmp_path)
+        (run, *_) = runs.planned(runs.plan.runs)
+        assert run.needs_gpu == bool(option)
+        assert run.command == f"fedrepro train {run.id}{option}"
+        with pytest.raises(MissingRunsError, match=rf"--scale {runs.scale}{option}`$"):
+            runs.require([run.group], "this")
+
+
 def test_what_accuracies_are_measured_on(runs: RunSet) -> None:
     assert runs.evaluated([GROUP]) == Evaluated(10, 500)
     assert runs.evaluated([GROUP]).chance == 0.1

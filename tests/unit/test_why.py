@@ -138,6 +138,22 @@ def test_what_is_not_made_at_the_scale_is_not_to_be_trained_for() -> None:
         why("emd", "open_choices", None, "quick")
 
 
+def test_only_what_runs_give_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root())
+    drawn, undefined = "federated, published/0", "MNIST 90 %/FedFA, speed-up"
+    lines = why("selective", "fig3", None, "paper").splitlines()
+    assert any(re.fullmatch(rf"{drawn} +0\.378; no run", line) for line in lines)
+    assert any(re.match(r"federated, as run/\S+ +ours .*; runs \w", line) for line in lines)
+    assert "\n0.378\n" in why("selective", "fig3", drawn, "paper")
+    lines = why("cadis", "table2", None, "lite").splitlines()
+    assert any(re.match(rf"{undefined} +ours undefined \(n = ", line) for line in lines)
+
+
+def test_a_list_of_nothing_says_where_there_is_something() -> None:
+    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose scale paper"):
+        why("precision", None, None, "lite")
+
+
 def test_without_a_name_all_tables_and_figures_are_listed() -> None:
     title, *lines, cells, claims = why("emd", None, None, "smoke").splitlines()
     assert title == "emd, scale smoke: tables and figures"
@@ -194,18 +210,22 @@ def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: A
         metrics = {"evaluated_rounds": [50], "accuracy": [accuracy]}
         write_record(run, records.FOLDER, metrics=metrics, final={"accuracy": accuracy})
 
-    for run in runs[1:]:
+    of = [run for run in runs if run.group == runs[0].group]
+    for run in runs[len(of) :]:
         trained(run)
     lacking = why("cadis", "NC1-uc", None, "lite")
     assert lacking.startswith("cadis NC1-uc, scale lite: On MNIST UC, CADIS is above FedAvg.\n")
     assert "  rule          leads (dataset: mnist, " in lacking
-    of = [run for run in runs if run.group == runs[0].group]
-    because = f"{len(of) - 1} of {len(of)} runs of {runs[0].group} are recorded"
+    because = f"0 of {len(of)} runs of {runs[0].group} are recorded; others may be missing, too"
     assert f"  verdict       not run\n  because       {because}\n" in lacking
     assert "  seeds " not in lacking
     assert re.search(rf"^{runs[0].id}  cadis {runs[0].group} seed=0 +pending \(", lacking, re.M)
-    assert lacking.endswith(f"to train them: fedrepro train {runs[0].id}")
+    assert lacking.endswith(f"to train them: fedrepro train {' '.join(run.id for run in of)}")
     trained(runs[0])
+    with_one = why("cadis", "NC1-uc", None, "lite")
+    assert f"one seed; {len(runs) - len(of) + 1} of {len(runs)} runs are recorded" in with_one
+    for run in of[1:]:
+        trained(run)
     decided = why("cadis", "NC1-uc", None, "lite")
     assert "  verdict       reproduced\n" in decided
     assert f"  seeds         {len(of)}\n  margins       CADIS - FedAvg > 0: +0.2\n" in decided

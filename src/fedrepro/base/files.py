@@ -19,8 +19,10 @@ def write_bytes(file: Path, content: bytes) -> None:
     On failure the old file stays and no half-written one is left.
 
     Raises:
-        FedreproError: the file cannot be written.
+        FedreproError: the file cannot be written, or is a folder.
     """
+    if file.is_dir():
+        raise FedreproError(f"{file}: a folder is there; name a file, such as {file / 'name'}")
     temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

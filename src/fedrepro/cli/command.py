@@ -25,6 +25,18 @@ def path(text: str | Path) -> Path:
         raise typer.BadParameter(str(error)) from error
 
 
+def stem(text: str | Path) -> Path:
+    """Read an option that names files without their endings."""
+    file = path(text)
+    if file.name in ("", "..") or str(text).endswith("/"):
+        raise typer.BadParameter(f"{text} is a folder; name files in it, such as {file / 'name'}")
+    if file.suffix in _ENDINGS:
+        raise typer.BadParameter(f"{text}: leave out {file.suffix}; each file gets its ending")
+    return file
+
+
+_ENDINGS = (".csv", ".md", ".png", ".svg")
+
 PaperName = Annotated[
     str,
     typer.Argument(

@@ -21,6 +21,7 @@ from fedrepro.cli.command import (
     either,
     path,
     require_root,
+    stem,
 )
 from fedrepro.cli.output import show
 from fedrepro.runs.command import all_papers, known_paper
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="Its name in the plan, such as table2 or fig3.")]
-Stem = Annotated[Path, typer.Option(metavar="STEM", parser=path, help="File name without ending.")]
+Stem = Annotated[Path, typer.Option(metavar="STEM", parser=stem, help="File name without ending.")]
 OptionalStem = Annotated[
     Path | None,
-    typer.Option(metavar="STEM", parser=path, help="File name without ending; default: print it."),
+    typer.Option(metavar="STEM", parser=stem, help="File name without ending; default: print it."),
 ]
 Partial = Annotated[
     bool,
@@ -208,7 +209,9 @@ def partition(
 
 
 @app.command(cls=Command)
-def partitions(paper: PaperName, out: Stem, scale: PaperScale = "lite") -> None:
+def partitions(
+    paper: PaperName, out: Stem, scale: PaperScale = "lite", partial: Partial = False
+) -> None:
     """Write a paper's table and figure of class counts.
 
     They show class counts and EMD of every client of every partition, from records; no data are
@@ -216,14 +219,14 @@ def partitions(paper: PaperName, out: Stem, scale: PaperScale = "lite") -> None:
     """
     from fedrepro.report.partitions import write_overview
 
-    write_overview(paper, scale, out)
+    write_overview(paper, scale, out, partial=partial)
     _say_written(out, "csv", "svg", "png")
 
 
-def _say_written(stem: Path, *endings: str) -> None:
+def _say_written(out: Path, *endings: str) -> None:
     """Print the files that were written, a line each."""
     for ending in endings:
-        print(stem.with_name(f"{stem.name}.{ending}"))
+        print(out.with_name(f"{out.name}.{ending}"))
 
 
 @app.command(cls=Command)

@@ -17,7 +17,7 @@ from fedrepro.cli.command import (
     PaperName,
     PaperScale,
     either,
-    path,
+    stem,
 )
 from fedrepro.cli.output import show
 from fedrepro.runs import records, stopping
@@ -100,7 +100,7 @@ Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run ids, or ho
 Drawn = Annotated[
     Path | None,
     typer.Option(
-        metavar="STEM", parser=path, help="Also write csv, svg and png; file name without ending."
+        metavar="STEM", parser=stem, help="Also write csv, svg and png; file name without ending."
     ),
 ]
 

@@ -20,6 +20,7 @@ from fedrepro.runs.plan_files import file_of, is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 _Made = TypeVar("_Made")
+_NO_CELL = "No run gives it a cell."
 
 
 def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
@@ -51,7 +52,11 @@ def frame(runs: RunSet, name: str, *, partial: bool = False) -> pd.DataFrame:
             runs.require(artefact.runs, name)
         planned = unique(runs.planned(artefact.runs))
         which = f"the {len(recorded)} of {len(planned)} runs that are recorded"
-        message = f"{runs.paper}, scale {runs.scale}: {name} cannot be made of {which}: {error}"
+        where = f"{runs.paper}, scale {runs.scale}: "
+        reason = str(error).removeprefix(where)
+        if not error.missing:
+            reason += f"; {runs.how_to_train(runs.missing(artefact.runs))}"
+        message = f"{where}{name} cannot be made of {which}: {reason}"
         raise MissingRunsError(message, error.missing) from error
 
 
@@ -199,7 +204,7 @@ def markdown(runs: RunSet, name: str, cells: pd.DataFrame, *, note: bool = True)
     grid = _grid(cells).rename(index=_in_a_row, columns=_in_a_row)
     title, rest = _about(runs, name, note=note)
     missing = left_out(runs, name)
-    body = "No run at this scale gives it a cell." if grid.empty else grid.to_markdown()
+    body = _NO_CELL if grid.empty else grid.to_markdown()
     return f"**{title}** {rest}\n\n{body}\n" + (f"\n{missing}\n" if missing else "")
 
 
@@ -213,9 +218,11 @@ def latex(runs: RunSet, name: str, cells: pd.DataFrame) -> str:
         name: of the table.
         cells: as of :func:`frame`.
     """
-    lines = [" ".join(_about(runs, name)), left_out(runs, name)]
-    comments = "".join(f"% {line}\n" for line in lines if line)
     grid = _grid(cells).rename_axis(index=None, columns=None)
+    lines = [" ".join(_about(runs, name)), _NO_CELL if grid.empty else "", left_out(runs, name)]
+    comments = "".join(f"% {line}\n" for line in lines if line)
+    if grid.empty:
+        return comments
     text: str = grid.to_latex(escape=True, column_format="l" + "r" * len(grid.columns))
     return comments + text
 

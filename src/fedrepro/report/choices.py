@@ -1,7 +1,8 @@
 """How far choices that a paper leaves open move its headlines, one choice at a time.
 
 A group of runs with the labels ``choice`` and ``of`` differs from the group ``of``, our committed
-reading, in that choice alone.
+reading, in that choice alone. The table or figure names the groups of that reading in
+``compared_with``: where no other has runs, it is not made.
 
 A *table of choices* has one row a run: ``row`` (the choice; :data:`COMMITTED` first), ``column``
 (the headline), ``seed``, ``run`` and ``accuracy`` (a fraction).
@@ -19,7 +20,6 @@ from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COMMITTED = "as committed"
-_COLUMNS = ["row", "column", "seed", "run", "accuracy"]
 
 
 def by_labels(
@@ -35,16 +35,13 @@ def by_labels(
             committed reading that no choice has are left out.
 
     Returns:
-        The table; empty where the scale plans no run of another choice.
+        The table.
 
     Raises:
         MissingRunsError: a record is missing, or all of the other choices are, where partial.
     """
     plan, groups = runs.plan, runs.groups_of(artefact)
-    others = [group for group in groups if "choice" in plan.runs[group].labels]
-    if not runs.planned(others):
-        return pd.DataFrame(columns=_COLUMNS)
-    runs.some(others)
+    runs.some([group for group in groups if "choice" in plan.runs[group].labels])
     parts = []
     for group in groups:
         if not runs.members([group]):
@@ -54,7 +51,8 @@ def by_labels(
         table = measure(runs, group)
         column = [", ".join(filter(None, (of, where))) for where in table["where"]]
         parts.append(table.assign(row=labels.get("choice", COMMITTED), column=column))
-    every = pd.concat(parts, ignore_index=True)[_COLUMNS]
+    columns = ["row", "column", "seed", "run", "accuracy"]
+    every = pd.concat(parts, ignore_index=True)[columns]
     chosen = every.loc[every["row"] != COMMITTED, "column"]
     return every[every["column"].isin(chosen)]
 
@@ -88,7 +86,7 @@ def moved(table: pd.DataFrame) -> pd.DataFrame:
     committed = table[table["row"] == COMMITTED]
     others = table[table["row"] != COMMITTED]
     both = differences(others, committed, "accuracy", on=["column", "seed"])
-    if both.empty and not others.empty:
+    if both.empty:
         raise MissingRunsError("no seed is recorded of both a choice and the committed reading")
     return summarise(both, "accuracy", ["row", "column"]).assign(unit="points")
 

@@ -96,12 +96,7 @@ def draw_choices(cells: pd.DataFrame) -> Figure:
     """
     series = cells.groupby("series", sort=False)
     names = list(dict.fromkeys(cells["x"]))
-    canvas = Canvas(1, max(len(series), 1), height=3.8, sharey=True)
-    if cells.empty:
-        axis = canvas.axis
-        axis.set_axis_off()
-        axis.text(0.5, 0.5, "no other choice has runs at this scale", ha="center")
-        return canvas.figure
+    canvas = Canvas(1, len(series), height=3.8, sharey=True)
     for axis, (headline, points) in zip(canvas, series, strict=True):
         for _, point in points.iterrows():
             place = names.index(point["x"])

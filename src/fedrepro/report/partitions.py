@@ -16,7 +16,7 @@ from fedrepro.base.files import write_bytes, write_text
 from fedrepro.fl.data import describe, labels
 from fedrepro.fl.partition import build_partition
 from fedrepro.fl.spec import partition_id
-from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan import PlannedRun, expand, scales
 from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import PartitionRecord, path_of
@@ -40,7 +40,10 @@ def distinct_partitions(paper: str, scale: Scale) -> dict[str, list[PlannedRun]]
     Raises:
         FedreproError: no such paper, or its plan is wrong.
     """
-    runs = RunSet(paper, scale)
+    return _by_partition(RunSet(paper, scale))
+
+
+def _by_partition(runs: RunSet) -> dict[str, list[PlannedRun]]:
     partitions: dict[str, list[PlannedRun]] = {}
     for run in runs.members(runs.plan.runs):
         partitions.setdefault(partition_id(run.spec), []).append(run)
@@ -96,9 +99,12 @@ def _users(paper: str, scale: Scale, name: str) -> list[PlannedRun]:
     cuts = [runs for runs in partitions.values() if any(run.id.startswith(name) for run in runs)]
     if len(cuts) != 1:
         several = f"; '{name}' begins the ids of runs of {len(cuts)} partitions" if cuts else ""
+        cure = f"`fedrepro status --paper {argument(paper)} --scale {scale} --list` shows the runs"
+        for other in scales(paper) if name and not cuts else ():
+            if any(run.id.startswith(name) for run in expand(paper, other)):
+                cure = f"scale {other} has: choose that"
         raise FedreproError(
-            f"{paper} ({scale}) has no partition '{name}' and no run of that id{several}; "
-            f"`fedrepro status --paper {argument(paper)} --scale {scale} --list` shows the runs"
+            f"{paper} ({scale}) has no partition '{name}' and no run of that id{several}; {cure}"
         )
     return cuts[0]
 
@@ -114,36 +120,56 @@ def _require_equal(runs: RunSet, run: PlannedRun, sha256: str, origin: str) -> N
         )
 
 
-def write_overview(paper: str, scale: Scale, stem: Path) -> None:
+def write_overview(paper: str, scale: Scale, stem: Path, *, partial: bool = False) -> None:
     """Write the class counts and EMD of every client of every partition, from records alone.
 
     ``<stem>.csv`` has one row a partition and client; ``<stem>.svg`` and ``.png`` show up to
     :data:`MOST_PANELS` partitions, evenly spaced over the plan.
+
+    Args:
+        paper: slug of the paper.
+        scale: the plan's scale.
+        stem: file name without ending.
+        partial: show the partitions of the runs that are recorded.
 
     Raises:
         FedreproError: a record is missing or damaged, or runs of one partition disagree.
     """
     from fedrepro.report import style  # Matplotlib is slow to import
 
-    frame, panels = overview(paper, scale)
+    runs = overviewed(paper, scale, partial=partial)
+    frame, panels = overview(runs)
     write_text(stem.with_name(f"{stem.name}.csv"), frame.to_csv(index=False))
     style.use()
     title = f"{paper}, partitions at scale {scale}"
+    if runs.missing(runs.plan.runs):
+        title += ", of the recorded runs"
     style.save(draw(panels, title), stem)
 
 
-def overview(paper: str, scale: Scale) -> tuple[pd.DataFrame, list[tuple[str, PartitionRecord]]]:
+def overviewed(paper: str, scale: Scale, *, partial: bool = False) -> RunSet:
+    """Return the runs whose partitions an overview shows: those recorded, where partial.
+
+    Raises:
+        MissingRunsError: the scale has none, a record is missing, or all are, where partial.
+    """
+    runs, what = RunSet(paper, scale), "the overview of its partitions"
+    runs.require_planned(what)
+    if partial and runs.recorded().members(runs.plan.runs):
+        return runs.recorded()
+    runs.require(runs.plan.runs, what, "; `--partial` leaves them out")
+    return runs
+
+
+def overview(runs: RunSet) -> tuple[pd.DataFrame, list[tuple[str, PartitionRecord]]]:
     """Return the table of all clients of all partitions, and each partition with its caption.
 
     Columns: ``partition`` (id), ``dataset``, ``scheme``, ``parameters`` (``key=value`` pairs),
     ``seed`` (of the first run), ``client``, ``class_0``, ..., ``total``, ``emd`` (0 to 2, to the
     pooled clients), ``sha256`` (digest of the index lists), ``runs`` (how many use it).
     """
-    runs = RunSet(paper, scale)
-    runs.require_planned("the overview of its partitions")
-    runs.require(runs.plan.runs, "the overview of its partitions")
     rows: list[dict[str, Any]] = []
-    partitions = distinct_partitions(paper, scale)
+    partitions = _by_partition(runs)
     captions = _captions([members[0] for members in partitions.values()])
     panels = []
     for caption, (name, members) in zip(captions, partitions.items(), strict=True):

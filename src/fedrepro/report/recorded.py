@@ -15,7 +15,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.command import nearest_ids, selected
+from fedrepro.runs.command import selected, several, unknown_run
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
 from fedrepro.runs.records import RunRecord
 
@@ -67,40 +67,34 @@ def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
         FedreproError: no planned run has such an id, or several have; or it has no record.
     """
     planned = {run.id: run for run in selected(paper, None, studies=True)}
-    return [_find(name, planned) for name in names]
+    return [_find(name, planned, paper) for name in names]
 
 
-def _find(name: str, planned: Mapping[str, PlannedRun]) -> Recorded:
+def _find(name: str, planned: Mapping[str, PlannedRun], paper: str | None) -> Recorded:
     ids = [run_id for run_id in planned if run_id.startswith(name)]
     if not ids:
-        return _without_plan(name, planned)
+        return _without_plan(name, planned, paper)
     if len(ids) > 1:
-        raise _several(name, ids)
+        raise FedreproError(several(name, ids))
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
         raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
     return Recorded(run, records.read(run.id, run.records))
 
 
-def _without_plan(name: str, planned: Iterable[str]) -> Recorded:
+def _without_plan(name: str, planned: Iterable[str], paper: str | None) -> Recorded:
     """Return a run that none of the plans has, from its record among one's own."""
     folder = records.OWN_FOLDER
     ids = [run_id for run_id in records.recorded_ids(folder) if run_id.startswith(name)]
     if not ids:
-        raise FedreproError(
-            f"no planned run has an id that begins with '{name}'; {nearest_ids(name, planned)}"
-        )
+        raise unknown_run(name, planned, paper=paper)
     if len(ids) > 1:
-        raise _several(name, ids)
+        raise FedreproError(several(name, ids))
     record = records.read(ids[0], folder)
     code = [f"{key[7:]} {value}" for key, value in record.versions.items() if "plugin." in key]
     with_code = f", trained with {', '.join(code)}" if code else ""
     spec = validate(record.spec, RunSpec, f"{records.path_of(ids[0], folder)}{with_code}")
     return Recorded(PlannedRun("", "(no plan)", {}, spec.seed, spec, ids[0], folder), record)
-
-
-def _several(name: str, ids: Sequence[str]) -> FedreproError:
-    return FedreproError(f"'{name}' begins the ids of {len(ids)} runs: {', '.join(ids[:5])}")
 
 
 def show(found: Recorded, metric: str | None = None) -> str:

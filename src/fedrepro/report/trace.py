@@ -16,7 +16,7 @@ from fedrepro.report.artefacts import frame, keys_of, left_out, several
 from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan import PlannedRun, on_device
 from fedrepro.runs.plan_files import argument, file_of, is_study
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
@@ -64,6 +64,8 @@ def _artefacts(runs: RunSet) -> str:
     plan = runs.plan
     both = plan.tables | plan.figures
     made = {name: about for name, about in both.items() if not plan.not_made(name, runs.scale)}
+    if both and not made:
+        raise MissingRunsError(plan.not_made(next(iter(both)), runs.scale))
     width = max(map(len, made), default=0)
     lines = [f"  {name:<{width}}  {about.title} ({about.source})" for name, about in made.items()]
     paper = argument(runs.paper)
@@ -161,8 +163,10 @@ def _runs_of(runs: RunSet, item: Check) -> list[str]:
     planned = {run.id: run for run in runs.planned(runs.plan.runs)}
     lines = [f"{id}  {describe(run)}" for id, run in planned.items() if id in item.runs]
     if item.missing:
-        lines += status([planned[run_id] for run_id in item.missing]).lines()
-        lines.append(f"to train them: fedrepro train {' '.join(item.missing)}")
+        missing = [planned[run_id] for run_id in item.missing]
+        lines += status(missing).lines()
+        words = " ".join(item.missing) + on_device(missing)
+        lines.append(f"to train them: fedrepro train {words}")
     return lines
 
 
@@ -230,20 +234,29 @@ def _listed(absent: str) -> list[str]:
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:
-    """Return ours and the published value, as stored: fractions, not percent.
+    """Return the cell's value and the published one, as stored: fractions, not percent.
+
+    Ours are those that runs give; others are published, measured apart or computed.
 
     Args:
         row: of the cell.
         each: also the value of each seed.
     """
     number = row.get("n", 1)
-    text = f"ours {row['mean']:.6g}" if number and "mean" in row else "no number of ours"
+    if "mean" not in row or (not number and math.isnan(row["mean"])):
+        text = "no number of ours"
+    else:
+        text = f"{'ours ' if row['runs'] else ''}{_defined(row['mean'])}"
     if number > 1:
-        seeds = f", seeds {', '.join(f'{value:.6g}' for value in row['values'])}" if each else ""
+        seeds = f", seeds {', '.join(map(_defined, row['values']))}" if each else ""
         sd = "" if math.isnan(row["sd"]) else f"sd {row['sd']:.3g}, "
         text += f" ({sd}n = {row['n']}{seeds})"
     published = float(row["published"])
     return text + ("" if math.isnan(published) else f"; published {published:.6g}")
+
+
+def _defined(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.6g}"
 
 
 def _held_against(paper: str, scale: Scale, rows: Sequence[pd.Series]) -> list[list[Check]]:
@@ -333,7 +346,8 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     if from_.imported:
         found["imported"] = "; ".join(_part(part) for part in from_.imported)
     backend = _REPLACED.get(from_.backend, from_.backend)
-    device = "" if from_.device_type == "cpu" else f" --device {from_.device_type}"
+    known = from_.device_type == "cpu" or run.needs_gpu  # then the command says it
+    device = "" if known else f" --device {from_.device_type}"
     options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
     found["again"] = (
         f"rm -f {file} .checkpoints/{run.id}.pt && {run.command} --backend "

@@ -6,15 +6,18 @@ import difflib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.base.paths import MARKER, require_place, root
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales, unique
-from fedrepro.runs.plan_files import papers, plans, use_plans
+from fedrepro.runs.plan_files import argument, papers, plans, use_plans
 from fedrepro.runs.plan_schema import SCALES, Scale
 from fedrepro.runs.stopping import signal_of
+
+_MOST_IDS = 5
+"""Ids that an error lists."""
 
 
 def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
@@ -133,12 +136,22 @@ def selected(paper: str | None, scale: Scale | None, *, studies: bool = False) -
     return list(unique(planned).values())
 
 
-def nearest_ids(name: str, known: Iterable[str]) -> str:
-    """Return what to say of an id that no planned run has: the nearest ids, and what has them all.
+def unknown_run(
+    name: str,
+    known: Iterable[str],
+    has: str = "has an id that begins with",
+    *,
+    paper: str | None = None,
+    scale: Scale | None = None,
+) -> FedreproError:
+    """Return the error of an id that no planned run has: the nearest ids, and what has them all.
 
     Args:
         name: an id, or how one begins.
         known: ids of all runs that could be meant.
+        has: what none of them does with the name.
+        paper: whose runs they are; None: of any.
+        scale: of the runs; None: any.
     """
     ids = list(known)
     by_start: dict[str, list[str]] = {}
@@ -147,4 +160,17 @@ def nearest_ids(name: str, known: Iterable[str]) -> str:
     starts = difflib.get_close_matches(name, by_start, n=3)
     near = [run_id for start in starts for run_id in by_start[start]][:3]
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"{hint}`fedrepro status --list` shows the ids of a scale"
+    whose = (f" of {paper}" if paper else "") + (f" at scale {scale}" if scale else "")
+    options = (f" --paper {argument(paper)}" if paper else "") + (
+        f" --scale {scale}" if scale else ""
+    )
+    return FedreproError(
+        f"no planned run{whose} {has} '{name}'; {hint}`fedrepro status{options} --list` shows the "
+        f"ids{'' if scale else ' of a scale'}"
+    )
+
+
+def several(name: str, ids: Sequence[str]) -> str:
+    """Say that several runs have ids that begin so, and which."""
+    such = ", such as " if len(ids) > _MOST_IDS else ": "
+    return f"'{name}' begins the ids of {len(ids)} runs{such}{', '.join(ids[:_MOST_IDS])}"

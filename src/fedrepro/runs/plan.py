@@ -90,7 +90,12 @@ class PlannedRun:
     def command(self) -> str:
         """The command that trains it."""
         own = f" --paper {argument(self.paper)}" if is_own(self.paper) else ""
-        return f"fedrepro train {self.id}{own}"
+        return f"fedrepro train {self.id}{own}{on_device([self])}"
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether only a GPU can train it, since only GPUs have its precision."""
+        return self.spec.precision == "tf32"
 
     @property
     def recorded(self) -> bool:
@@ -100,6 +105,11 @@ class PlannedRun:
             FedreproError: it has one that is damaged, edited or of another run.
         """
         return is_recorded(self.id, self.records)
+
+
+def on_device(runs: Iterable[PlannedRun]) -> str:
+    """Return the option of ``fedrepro train`` without which it leaves out some of the runs."""
+    return " --device cuda" if any(run.needs_gpu for run in runs) else ""
 
 
 def scales(paper: str) -> list[Scale]:
@@ -151,6 +161,7 @@ def _require_consistent(file: Path, plan: PaperPlan) -> None:
                         f"{file}: {kind}.{name}.runs: no group of runs '{group}' "
                         f"{nearest(group, list(plan.runs))}"
                     )
+            _require_others(f"{file}: {kind}.{name}.compared_with", artefact)
             if artefact.part_of and artefact.part_of not in plan.tables:
                 raise FedreproError(
                     f"{file}: {kind}.{name}.part_of: no table '{artefact.part_of}' "
@@ -164,6 +175,25 @@ def _require_consistent(file: Path, plan: PaperPlan) -> None:
         for group, override in entry.runs.items():
             where = f"{file}: scales.{scale}.runs.{group}.grid"
             _require_columns(where, plan.runs[group].grid | override.grid)
+
+
+def _require_others(where: str, artefact: Artefact) -> None:
+    """Check that what a table or figure compares is among its groups, and what with as well.
+
+    Args:
+        where: file and key, for the error.
+        artefact: the table or figure.
+
+    Raises:
+        FedreproError: a group is not, or there is no other.
+    """
+    for group in artefact.compared_with:
+        if group not in artefact.runs:
+            raise FedreproError(
+                f"{where}: '{group}' is not among its runs {nearest(group, artefact.runs)}"
+            )
+    if artefact.runs and not set(artefact.runs) - set(artefact.compared_with):
+        raise FedreproError(f"{where}: these are all of its runs; leave out those that it compares")
 
 
 def _require_known(where: str, entry: ScaleEntry, plan: PaperPlan) -> None:
@@ -193,7 +223,7 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
     """Return what is made of a plan that names no table or figure: of all its runs."""
     runs = list(plan.runs)
 
-    def artefact(title: str, **options: str) -> Artefact:
+    def artefact(title: str, **options: Any) -> Artefact:
         return Artefact(title=title, source=plan.title, runs=runs, **options)
 
     return {

@@ -117,6 +117,11 @@ class Artefact(Strict):
     title: str
     source: str = Field(description="where the paper shows it, such as 'Table 2, p. 6'")
     runs: list[str] = Field(description="the groups of runs it is made from")
+    compared_with: list[str] = Field(
+        default=[],
+        description="those of the groups that the others are compared with; it is made where one "
+        "of the others has runs",
+    )
     part_of: str = Field(
         default="", description="the table whose published values stand in it; empty: its own"
     )
@@ -188,7 +193,8 @@ class PaperPlan(Strict):
     def made(self, kind: Literal["tables", "figures"], scale: Scale) -> list[str]:
         """Return the names of the tables or figures that are made at a scale.
 
-        Those are left out that are made from runs of which the scale has none.
+        Those are left out that are made from runs of which the scale has none, or none but those
+        that the others are compared with.
 
         Raises:
             FedreproError: as :meth:`at`.
@@ -197,10 +203,11 @@ class PaperPlan(Strict):
         return [name for name in every if self._is_made(name, scale)]
 
     def _is_made(self, name: str, scale: Scale) -> bool:
-        chosen, groups = self.at(scale).artefacts, self.artefact(name).runs
+        chosen, artefact = self.at(scale).artefacts, self.artefact(name)
         if chosen is not None and name not in chosen:
             return False
-        return not groups or any(self.has_runs(group, scale) for group in groups)
+        deciding = [group for group in artefact.runs if group not in artefact.compared_with]
+        return not artefact.runs or any(self.has_runs(group, scale) for group in deciding)
 
     def not_made(self, name: str, scale: Scale) -> str:
         """Say why a table or figure is not made at a scale; empty if it is.
@@ -213,7 +220,8 @@ class PaperPlan(Strict):
         made = [*self.made("tables", scale), *self.made("figures", scale)]
         has = f"has {', '.join(made)} only" if made else "has none"
         if self.at(scale).artefacts is None:
-            has = "has no run for it"
+            some = any(self.has_runs(group, scale) for group in self.artefact(name).runs)
+            has = "has only runs to compare others with" if some else "has no run for it"
         elsewhere = [each for each in SCALES if self.has(each) and self._is_made(name, each)]
         cure = "give each axis of their grids a value"
         if elsewhere:

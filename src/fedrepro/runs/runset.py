@@ -14,7 +14,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root, require_place
 from fedrepro.fl.data import describe
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, on_device, unique
 from fedrepro.runs.plan_files import argument
 from fedrepro.runs.plan_schema import PaperPlan, Scale
 from fedrepro.runs.records import RunRecord
@@ -163,11 +163,15 @@ class RunSet:
             count, some = len(unique(missing)), len(missing) < len(planned)
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {count} of the runs "
-                f"for {what}, such as {missing[0].id} ({missing[0].group}); train them with "
-                f"`fedrepro train --pending --paper {argument(self.paper)} --scale {self.scale}`"
-                f"{else_ if some else ''}{_elsewhere(missing[0])}",
+                f"for {what}, such as {missing[0].id} ({missing[0].group}); "
+                f"{self.how_to_train(missing)}{else_ if some else ''}{_elsewhere(missing[0])}",
                 missing,
             )
+
+    def how_to_train(self, missing: Iterable[PlannedRun]) -> str:
+        """Return what to do about runs without a record, for an error."""
+        options = f"--paper {argument(self.paper)} --scale {self.scale}{on_device(missing)}"
+        return f"train them with `fedrepro train --pending {options}`"
 
     def require_planned(self, what: str) -> None:
         """Make sure that the plan has runs at the scale.
@@ -218,9 +222,10 @@ class RunSet:
         """
         groups = list(groups)
         members = self.members(groups)
-        if groups and not members and self.partial:
-            others = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
-            self.require(groups, f"group '{groups[0]}'{others}")
+        planned = list(dict.fromkeys(run.group for run in self.planned(groups)))
+        if planned and not members and self.partial:
+            others = f" and {len(planned) - 1} more" if len(planned) > 1 else ""
+            self.require(planned, f"group '{planned[0]}'{others}")
         return members
 
     def curves(self, groups: Sequence[str], metric: str) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from pydantic import AwareDatetime, ValidationError
 from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
+from fedrepro.runs.command import several
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.store import Store, told
 
@@ -96,8 +97,9 @@ def chosen(names: Iterable[str], ids: Sequence[str], where: str) -> list[str]:
         fitting = [name for name in every if _run(name).startswith(begin)]
         runs = sorted({_run(name) for name in fitting})
         if len(runs) != 1:
-            several = f"begins the ids of {len(runs)} runs: {', '.join(runs[:5])}"
-            raise FedreproError(f"'{begin}' {several if runs else f'has no record in {where}'}")
+            raise FedreproError(
+                several(begin, runs) if runs else f"'{begin}' has no record in {where}"
+            )
         found |= dict.fromkeys(fitting)
     return list(found) if ids else every
 

@@ -53,7 +53,7 @@ def _planned(arguments: TrainArguments) -> list[PlannedRun]:
     studies = bool(arguments.runs)
     planned = command.selected(arguments.paper, arguments.scale, studies=studies)
     if arguments.runs:
-        return _named(planned, arguments.runs)
+        return _named(planned, arguments)
     if not arguments.device.startswith("cuda"):
         planned = _without_gpu(planned)
     return _seeds_in_turn(planned)
@@ -72,15 +72,15 @@ def _seeds_in_turn(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     return sorted(planned, key=lambda run: turns[run.id])
 
 
-def _named(planned: Sequence[PlannedRun], ids: Sequence[str]) -> list[PlannedRun]:
-    """Return the runs with these ids, each once."""
+def _named(planned: Sequence[PlannedRun], arguments: TrainArguments) -> list[PlannedRun]:
+    """Return the runs whose ids are given, each once."""
     known = {run.id: run for run in planned}
-    unknown = [name for name in ids if name not in known]
+    unknown = [name for name in arguments.runs if name not in known]
     if unknown:
-        raise FedreproError(
-            f"no planned run has the id '{unknown[0]}'; {command.nearest_ids(unknown[0], known)}"
+        raise command.unknown_run(
+            unknown[0], known, "has the id", paper=arguments.paper, scale=arguments.scale
         )
-    return [known[name] for name in dict.fromkeys(ids)]
+    return [known[name] for name in dict.fromkeys(arguments.runs)]
 
 
 def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedRun]:
@@ -102,14 +102,14 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
 
 def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Leave out runs that only a GPU can train, and say how many of them are pending."""
-    left_out = [run for run in planned if run.spec.precision == "tf32"]
+    left_out = [run for run in planned if run.needs_gpu]
     pending = sum(not run.recorded for run in left_out)
     if pending:
         print(
             f"{pending} pending runs are left out: precision: tf32 needs --device cuda",
             file=sys.stderr,
         )
-    return [run for run in planned if run.spec.precision != "tf32"]
+    return [run for run in planned if not run.needs_gpu]
 
 
 def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list[PlannedRun]:

@@ -91,7 +91,7 @@ class Workflow:
         ]
 
     def _batch(self, name: str, runs: Sequence[PlannedRun]) -> Batch:
-        tf32 = tuple(run.id for run in runs if run.spec.precision == "tf32")
+        tf32 = tuple(run.id for run in runs if run.needs_gpu)
         ids = tuple(run.id for run in runs)
         return Batch(name, runs[0].spec.dataset.name, ids, tf32, self._minutes(runs))
 

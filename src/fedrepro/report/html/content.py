@@ -248,9 +248,9 @@ def read_paper(paper: str, scale: Scale, results: Path, gaps: Gaps) -> Paper:
     plan, study = load_plan(paper), is_study(paper)
     expected = Expected(paper=paper) if study else load_expected(paper)
     checks = read_json(
-        there(results / scale / "checks" / f"{paper}.json"),
+        there(results / scale / "checks" / f"{paper}.json", scale),
         TypeAdapter(tuple[Check, ...]),
-        _REMOVE,
+        f"remove it, and {_makes(scale)} it again",
     )
     published = checks if study or scale == "paper" else tuple(check(paper, "paper"))
     by_cell = _by_cell(expected, checks)
@@ -266,18 +266,19 @@ def read_paper(paper: str, scale: Scale, results: Path, gaps: Gaps) -> Paper:
     return Paper(plan, expected, checks, published, tuple(views), len(planned), recorded)
 
 
-_REMOVE = "remove it, and `snakemake all_report` makes it again"
+def _makes(scale: Scale) -> str:
+    return f"`snakemake --cores 8 --config scale={scale} -- all_report` makes"
 
 
-def there(file: Path) -> Path:
-    """Return a file that the report is made of.
+def there(file: Path, scale: Scale) -> Path:
+    """Return a file that the report of a scale is made of.
 
     Raises:
         FedreproError: it is missing; says how to make it.
     """
     if not file.exists():
         raise FedreproError(
-            f"{file}: missing; `snakemake all_report` makes it first, `--partial` makes do without"
+            f"{file}: missing; {_makes(scale)} it first, `fedrepro report --partial` does without"
         )
     return file
 
@@ -297,13 +298,13 @@ def _by_cell(expected: Expected, checks: Iterable[Check]) -> dict[Place, list[Ch
 
 def _read_cells(
     results: Path,
-    scale: str,
+    scale: Scale,
     paper: str,
     kind: Kind,
     name: str,
     by_cell: dict[Place, list[Check]],
 ) -> Iterator[Cell]:
-    file = there(results / scale / f"{kind}s" / paper / f"{name}.csv")
+    file = there(results / scale / f"{kind}s" / paper / f"{name}.csv", scale)
     try:
         frame = pd.read_csv(
             file,
@@ -314,7 +315,8 @@ def _read_cells(
         for _, row in frame.iterrows():
             yield _cell(row, name, by_cell)
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise FedreproError(f"{file}: not as it was written ({error}); {_REMOVE}") from error
+        cure = f"remove it, and {_makes(scale)} it again"
+        raise FedreproError(f"{file}: not as it was written ({error}); {cure}") from error
 
 
 def _cell(row: pd.Series, name: str, by_cell: dict[Place, list[Check]]) -> Cell:

@@ -66,7 +66,7 @@ def write(
     read = [read_paper(name, scale, results, gaps(name, scale)) for name in judged]
     notebooks = results / scale / "notebooks"
     for paper in read:
-        there(notebooks / f"{paper.name}.html")
+        there(notebooks / f"{paper.name}.html", scale)
     return _write(read, scale, results, folder, notebooks)
 
 
@@ -228,7 +228,7 @@ def _copy_assets(folder: Path) -> None:
     write_text(folder / "assets/plotly.js", script.read_text())
 
 
-def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None:
+def _copy_results(paper: Paper, scale: Scale, results: Path, folder: Path) -> None:
     """Copy a paper's figures, and the data of figures and tables."""
     for view in paper.made:
         endings = ("csv", "svg") if view.kind == "figure" else ("csv",)
@@ -236,4 +236,4 @@ def _copy_results(paper: Paper, scale: str, results: Path, folder: Path) -> None
             source = results / scale / f"{view.kind}s" / paper.name / f"{view.name}.{ending}"
             target = folder / "data" / paper.name / f"{view.name}.{ending}"
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(there(source), target)
+            shutil.copyfile(there(source, scale), target)

@@ -82,10 +82,14 @@ class PlannedRun:
         return dataclasses.replace(self, spec=spec, id=run_id(spec), folder=OWN_FOLDER)
 
     @property
+    def needs_gpu(self) -> bool:
+        """Whether no CPU can train it: NVIDIA GPUs alone have TF32."""
+        return self.spec.precision == "tf32"
+
+    @property
     def command(self) -> str:
         """The command that trains it."""
-        own = f" --paper {argument(self.paper)}" if is_own(self.paper) else ""
-        return f"fedrepro train {self.id}{own}"
+        return training_command([self])
 
     @property
     def recorded(self) -> bool:
@@ -95,6 +99,19 @@ class PlannedRun:
             FedreproError: it has one that is damaged, edited or of another run.
         """
         return is_recorded(self.id, self.records)
+
+
+def arguments(runs: Sequence[PlannedRun]) -> str:
+    """Return how commands name runs of one plan: by their ids, and the plan if it is one's own."""
+    own = [f"--paper {argument(runs[0].paper)}"] if is_own(runs[0].paper) else []
+    return " ".join([*(run.id for run in runs), *own])
+
+
+def training_command(runs: Sequence[PlannedRun], device: str = "cpu") -> str:
+    """Return the command that trains runs of one plan, on a GPU where one of them needs it."""
+    chosen = "cuda" if any(run.needs_gpu for run in runs) else device
+    on = f" --device {chosen}" if chosen != "cpu" else ""
+    return f"fedrepro train {arguments(runs)}{on}"
 
 
 def scales(paper: str) -> list[Scale]:

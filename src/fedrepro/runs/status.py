@@ -91,6 +91,13 @@ class Status:
         """Return one line a run: id, place in the plan, whether it is recorded."""
         return [self._line(run) for run in self.runs]
 
+    def takes(self, run: PlannedRun) -> str:
+        """Return how long a pending run trains: on one core, or on a GPU if it needs one."""
+        if not run.needs_gpu:
+            return duration(self.seconds[run.id])
+        on_gpu = self.gpu_seconds.get(run.id)
+        return "needs a GPU" if on_gpu is None else f"{duration(on_gpu)} on a GPU"
+
     def _row(self, name: str, runs: Sequence[PlannedRun]) -> list[Any]:
         """Return a row: counts, and the time that the pending ones take."""
         pending = [run.id for run in runs if run.id in self.seconds]
@@ -124,7 +131,7 @@ class Status:
     def _line(self, run: PlannedRun) -> str:
         state = "recorded"
         if run.id in self.seconds:
-            state = f"pending ({duration(self.seconds[run.id])})"
+            state = f"pending ({self.takes(run)})"
         return f"{run.id}  {describe(run):<60} {state}"
 
 

@@ -103,14 +103,14 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
 
 def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
     """Leave out runs that only a GPU can train, and say how many of them are pending."""
-    left_out = [run for run in planned if run.spec.precision == "tf32"]
+    left_out = [run for run in planned if run.needs_gpu]
     pending = sum(not run.recorded for run in left_out)
     if pending:
         print(
             f"{pending} pending runs are left out: precision: tf32 needs --device cuda",
             file=sys.stderr,
         )
-    return [run for run in planned if run.spec.precision != "tf32"]
+    return [run for run in planned if not run.needs_gpu]
 
 
 def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list[PlannedRun]:

@@ -308,25 +308,30 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             trained += _product(more.seeds, grid | more.grid)
         for seed, point in trained:
             content = merge(base, {"seed": seed})
-            for path, value in zip(grid, point, strict=True):
+            at = dict(zip(grid, point, strict=True))
+            for path, value in at.items():
                 content = merge(content, _nested(path, value))
             content = _with_precision(content, entry)
-            spec = validate(content, RunSpec, where, file_of(paper).parent)
-            _require_images(where, spec)
-            coordinates = {
-                _coordinate(path): value for path, value in zip(grid, point, strict=True)
-            }
+            place = f"{where}, at {_listed(at)}" if at else where
+            spec = validate(content, RunSpec, place, file_of(paper).parent)
+            _require_images(place, spec)
+            coordinates = {_coordinate(path): value for path, value in at.items()}
             planned.append(
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
 
 
+def _listed(point: Mapping[str, Scalar]) -> str:
+    """Return a grid point for readers: ``batch: 8, partition.clients: 10``."""
+    return ", ".join(f"{path}: {value}" for path, value in point.items())
+
+
 def _require_images(where: str, spec: RunSpec) -> None:
     """Check that a run's images can be cut as it says.
 
     Args:
-        where: file and group, for the error.
+        where: file, group and grid point, for the error.
         spec: the run.
 
     Raises:

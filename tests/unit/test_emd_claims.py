@@ -273,6 +273,8 @@ def test_evidence_has_our_numbers(as_claimed):
     assert decide("ZA14-cifar10", as_claimed).ours == pytest.approx(0.7379 / 0.8099)
     assert decide("ZA21", as_claimed).ours == pytest.approx(0.7262 - 0.44)
     assert "pre-training 63.72 %" in decide("ZA7-cifar10", as_claimed).evidence
+    exact = decide("ZP1", as_claimed)
+    assert (exact.ours, "MNIST 0.00 points" in exact.evidence) == (0, True)
 
 
 def test_the_bound_says_how_loose_it_is(as_claimed):

@@ -270,7 +270,18 @@ def test_merge() -> None:
             lambda p: p["defaults"]["optimizer"].update(momentun=0),
             ["optimizer.momentun: ", "'momentum'"],
         ),
-        (lambda p: p["defaults"]["optimizer"].update(lr="fast"), ["  optimizer.lr: Input should"]),
+        (
+            lambda p: p["defaults"]["optimizer"].update(lr="fast"),
+            ["  optimizer.lr: Input should", "not 'fast'"],
+        ),
+        (
+            lambda p: p["runs"]["adam"]["grid"].update({"optimizer.lr": [0.1, -0.5]}),
+            [
+                "toy.yaml: runs.adam (paper), at rounds: 1, ",
+                ", optimizer.lr: -0.5:\n",
+                "  optimizer.lr: Input should be greater than 0, not -0.5",
+            ],
+        ),
         (
             lambda p: p["runs"]["adam"]["grid"].update(rounds=3),
             ["  runs.adam.grid.rounds: Input should be a valid list"],

@@ -488,6 +488,38 @@ def test_headlines_are_at_the_published_scale_where_they_are_tried() -> None:
     assert headline("not run", "not decidable") == ("lite", "not decidable")
 
 
+def test_headlines_that_were_tried_come_first() -> None:
+    expected = load_expected(PAPER)
+    ids = [claim.id for claim in expected.claims[:4]]
+    held = expected.model_copy(
+        update={"headline": expected.headline.model_copy(update={"claims": ids})}
+    )
+    verdicts: list[Any] = ["not run", "deviates", "not decidable", "reproduced"]
+    found = {item.id: item for item in check(PAPER, "smoke")}
+    checks = tuple(
+        dataclasses.replace(found[name], verdict=verdict)
+        for name, verdict in zip(ids, verdicts, strict=True)
+    )
+    paper = content.Paper(load_plan(PAPER), held, checks, checks, ())
+    assert [item.id for item in paper.headlines] == [ids[1], ids[3], ids[0], ids[2]]
+
+
+def test_claims_that_no_run_decides_are_folded(folder: Path) -> None:
+    some = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
+    decided = dataclasses.replace(some, id="a", verdict="deviates")
+    lacking = dataclasses.replace(some, id="b", verdict="not run")
+    of_lite = dataclasses.replace(some, id="c", verdict="not run")
+    published = (dataclasses.replace(of_lite, scale="paper", verdict="reproduced"),)
+    checks = (lacking, decided, of_lite)
+    paper = content.Paper(load_plan(PAPER), load_expected(PAPER), checks, published, ())
+    assert paper.undecided == [lacking]
+    site._Pages(folder, "smoke", folder, folder).write("p.html", "paper.html", paper=paper, runs={})
+    shown, folded = (folder / "p.html").read_text().split('<details class="undecided"')
+    assert re.findall(r'<tr id="claim-(.)"', shown) == ["a", "c"]
+    assert re.findall(r'<tr id="claim-(.)"', folded) == ["b"]
+    assert "1 claim that no run of ours decides</summary>" in folded
+
+
 def test_a_claim_shows_its_verdicts_of_both_scales() -> None:
     some = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
     lite = dataclasses.replace(some, scale="lite", verdict="inconclusive")

@@ -102,7 +102,9 @@ def test_the_filter_hides_other_verdicts(browser: Chrome, folder: Path) -> None:
     shown = [row.get_attribute("data-verdict").split(",") for row in rows if row.is_displayed()]
     assert shown
     assert all("deviates" in verdicts for verdicts in shown)
+    assert not browser.find_element(By.CSS_SELECTOR, ".undecided").is_displayed()
     browser.find_element(By.CSS_SELECTOR, "[data-filter='all']").click()
+    browser.find_element(By.CSS_SELECTOR, ".undecided > summary").click()
     assert all(row.is_displayed() for row in rows)
 
 
@@ -112,6 +114,17 @@ def test_a_link_shows_a_claim_that_the_filter_hides(browser: Chrome, folder: Pat
     claim = browser.find_element(By.CSS_SELECTOR, ".claims tr[hidden]")
     browser.execute_script("location.hash = arguments[0].id", claim)
     WebDriverWait(browser, 300).until(lambda _: claim.is_displayed())
+
+
+def test_a_link_unfolds_a_claim_that_no_run_decides(browser: Chrome, folder: Path) -> None:  # noqa: F811
+    page = (folder / f"report/papers/{PAPER}.html").as_uri()
+    browser.get(page)
+    folded = browser.find_element(By.CSS_SELECTOR, ".undecided .claims tbody tr")
+    assert not folded.is_displayed()
+    folded_id = folded.get_attribute("id")
+    browser.get("about:blank")
+    browser.get(f"{page}#{folded_id}")
+    assert browser.find_element(By.CSS_SELECTOR, ".undecided tr:target").is_displayed()
 
 
 def test_the_keyboard_reaches_the_content_first(browser: Chrome, folder: Path) -> None:  # noqa: F811

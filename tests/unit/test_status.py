@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_runs
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
@@ -103,6 +104,13 @@ def test_another_precision_is_not_like(folder: Path, write_record: Any) -> None:
     state = status([dataclasses.replace(like[1], spec=spec)])
     assert state.gpu_seconds == {}
     assert "not measured" in state.text()
+    assert state.text(list_runs=True).endswith(" pending (needs a GPU)")
+
+
+def test_a_run_that_needs_a_gpu_has_the_time_of_one(folder: Path, write_record: Any) -> None:
+    tf32 = [small_runs.planned(seed=seed, precision="tf32") for seed in (0, 1)]
+    on_a_gpu(tf32[0], 600, folder, write_record)
+    assert status(tf32).lines()[1].endswith(" pending (10 min on a GPU)")
 
 
 def test_seconds_of_a_gpu_say_nothing_about_cores(folder: Path, write_record: Any) -> None:

@@ -13,7 +13,7 @@ from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report.trace import find_cell, why
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, load_plan, training_command, unique
 from fedrepro.runs.records import Origin
 from fedrepro.runs.status import describe
 
@@ -63,6 +63,7 @@ def test_one_cell_leads_to_its_runs() -> None:
     for run in AT_036:
         assert f"run {run.id}, seed {run.seed}" in text
         assert f"record    results/runs/{run.id}.json" in text
+        assert f"  verify    fedrepro verify {run.id}\n  again     rm" in text
         removed = f"rm -f results/runs/{run.id}.json .checkpoints/{run.id}.pt"
         assert f"{removed} && fedrepro train {run.id} --backend loop" in text
     for run in SWEEP:
@@ -70,6 +71,7 @@ def test_one_cell_leads_to_its_runs() -> None:
     for part in (
         "published 0.986",
         "/papers/emd/measurements.py:",
+        f"cells: {load_plan('emd').tables['table2'].cells}\n",
         "emd mnist_sweep emd=0.36 seed=0",
         '"emd":0.36',
         "commit 0123abc, with uncommitted changes",
@@ -93,8 +95,9 @@ def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
 def test_what_is_recorded_is_traced_and_the_rest_is_named() -> None:
     for run in AT_036:
         records.path_of(run.id).unlink()
-    absent = r"Left out, as they have no record:\s+\d of 8 runs of MNIST, .*\.$"
-    assert re.search(absent, why("emd", "table2", None, "smoke"))
+    listed = r"\nLeft out, as they have no record:\n  \d of 8 runs of\n    MNIST, [^\n]*$"
+    assert re.search(listed, why("emd", "table2", None, "smoke"))
+    absent = r"Left out, as they have no record: \d of 8 runs of MNIST, .*\.$"
     with pytest.raises(FedreproError, match=r"no cell 'MNIST/0\.36'.*" + absent):
         why("emd", "table2", "MNIST/0.36", "smoke")
     assert "run " in why("emd", "table2", "MNIST/0", "smoke")
@@ -182,6 +185,41 @@ def test_a_table_without_cells_has_none_to_name() -> None:
         find_cell("iid/best round", [], "my-plan comparison")
 
 
+def test_a_cell_whose_published_value_is_no_target_says_so(write_record: Any) -> None:
+    runs = [run for run in expand("emd", "paper") if run.group == "mnist_one_class_large"]
+    for run in runs:
+        write_record(run, records.FOLDER)
+    listed = why("emd", "table3", None, "paper")
+    (cell,) = re.findall(
+        r"^(.*/MNIST) ours .*; no target \(T3-one_class_large-mnist\);", listed, re.M
+    )
+    told = (
+        "published in Table 3, row 4, MNIST: 92.17 %, tolerance ± 1.80 points; verdict: no target"
+    )
+    assert told in why("emd", "table3", cell, "paper")
+
+
+def test_what_is_left_out_is_listed_by_how_many_runs(write_record: Any) -> None:
+    runs = [run for run in expand("emd", "paper") if run.group == "mnist_iid_large"]
+    write_record(runs[0], records.FOLDER)
+    lines = why("emd", "table3", None, "paper").splitlines()
+    title = load_plan("emd").runs["mnist_iid_large"].title
+    assert lines[lines.index(f"  {len(runs) - 1} of {len(runs)} runs on mnist of") + 1] == (
+        f"    {title}"
+    )
+
+
+def test_a_run_that_needs_a_gpu_is_to_be_trained_on_one(write_record: Any) -> None:
+    lacking = why("cadis", "NA1-cifar10", None, "paper")
+    (run,) = (run for run in expand("cadis", "paper") if run.group == "cifar10_mc_cadis")
+    assert run.needs_gpu
+    assert f"{describe(run):<60} pending (needs a GPU)\n" in lacking
+    assert lacking.endswith(f"to train them: fedrepro train {run.id} --device cuda")
+    cpu = next(run for run in expand("cadis", "paper") if not run.needs_gpu)
+    assert training_command([cpu]) == cpu.command == f"fedrepro train {cpu.id}"
+    assert training_command([cpu, run]) == f"fedrepro train {cpu.id} {run.id} --device cuda"
+
+
 def test_a_published_number_leads_to_its_runs() -> None:
     text = why("emd", "T2-mean-mnist@0.36", None, "smoke")
     assert "  published in  Table 2, MNIST, mean, x = 0.36\n  published     98.60 %\n" in text
@@ -245,7 +283,8 @@ def test_a_run_is_trained_again_where_and_how_it_was(
     parts = {"earlier": [earlier], "imported": [earlier | {"rounds": 1}]}
     write_record(run, records.FOLDER, provenance=provenance | how | parts)
     text = why("emd", "table2", f"MNIST/{run.coordinates['emd']}", "smoke")
-    assert f"fedrepro train {run.id} --backend graphs --device cuda\n" in f"{text}\n"
+    assert f"fedrepro train {run.id} --device cuda --backend graphs\n" in f"{text}\n"
+    assert f"fedrepro verify {run.id}" not in text, "rounding differs each time"
     part = "2 rounds in 1.5 s, made up, backend loop, commit 0123abc, with uncommitted changes"
     assert f"earlier   {part}, torch 2\n" in text
     assert f"imported  {part.replace('2 rounds', '1 rounds')}, torch 2\n" in text

@@ -171,6 +171,9 @@ def _problems(error: ValidationError, model: type[BaseModel], content: Any) -> I
             yield f"  {key}.{field}: {reason}"
         else:
             reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
+            given = problem["input"]
+            if problem["type"] != "value_error" and isinstance(given, int | float | str):
+                reason += f", not {given!r}"
             yield f"  {key}: {reason}" if key else f"  {reason}"
 
 

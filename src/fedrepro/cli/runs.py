@@ -78,9 +78,10 @@ def why(
     """Go from a number or verdict to its runs.
 
     Of a table or figure: every cell with our value, the published one, its verdict and runs. Of one
-    cell: each run with its seed, spec, code version, data hash, device and seconds, and the command
-    that trains it again. Of a published number or claim: the verdict, what decides it, its runs,
-    and the runs that it lacks. Values of cells are as stored: fractions, not per cent.
+    cell: each run with its seed, spec, code version, data hash, device and seconds, and the
+    commands that verify it and train it again. Of a published number or claim: the verdict, what
+    decides it, its runs, and the runs that it lacks. Values of cells are as stored: fractions, not
+    per cent.
     """
     from fedrepro.report import trace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -119,8 +120,41 @@ def several(cell: Any) -> Any:
     return () if cell == "" or pd.isna(cell) else (cell,)
 
 
+@dataclass(frozen=True)
+class Lacking:
+    """Groups of runs that lack equally many records.
+
+    Attributes:
+        missing: how many runs of each group have no record.
+        planned: of how many.
+        datasets: on which of several data sets; empty where their groups have only one.
+        titles: of the groups; those on several data sets may share one.
+    """
+
+    missing: int
+    planned: int
+    datasets: str
+    titles: tuple[str, ...]
+
+    @property
+    def how_many(self) -> str:
+        """How many runs, without the titles: ``2 of 3 runs each on mnist``."""
+        each = " each" if len(self.titles) > 1 or ", " in self.datasets else ""
+        on = f" on {self.datasets}" if self.datasets else ""
+        return f"{self.missing} of {self.planned} runs{each}{on}"
+
+
 def left_out(runs: RunSet, name: str) -> str:
-    """Say of which groups of runs a table or figure lacks records; empty if of none.
+    """Say of which groups of runs a table or figure lacks records; empty if of none."""
+    parts = [f"{each.how_many} of {'; '.join(each.titles)}." for each in lacking(runs, name)]
+    return f"{LEFT_OUT}: {' '.join(parts)}" if parts else ""
+
+
+LEFT_OUT = "Left out, as they have no record"
+
+
+def lacking(runs: RunSet, name: str) -> list[Lacking]:
+    """Return the groups of runs of which a table or figure lacks records.
 
     Groups on several data sets may share a title: then the data sets are named.
     """
@@ -132,17 +166,12 @@ def left_out(runs: RunSet, name: str) -> str:
         planned[title][dataset] += 1
     alike: dict[tuple[int, int, str], list[str]] = {}
     for title, counts in missing.items():
-        for count, all_, datasets in _lacking(counts, planned[title]):
+        for count, all_, datasets in _by_datasets(counts, planned[title]):
             alike.setdefault((count, all_, datasets), []).append(title)
-    parts = [
-        f"{count} of {all_} runs {'each ' * (len(titles) > 1 or ', ' in datasets)}"
-        f"{f'on {datasets} ' * bool(datasets)}of {'; '.join(titles)}."
-        for (count, all_, datasets), titles in alike.items()
-    ]
-    return f"Left out, as they have no record: {' '.join(parts)}" if parts else ""
+    return [Lacking(*counts, tuple(titles)) for counts, titles in alike.items()]
 
 
-def _lacking(missing: Counter[str], planned: Counter[str]) -> Iterator[tuple[int, int, str]]:
+def _by_datasets(missing: Counter[str], planned: Counter[str]) -> Iterator[tuple[int, int, str]]:
     """Yield how many runs are missing, of how many, and on which of several data sets."""
     alike: dict[tuple[int, int], list[str]] = {}
     for dataset, count in missing.items():

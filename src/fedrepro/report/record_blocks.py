@@ -23,7 +23,7 @@ from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
-from fedrepro.runs.status import duration, status
+from fedrepro.runs.status import status
 
 
 def _effort() -> str:
@@ -31,10 +31,10 @@ def _effort() -> str:
     rows = []
     scales: tuple[Scale, ...] = ("lite", "paper")
     places = [*itertools.product(papers(), scales)]
-    left = status([run for place in places for run in expand(*place)]).seconds
+    state = status([run for place in places for run in expand(*place)])
     for paper, scale in places:
         costs, planned = _costs(paper, scale), unique(expand(paper, scale))
-        pending = sum(left.get(run_id, 0) for run_id in planned)
+        on_core, on_gpu = state.left(planned)
         rows.append(
             {
                 "paper": f"[{paper}](docs/papers/{paper}.md)",
@@ -42,7 +42,8 @@ def _effort() -> str:
                 "runs recorded": f"{len(costs)} of {len(planned)}",
                 "core minutes": f"{_minutes(costs, gpu=False):.0f}",
                 "GPU minutes": f"{_minutes(costs, gpu=True):.0f}",
-                "left, on one core (estimate)": duration(pending) if pending else "",
+                "left, on one core (estimate)": on_core,
+                "left, on a GPU (estimate)": on_gpu,
             }
         )
     return str(pd.DataFrame(rows).to_markdown(index=False))

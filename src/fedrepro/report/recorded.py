@@ -27,6 +27,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 _LABEL_WIDTH = 80
 """Characters of a line of a legend."""
+_OF_A_PLAN = ("group", "verify", "again")
+"""Facts of a run that a plan has."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def show(found: Recorded, metric: str | None = None) -> str:
     ]
     known = facts(found.run, found.record)
     if not found.run.paper:
-        del known["group"], known["again"]  # only a plan has these
+        known = {name: value for name, value in known.items() if name not in _OF_A_PLAN}
     lines = [f"  {name:<10}{value}" for name, value in known.items()]
     spec = _flat(found.record.spec)
     wide = max(map(len, spec))

@@ -6,17 +6,18 @@ import difflib
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
-from fedrepro.report.artefacts import frame, keys_of, left_out, several
+from fedrepro.report.artefacts import LEFT_OUT, frame, keys_of, lacking, left_out, several
 from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, on_device
+from fedrepro.runs.plan import PlannedRun, arguments, training_command
 from fedrepro.runs.plan_files import argument, file_of, is_study
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
@@ -44,9 +45,9 @@ def why(paper: str, name: str | None, cell: str | None, scale: Scale) -> str:
         Of a table or figure one line for each cell: its name, our value, the published one with
         its verdict, up to three of its run ids; then which runs have no record, where that leaves
         something out. Of a cell its value for every seed, the code that makes it and, for each of
-        its runs: where the record is, its spec, seed, code, data, device, time, and the command
-        that trains it again. Of an id the verdict, what decides it, and a line for each of its
-        runs.
+        its runs: where the record is, its spec, seed, code, data, device, time, and the commands
+        that verify it and train it again. Of an id the verdict, what decides it, and a line for
+        each of its runs.
 
     Raises:
         FedreproError: unknown names (says the nearest), or nothing can be made of what is recorded.
@@ -90,7 +91,6 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
         if not runs.plan.not_made(artefact, scale):
             runs.require(about.runs, artefact)  # says how many, and how to train them
         raise
-    absent = left_out(runs, artefact)
     if "runs" not in cells:  # one run a row, or a drawing of all of them
         cells["runs"] = [several(run) for run in cells.get("run", [""] * len(cells))]
     keys = ["/".join(key) for key in keys_of(cells)]
@@ -98,19 +98,23 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     if cell is None:
         width = max(map(len, keys), default=0)
         rows = [row for _, row in cells.iterrows()]
+        held = _held_against(runs, artefact, keys, rows)
         lines = [
             _line(f"{key:<{width}}", row, _of_cell(paper, key, items))
-            for key, row, items in zip(keys, rows, _held_against(paper, scale, rows), strict=True)
+            for key, row, items in zip(keys, rows, held, strict=True)
         ]
-        return "\n".join([title, *lines, *_listed(absent)])
-    wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", absent)
+        return "\n".join([title, *lines, *_absent(runs, artefact)])
+    wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", left_out(runs, artefact))
     chosen = cells[[key == wanted for key in keys]]
     ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
     planned = {run.id: run for run in runs.members(about.runs)}
     parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     rows = [row for _, row in chosen.iterrows()]
     values = [_value(row, each=True) for row in rows]
-    values += [_told(item) for items in _held_against(paper, scale, rows) for item in items]
+    held = _held_against(runs, artefact, [wanted] * len(rows), rows)
+    values += [_told(item) for items in held for item in items]
+    if artefact in runs.plan.tables:
+        values.append(f"cells: {about.cells}")
     plan = from_here(file_of(paper))
     values.append(f"made by {place_of(paper, artefact)} from runs of {plan}")
     return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
@@ -165,8 +169,7 @@ def _runs_of(runs: RunSet, item: Check) -> list[str]:
     if item.missing:
         missing = [planned[run_id] for run_id in item.missing]
         lines += status(missing).lines()
-        words = " ".join(item.missing) + on_device(missing)
-        lines.append(f"to train them: fedrepro train {words}")
+        lines.append(f"to train them: {training_command(missing)}")
     return lines
 
 
@@ -217,20 +220,22 @@ def _number(text: str) -> str | float:
 def _line(name: str, row: pd.Series, judged: Collection[Check]) -> str:
     from fedrepro.report.checks import DECIDED
 
-    tried = [item for item in judged if item.verdict in DECIDED]
     verdicts = "".join(
         f"; {item.verdict}{', not informative' * (not item.informative)} ({item.id})"
-        for item in tried
+        for item in judged
+        if item.verdict in (*DECIDED, "no target")
     )
     runs = f"runs {' '.join(row['runs'][:_LISTED])}" if row["runs"] else "no run"
     more = f" and {len(row['runs']) - _LISTED} more" if len(row["runs"]) > _LISTED else ""
     return f"{name} {_value(row)}{verdicts}; {runs}{more}"
 
 
-def _listed(absent: str) -> list[str]:
-    """Return what is left out as lines: a heading, and one for each kind of runs."""
-    heading, _, groups = absent.partition(": ")
-    return [f"{heading}:", *(f"  {each}" for each in groups.split("; "))] if absent else []
+def _absent(runs: RunSet, artefact: str) -> list[str]:
+    """Return what is left out as lines: how many runs, and below it of which groups."""
+    lines = []
+    for each in lacking(runs, artefact):
+        lines += [f"  {each.how_many} of", *(f"    {title}" for title in each.titles)]
+    return [f"{LEFT_OUT}:", *lines] if lines else []
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:
@@ -259,45 +264,61 @@ def _defined(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.6g}"
 
 
-def _held_against(paper: str, scale: Scale, rows: Sequence[pd.Series]) -> list[list[Check]]:
+def _held_against(
+    runs: RunSet, artefact: str, keys: Sequence[str], rows: Sequence[pd.Series]
+) -> list[list[Check]]:
     """Return the published numbers that each row of cells is held against.
 
     They are those whose own cell, in whatever table or figure, has the same mean over the same
-    runs.
+    runs, and those of this very cell that are no target.
 
     Args:
-        paper: its slug.
-        scale: of the runs.
-        rows: of cells.
+        runs: the paper's runs at a scale.
+        artefact: the table or figure.
+        keys: of its cells.
+        rows: the cells.
     """
     from fedrepro.report.verdicts import check_runs
 
     ids = {run_id for row in rows for run_id in row["runs"]}
-    if is_study(paper) or not ids or not all("mean" in row for row in rows):
+    if is_study(runs.paper) or not ids or not all("mean" in row for row in rows):
         return [[] for _ in rows]
+    places = _places(runs.paper)
     judged: dict[frozenset[str], list[Check]] = defaultdict(list)
-    for item in check_runs(paper, scale, ids):
+    no_target: dict[str, list[Check]] = defaultdict(list)
+    for item in check_runs(runs.paper, runs.scale, ids):
         if item.value == "mean" and item.runs and item.ours is not None:
             judged[frozenset(item.runs)].append(item)
+        place, key = places[item.id]
+        if item.value == "mean" and item.verdict == "no target" and place == artefact:
+            no_target[key].append(item)
     return [
         [
-            item
-            for item in judged[frozenset(row["runs"])]
-            if math.isclose(item.ours or 0, row["mean"], rel_tol=1e-5)
+            *(
+                item
+                for item in judged[frozenset(row["runs"])]
+                if math.isclose(item.ours or 0, row["mean"], rel_tol=1e-5)
+            ),
+            *(replace(item, unit=row.get("unit", "")) for item in no_target[key]),
         ]
-        for row in rows
+        for key, row in zip(keys, rows, strict=True)
     ]
+
+
+def _places(paper: str) -> dict[str, tuple[str, str]]:
+    """Return of each published number the table or figure and the key of its cell there."""
+    return {
+        number.id: (number.artefact, "/".join(cell_key(*number.cell)))
+        for number in load_expected(paper).judged_numbers()
+    }
 
 
 def _of_cell(paper: str, key: str, judged: list[Check]) -> list[Check]:
     """Return those of the numbers that are published for this very cell; all, where none is."""
     if not judged:
         return judged
-    cells = {
-        number.id: "/".join(cell_key(*number.cell))
-        for number in load_expected(paper).judged_numbers()
-    }
-    return [item for item in judged if cells[item.id] == key] or judged
+    places = _places(paper)
+    return [item for item in judged if places[item.id][1] == key] or judged
 
 
 def _told(item: Check) -> str:
@@ -346,13 +367,11 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     if from_.imported:
         found["imported"] = "; ".join(_part(part) for part in from_.imported)
     backend = _REPLACED.get(from_.backend, from_.backend)
-    known = from_.device_type == "cpu" or run.needs_gpu  # then the command says it
-    device = "" if known else f" --device {from_.device_type}"
     options = " --compile on" * from_.compile + " --deterministic" * from_.deterministic
-    found["again"] = (
-        f"rm -f {file} .checkpoints/{run.id}.pt && {run.command} --backend "
-        f"{backend}{device}{options}"
-    )
+    if from_.device_type == "cpu":
+        found["verify"] = f"fedrepro verify {arguments([run])}"
+    train = f"{training_command([run], from_.device_type)} --backend {backend}{options}"
+    found["again"] = f"rm -f {file} .checkpoints/{run.id}.pt && {train}"
     return found
 
 

@@ -87,15 +87,14 @@ class PlannedRun:
         return dataclasses.replace(self, spec=spec, id=run_id(spec), folder=OWN_FOLDER)
 
     @property
-    def command(self) -> str:
-        """The command that trains it."""
-        own = f" --paper {argument(self.paper)}" if is_own(self.paper) else ""
-        return f"fedrepro train {self.id}{own}{on_device([self])}"
+    def needs_gpu(self) -> bool:
+        """Whether no CPU can train it: NVIDIA GPUs alone have TF32."""
+        return self.spec.precision == "tf32"
 
     @property
-    def needs_gpu(self) -> bool:
-        """Whether only a GPU can train it, since only GPUs have its precision."""
-        return self.spec.precision == "tf32"
+    def command(self) -> str:
+        """The command that trains it."""
+        return training_command([self])
 
     @property
     def recorded(self) -> bool:
@@ -107,9 +106,21 @@ class PlannedRun:
         return is_recorded(self.id, self.records)
 
 
-def on_device(runs: Iterable[PlannedRun]) -> str:
-    """Return the option of ``fedrepro train`` without which it leaves out some of the runs."""
-    return " --device cuda" if any(run.needs_gpu for run in runs) else ""
+def on_device(runs: Iterable[PlannedRun], device: str = "cpu") -> str:
+    """Return the option that ``train`` takes for a device: a GPU where one of the runs needs it."""
+    chosen = "cuda" if any(run.needs_gpu for run in runs) else device
+    return f" --device {chosen}" if chosen != "cpu" else ""
+
+
+def arguments(runs: Sequence[PlannedRun]) -> str:
+    """Return how commands name runs of one plan: by their ids, and the plan if it is one's own."""
+    own = [f"--paper {argument(runs[0].paper)}"] if is_own(runs[0].paper) else []
+    return " ".join([*(run.id for run in runs), *own])
+
+
+def training_command(runs: Sequence[PlannedRun], device: str = "cpu") -> str:
+    """Return the command that trains runs of one plan."""
+    return f"fedrepro train {arguments(runs)}{on_device(runs, device)}"
 
 
 def scales(paper: str) -> list[Scale]:
@@ -326,25 +337,30 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             trained += _product(more.seeds, grid | more.grid)
         for seed, point in trained:
             content = merge(base, {"seed": seed})
-            for path, value in zip(grid, point, strict=True):
+            at = dict(zip(grid, point, strict=True))
+            for path, value in at.items():
                 content = merge(content, _nested(path, value))
             content = _with_precision(content, entry)
-            spec = validate(content, RunSpec, where, file_of(paper).parent)
-            _require_images(where, spec)
-            coordinates = {
-                _coordinate(path): value for path, value in zip(grid, point, strict=True)
-            }
+            place = f"{where}, at {_listed(at)}" if at else where
+            spec = validate(content, RunSpec, place, file_of(paper).parent)
+            _require_images(place, spec)
+            coordinates = {_coordinate(path): value for path, value in at.items()}
             planned.append(
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
 
 
+def _listed(point: Mapping[str, Scalar]) -> str:
+    """Return a grid point for readers: ``batch: 8, partition.clients: 10``."""
+    return ", ".join(f"{path}: {value}" for path, value in point.items())
+
+
 def _require_images(where: str, spec: RunSpec) -> None:
     """Check that a run's images can be cut as it says.
 
     Args:
-        where: file and group, for the error.
+        where: file, group and grid point, for the error.
         spec: the run.
 
     Raises:

@@ -91,14 +91,27 @@ class Status:
         """Return one line a run: id, place in the plan, whether it is recorded."""
         return [self._line(run) for run in self.runs]
 
+    def takes(self, run: PlannedRun) -> str:
+        """Return how long a pending run trains: on one core, or on a GPU if it needs one."""
+        if not run.needs_gpu:
+            return duration(self.seconds[run.id])
+        on_gpu = self.gpu_seconds.get(run.id)
+        return "needs a GPU" if on_gpu is None else f"{duration(on_gpu)} on a GPU"
+
     def _row(self, name: str, runs: Sequence[PlannedRun]) -> list[Any]:
         """Return a row: counts, and the time that the pending ones take."""
-        pending = [run.id for run in runs if run.id in self.seconds]
+        pending = sum(run.id in self.seconds for run in runs)
+        return [name, len(runs) - pending, pending, *self.left(run.id for run in runs)]
+
+    def left(self, ids: Iterable[str]) -> tuple[str, str]:
+        """Return what the pending ones of some runs take, on one core and on a GPU, for readers."""
+        pending = [run_id for run_id in ids if run_id in self.seconds]
+        if not pending:
+            return "", ""
         timed = [self.gpu_seconds[run_id] for run_id in pending if run_id in self.gpu_seconds]
         on_core = duration(sum(self.seconds[run_id] for run_id in pending))
         on_gpu = f"{duration(sum(timed))} for {len(timed)} of them" if timed else "not measured"
-        counts = [name, len(runs) - len(pending), len(pending)]
-        return [*counts, on_core, on_gpu] if pending else [*counts, "", ""]
+        return on_core, on_gpu
 
     def _on_gpus(self) -> str:
         """Say what the time on a GPU rests on, and for which networks nothing was measured."""
@@ -124,7 +137,7 @@ class Status:
     def _line(self, run: PlannedRun) -> str:
         state = "recorded"
         if run.id in self.seconds:
-            state = f"pending ({duration(self.seconds[run.id])})"
+            state = f"pending ({self.takes(run)})"
         return f"{run.id}  {describe(run):<60} {state}"
 
 

@@ -517,8 +517,7 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
     seconds = state.seconds
     missing = [run for run in state.runs if run.id in run_ids]
     lines = [
-        f"  {run.id}  {describe(run):<60} about {duration(seconds[run.id])}"
-        for run in missing[:_MOST_LISTED]
+        f"  {run.id}  {describe(run):<60} {state.takes(run)}" for run in missing[:_MOST_LISTED]
     ]
     if len(missing) > _MOST_LISTED:
         lines.append(f"  and {len(missing) - _MOST_LISTED} more")
@@ -531,7 +530,7 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
             f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
             f"{scale} about {duration(state.pending_seconds)}. `{missing[0].command}` trains the "
             "first of them; without `--config train=never` the target trains what it needs. "
-            "`fedrepro table` and `fedrepro figure` make do with the recorded runs with "
-            f"`--scale {scale} --partial`.",
+            "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded "
+            f"runs with `--scale {scale} --partial`.",
         ]
     )

@@ -154,6 +154,15 @@ class Paper:
             key=lambda item: min(rank.get(x.verdict, len(order)) for x in self.at_scales(item)),
         )
 
+    @property
+    def undecided(self) -> list[Check]:
+        """Those of its claims that have no verdict of runs at any scale."""
+        return [
+            item
+            for item in self.claims
+            if not any(one.verdict in DECIDED for one in self.at_scales(item))
+        ]
+
     def at_scales(self, claim: Check) -> list[Check]:
         """Return the verdicts on a claim: as published if tried there, then the report's."""
         published = [item for item in self.published if item.id == claim.id]
@@ -174,12 +183,15 @@ class Paper:
 
     @property
     def headlines(self) -> list[Check]:
-        """Verdicts on the claims that the paper is known for; at the published scale if tried."""
+        """Verdicts on the claims that the paper is known for, those first that were tried.
+
+        At the published scale, if a claim was tried there.
+        """
         found = []
         for name in self.expected.headline.claims:
             both = [item for item in (*self.published, *self.checks) if item.id == name]
             found.append(next((item for item in both if item.verdict in DECIDED), both[-1]))
-        return found
+        return sorted(found, key=lambda item: item.verdict not in DECIDED)
 
     @property
     def outcomes(self) -> list[Outcome]:

@@ -51,7 +51,7 @@ for (const filter of document.querySelectorAll(".filter")) {
     button.addEventListener("click", () => {
       const wanted = button.dataset.filter;
       for (const other of buttons) other.setAttribute("aria-pressed", other === button);
-      for (const row of document.querySelectorAll(".claims [data-verdict]")) {
+      for (const row of document.querySelectorAll(".claims [data-verdict], .undecided")) {
         row.hidden = wanted !== "all" && !row.dataset.verdict.split(",").includes(wanted);
       }
     });
@@ -63,12 +63,17 @@ for (const wide of document.querySelectorAll(".scroll")) {
   if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
 }
 
-// A link closes the list it may be in; one to a claim shows it, whatever the filter hides, and opens
-// its evidence.
+// A link closes the list it may be in; one to a claim shows it, whatever the filter hides or is
+// folded away, and opens its evidence.
 function openTarget() {
   found.replaceChildren();
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (target && target.hidden) document.querySelector("[data-filter='all']").click();
+  if (target && target.closest("[hidden]")) document.querySelector("[data-filter='all']").click();
+  const folded = target && target.closest(".undecided");
+  if (folded && !folded.open) {
+    folded.open = true;
+    target.scrollIntoView();
+  }
   const evidence = target && target.matches(".claims tr") && target.querySelector("details");
   if (evidence) evidence.open = true;
 }

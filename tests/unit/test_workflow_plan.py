@@ -213,6 +213,12 @@ def test_a_target_that_does_not_exist(target: str, text: str) -> None:
     assert text in str(error.value)
 
 
+def test_a_folder_that_does_not_exist() -> None:
+    text = r"no folder results/smoke/table \(did you mean 'tables'\? known: tables, figures, "
+    with pytest.raises(FedreproError, match=text):
+        Workflow(CONFIG).no_kind("smoke", "table")
+
+
 def test_a_damaged_record_stops(write_record: Any) -> None:
     file = write_record(RUNS[0], records.FOLDER)
     file.write_text(file.read_text().replace("0.5", "0.6"))

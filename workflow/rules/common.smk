@@ -18,7 +18,7 @@ try:
     import fedrepro
     from fedrepro.base.configfile import NAME
     from fedrepro.base.errors import FedreproError
-    from fedrepro.workflow.dag import Workflow
+    from fedrepro.workflow.dag import KINDS, Workflow
 except ImportError as error:
     raise WorkflowError(f"{error}: {CURE}") from None
 
@@ -105,6 +105,10 @@ def pending_of_reported(wildcards):
 def no_target(wildcards):
     known = [rule.name for rule in workflow.rules if rule.name.startswith("all")]
     PLAN.no_target(f"all_{wildcards.unknown}", known)
+
+
+def no_kind(wildcards):
+    PLAN.no_kind(wildcards.scale, wildcards.unknown_kind)
 
 
 def training_input(batch):

@@ -28,6 +28,9 @@ from fedrepro.runs.status import Status, describe, duration, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config
 
+KINDS = ("tables", "figures", "notebooks", "checks", "partitions", "report")
+"""Folders of a scale in ``results``."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -152,6 +155,14 @@ class Workflow:
         if paper in plan_files():
             self._require(self.scale, paper)
         raise FedreproError(f"unknown target '{name}' {nearest(name, sorted(targets))}")
+
+    def no_kind(self, scale: str, name: str) -> NoReturn:
+        """Refuse a file in a folder of a scale that no rule makes.
+
+        Raises:
+            FedreproError: always; names the nearest folder.
+        """
+        raise FedreproError(f"no folder results/{scale}/{name} {nearest(name, KINDS)}")
 
     def datasets(self) -> list[str]:
         """Return what says that the data sets of all plans are here."""

@@ -178,7 +178,7 @@ def test_claims_are_judged_on_the_seeds_that_are_recorded(tmp_path):
     assert found["T1-niid"].evidence == found["T2-0"].evidence == "1 of 7 runs are recorded"
     assert found["T1-iid"].evidence == "2 of 7 runs are recorded"
     assert (found["OA3"].verdict, found["OA3"].ours) == ("not run", None)
-    assert "of 7 runs of server_training are recorded; others may be" in found["OA3"].evidence
+    assert "of 7 runs of server-side training are recorded; others may be" in found["OA3"].evidence
     assert found["OA4"].verdict == "not run"
 
 

@@ -254,7 +254,8 @@ def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: A
     lacking = why("cadis", "NC1-uc", None, "lite")
     assert lacking.startswith("cadis NC1-uc, scale lite: On MNIST UC, CADIS is above FedAvg.\n")
     assert "  rule          leads (dataset: mnist, " in lacking
-    because = f"0 of {len(of)} runs of {runs[0].group} are recorded; others may be missing, too"
+    title = load_plan("cadis").runs[of[0].group].title
+    because = f"0 of {len(of)} runs of {title} are recorded; others may be missing, too"
     assert f"  verdict       not run\n  because       {because}\n" in lacking
     assert "  seeds " not in lacking
     assert re.search(rf"^{runs[0].id}  cadis {runs[0].group} seed=0 +pending \(", lacking, re.M)

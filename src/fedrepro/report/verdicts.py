@@ -338,8 +338,8 @@ def _lacking(runs: RunSet, error: MissingRunsError) -> str:
     """Say how many runs are recorded of the groups that a rule missed first."""
     told = []
     for group, missing in Counter(run.group for run in error.missing).items():
-        planned = len(runs.planned([group]))
-        told.append(f"{planned - missing} of {planned} runs of {group} are recorded")
+        planned, title = len(runs.planned([group])), runs.plan.runs[group].title
+        told.append(f"{planned - missing} of {planned} runs of {title} are recorded")
     return f"{', '.join(told)}; others may be missing, too" if told else str(error)
 
 

@@ -59,7 +59,7 @@ class Workload:
     """One round of some federated runs.
 
     Attributes:
-        model: key of ``fedrepro.fl.models.MODELS``.
+        model: key of ``fedrepro.fl.models.NETWORKS``.
         shape: of a stored example.
         batch: examples a step.
         runs: runs in flight.

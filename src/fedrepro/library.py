@@ -4,7 +4,7 @@
 
     data = fr.load("mnist")
     parts = fr.partition("dirichlet", data, clients=10, alpha=0.3, seed=0)
-    result = fr.train(data, parts, fr.algorithm("fedprox", mu=0.1), model="mnist_cnn", rounds=50)
+    result = fr.train(data, parts, fr.algorithm("fedprox", mu=0.1), model="liu1", rounds=10)
     result.frame, result.plot(), result.records
 
 It is the engine, the identity and the records of the pipeline. Records lie in a folder of the
@@ -13,6 +13,7 @@ caller's; a run that has one is not trained again, and a killed one goes on from
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedrepro.base.configfile import nearest, validate
+from fedrepro.base.configfile import did_you_mean, nearest, places, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
 from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams
@@ -165,7 +166,7 @@ def train(
     data: Dataset,
     parts: Parts | Sequence[ArrayLike],
     algorithm: AlgorithmParams | str = "fedavg",
-    model: str = "mnist_cnn",
+    model: str | dict[str, Any] = "mnist_cnn",
     rounds: int = 50,
     seeds: int | Sequence[int] = 3,
     *,
@@ -188,13 +189,14 @@ def train(
         data: the data set.
         parts: of :func:`partition`, or one list of positions for each client.
         algorithm: of :func:`algorithm`, or a name, which means its defaults.
-        model: name of a network.
+        model: name of a network, or as in a plan: ``{"name": "liu1", "init": "glorot"}``.
         rounds: communication rounds.
         seeds: how many seeds, from 0, or a list of them.
         lr: step size of plain SGD; unused where ``optimizer`` is given.
         batch: examples a step.
         local_epochs: epochs a client and round.
-        width: share of the network's hidden units and channels kept, in (0, 1].
+        width: share of the network's hidden units and channels kept, in (0, 1]; unused where
+            ``model`` says it.
         transform: how pixels reach the network: ``unit``, ``standard`` or ``tutorial24``.
         augment: whether training examples are augmented.
         downsample: each block of so many pixels squared becomes one, their mean.
@@ -211,7 +213,7 @@ def train(
     _require_dataset(data)
     for key, argument in _ARGUMENTS.items():
         if key in spec:
-            raise FedreproError(f"{key}: say it by the argument {argument}")
+            raise FedreproError(f"{key}: {_say(argument)}")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise FedreproError(f"folder: {folder} is a file; name a folder for records")
     if not isinstance(parts, Parts):
@@ -227,6 +229,7 @@ def train(
     name = algorithm.name if isinstance(algorithm, AlgorithmParams) else algorithm
     if ALGORITHMS.is_unpackaged(name):
         ALGORITHMS.use(ALGORITHMS[name])  # another version: its code may have changed
+    network = model if isinstance(model, dict) else {"name": model}
     content = {
         "dataset": {
             "name": data.name,
@@ -236,14 +239,17 @@ def train(
             "content": data.sha256 if data.other else None,
         },
         "partition": parts.scheme,
-        "model": {"name": model, "width": width},
+        "model": {**network, "width": network.get("width", width)},
         "algorithm": chosen,
         "optimizer": optimizer or {"name": "sgd", "lr": lr},
         "batch": batch,
         "local_epochs": local_epochs,
         "rounds": rounds,
-        **spec,
     }
+    for key, value in spec.items():
+        if key not in RunSpec.model_fields:
+            raise FedreproError(f"{key}: no argument of train{_hint(key, value, content)}")
+    content |= spec
     runs = [_run(content | {"seed": seed}, Path(folder)) for seed in _numbers(seeds)]
     if not runs:
         raise FedreproError("seeds: give at least one")
@@ -256,6 +262,28 @@ def train(
 
 _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}
 """Fields of a spec, and the arguments of :func:`train` that they come from."""
+
+
+def _say(argument: str) -> str:
+    return f"say it by the argument {argument}"
+
+
+def _hint(key: str, value: Any, content: dict[str, Any]) -> str:
+    """Say how to give :func:`train` what it has no argument for."""
+    owners = places(key, RunSpec, content)
+    if not owners:
+        known = [*inspect.signature(train).parameters, *RunSpec.model_fields]
+        return did_you_mean(key, [name for name in known if name not in {*_ARGUMENTS, "spec"}])
+    field, of = owners[0].field, owners[0].of
+    kind, said = content[field], f"{key}={value!r:.50}"
+    if field == "algorithm":
+        chosen = kind["name"] if isinstance(kind, dict) else kind.name
+        return f'; say fr.algorithm("{of[0] if of else chosen}", {said})'
+    if field == "partition" and kind.scheme != "lists":
+        return f'; say fr.partition("{of[0] if of else kind.scheme}", data, {said})'
+    if field in _ARGUMENTS:
+        return f"; {_say(_ARGUMENTS[field])}"
+    return f"; say {field}={kind | ({'name': of[0]} if of else {}) | {key: value}}"
 
 
 def _numbers(seeds: Any) -> list[int]:
@@ -292,7 +320,11 @@ def _train(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     options = session.TrainOptions(
-        device=device, workers=workers, checkpoints=folder / ".checkpoints", wait=True
+        device=device,
+        workers=workers,
+        checkpoints=folder / ".checkpoints",
+        wait=True,
+        say_failures=False,
     )
     threads = torch.get_num_threads()
     try:
@@ -358,7 +390,8 @@ class Result:
 
     def __repr__(self) -> str:
         """Show the last row of each run."""
-        return f"Result of {len(self.records)} runs\n{self.final.to_string(index=False)}"
+        runs = "1 run" if len(self.records) == 1 else f"{len(self.records)} runs"
+        return f"Result of {runs}\n{self.final.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         """Show the last row of each run in a notebook."""

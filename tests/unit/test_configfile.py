@@ -10,7 +10,8 @@ import pytest
 from fedrepro.base.configfile import read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
-from fedrepro.fl.spec import Sgd
+from fedrepro.fl.spec import RunSpec, Sgd
+from fedrepro.runs.plan_schema import PaperPlan
 
 
 class Held(Strict):
@@ -71,3 +72,55 @@ def test_a_rule_of_the_whole_is_told_in_its_own_words() -> None:
     content = {"name": "sgd", "lr": 0.1, "nesterov": True}
     with pytest.raises(FedreproError, match=r"\Aplan:\n  nesterov needs momentum > 0\Z"):
         validate(content, Sgd, "plan")
+
+
+RUN: dict[str, Any] = {
+    "dataset": {"name": "mnist"},
+    "partition": {"scheme": "iid_plain", "clients": 2},
+    "model": {"name": "liu1"},
+    "algorithm": {"name": "fedavg"},
+    "optimizer": {"name": "sgd", "lr": 0.1},
+    "batch": 2,
+    "rounds": 2,
+    "seed": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "hint"),
+    [
+        ("", "lr_decay", "; it belongs to optimizer"),
+        ("", "momentum", "; it belongs to optimizer"),
+        ("", "beta1", "; it belongs to optimizer adam"),
+        ("", "init", "; it belongs to model"),
+        ("", "participants", "; it belongs to algorithm"),
+        ("", "mu", "; it belongs to algorithm fedprox"),
+        ("", "clients", "; it belongs to partition"),
+        ("", "epochs", "; did you mean 'local_epochs'?"),
+        ("", "wieght_decay", ""),
+        ("algorithm", "mu", "; it belongs to algorithm fedprox"),
+        ("algorithm", "lr_decay", "; it belongs to optimizer"),
+        ("algorithm", "participantz", "; did you mean 'participants'?"),
+        ("algorithm", "moment", ""),
+        ("optimizer", "wieght_decay", "; did you mean 'weight_decay'?"),
+        ("optimizer", "rounds", "; it belongs to the top level"),
+    ],
+)
+def test_an_unknown_key_is_shown_its_place_or_a_key_of_the_place_it_has(
+    place: str, key: str, hint: str
+) -> None:
+    content = RUN | ({place: RUN[place] | {key: 1}} if place else {key: 1})
+    with pytest.raises(FedreproError) as failure:
+        validate(content, RunSpec, "plan")
+    where = f"{place}.{key}" if place else key
+    assert str(failure.value) == f"plan:\n  {where}: unknown key{hint}"
+
+
+def test_a_key_of_an_entry_is_compared_with_those_of_entries() -> None:
+    group = {"title": "a", "gridz": {}, "part": "x"}
+    content = {"paper": "a", "title": "a", "defaults": {}, "seeds": [0], "runs": {"a": group}}
+    with pytest.raises(FedreproError) as failure:
+        validate(content, PaperPlan, "plan")
+    assert str(failure.value) == (
+        "plan:\n  runs.a.gridz: unknown key; did you mean 'grid'?\n  runs.a.part: unknown key"
+    )

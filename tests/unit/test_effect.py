@@ -1,16 +1,21 @@
 """Runs that train nothing, in whole or in part, say so."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import small_runs
+import torch
 from small_runs import drive_runs
 
-from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.base.errors import FedreproError
+from fedrepro.fl.algorithms import ALGORITHMS, participants
+from fedrepro.fl.engine.effect import Effect
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Predict, Steps
+from fedrepro.fl.requests import Lane, Objective, Predict, Steps, Train, Trained
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import records, session
 
@@ -35,17 +40,17 @@ def failure(spec: RunSpec, tmp_path: Path) -> str | None:
     [
         {"optimizer": {"name": "sgd", "lr": 1e-12}},
         {"optimizer": {"name": "adam", "lr": 1e-30}},
-        {"algorithm": FEDOPT | {"server_lr": 1e-15}},
+        {"optimizer": {"name": "sgd", "lr": 1e-12}, "rounds": 1},
         {"batch": 500_000, "last_batch": "drop"},
     ],
-    ids=["SGD", "Adam", "step size of the server", "no whole batch"],
+    ids=["SGD", "Adam", "a single round", "no whole batch"],
 )
 def test_a_run_that_changes_no_weight_fails_at_once(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
     reason = failure(small_runs.planned(**changes).spec, tmp_path)
     assert reason is not None
-    assert "training changed no weight in 1 round:" in reason
+    assert "round 0: training changed no weight of any model: the step size" in reason
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,39 @@ def test_rounds_before_the_first_training_need_not_change_anything(
         assert reason is None
     else:
         assert reason is not None
-        assert "training changed no weight in 3 rounds:" in reason
+        assert "round 2: training changed no weight" in reason
+
+
+@pytest.mark.parametrize("lanes", ["all", "none"])
+def test_a_round_may_leave_the_global_model_as_it_is(
+    lanes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a first one that only makes SCAFFOLD's control variates, or asks for nothing."""
+    original = ALGORITHMS["feddyn"].round
+
+    def a_round(fed: Federation, state: Any, t: int) -> Steps:
+        if t > 0:
+            return (yield from original(fed, state, t))
+        clients = fed.participants(t, None) if lanes == "all" else []
+        trained = yield from participants.train(fed, state.weights, clients, t, Objective())
+        for k, result in zip(clients, trained, strict=True):
+            change = result.weights - state.weights
+            state.gradients[k] = change[: fed.layout.parameters]
+        return {"train_loss": 0.0, "norm": 0.0}
+
+    small_runs.change_algorithm(monkeypatch, "feddyn", round=a_round)
+    feddyn = {"name": "feddyn", "alpha": 0.1}
+    assert failure(small_runs.planned(algorithm=feddyn, rounds=2).spec, tmp_path) is None
+
+
+def test_running_statistics_are_no_trained_weights() -> None:
+    start = torch.ones(3)
+    request = Train([Lane(start, np.arange(2), ("client", 0))], 0)
+    for changed, trains in ([1.0, 1.0, 5.0], False), ([1.0, 1.1, 1.0], True):
+        effect = Effect(2, shown=False)
+        effect.watch(request, [Trained(torch.tensor(changed), 0.5, None)])
+        with contextlib.nullcontext() if trains else pytest.raises(FedreproError):
+            effect.require(0)
 
 
 def test_only_the_first_round_must_change_something(tmp_path: Path) -> None:
@@ -85,20 +122,26 @@ def test_only_the_first_round_must_change_something(tmp_path: Path) -> None:
     assert failure(decaying, tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("alpha", "idle", "text"),
+    [
+        (0.5, 1, "1 client of a round holds less than a batch of 32 and takes no step"),
+        (0.4, 2, "2 clients of a round hold less than a batch of 32 and take no step"),
+    ],
+)
 def test_clients_without_a_whole_batch_are_told_and_recorded(
-    capfd: pytest.CaptureFixture[str],
+    alpha: float, idle: int, text: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    skewed = {"scheme": "quantity_skew", "clients": 6, "alpha": 0.5, "smallest": 1}
+    skewed = {"scheme": "quantity_skew", "clients": 6, "alpha": alpha, "smallest": 1}
     run = small_runs.planned(partition=skewed, batch=32, last_batch="drop")
     assert session.train([run]) == 1
     record = records.read(run.id)
     held = [sum(counts) for counts in record.partition.counts]
-    idle = sum(examples < 32 for examples in held)
-    assert 0 < idle < 6, "the partition should have small and large clients"
+    assert sum(examples < 32 for examples in held) == idle
     assert record.provenance.idle_clients == idle
-    said = [line for line in capfd.readouterr().err.splitlines() if "take no step" in line]
+    said = [line for line in capfd.readouterr().err.splitlines() if "no step" in line]
     assert len(said) == 1
-    assert f"{run.id}: {idle} clients of a round hold less than a batch of 32" in said[0]
+    assert f"{run.id}: {text} (last_batch: drop)" in said[0]
 
 
 def test_a_record_of_clients_that_all_train_says_nothing_of_idle_ones() -> None:

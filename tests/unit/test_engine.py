@@ -516,7 +516,10 @@ def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monk
     done, failures = collect([bad, good], tmp_path)
     assert list(done) == [run_id(good)]
     message = str(failures[run_id(bad)])
-    assert message.startswith(f"run {run_id(bad)} failed: the program failed over it:\nTraceback")
+    place = "init" if where == "init" else "round 0"
+    reason = f"algorithm sgd, {place}: ZeroDivisionError: a fault of the program"
+    assert message.startswith(f"run {run_id(bad)} failed: {reason}\nTraceback (most recent call")
+    assert f'{__file__}", line' in message.splitlines()[2]
     assert message.endswith("ZeroDivisionError: a fault of the program")
 
 

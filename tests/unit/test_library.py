@@ -77,6 +77,40 @@ def test_an_algorithm_needs_no_package_and_is_trained_anew_in_each_call(
         fr.algorithm(own, bold="very")
 
 
+def test_an_error_of_an_own_algorithm_is_shown_once_and_from_its_code_on(
+    data: fr.Dataset, tmp_path: Path, own: Algorithm, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def round(fed: Any, state: Any, t: int) -> Any:
+        if t == 1:
+            raise KeyError("x")
+        return (yield from own.round(fed, state, t))
+
+    broken = fr.algorithm(dataclasses.replace(own, round=round))
+    with pytest.raises(FedreproError) as failure:
+        fr.train(data, [[0, 1], [2]], broken, seeds=1, folder=tmp_path, **OPTIONS)
+    first, *trace = str(failure.value).splitlines()
+    assert re.fullmatch(r"run \w{12} failed: algorithm of_my_own, round 1: KeyError: 'x'", first)
+    assert trace[0] == "Traceback (most recent call last):"
+    assert trace[1].startswith(f'  File "{__file__}", line ')
+    assert trace[-1] == "KeyError: 'x'"
+    assert sum(line.startswith("  File ") for line in trace) == 1
+    assert "failed" not in capfd.readouterr().err
+
+
+def test_an_algorithm_may_evaluate_what_it_likes(
+    data: fr.Dataset, tmp_path: Path, own: Algorithm, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def evaluate(fed: Any, state: Any) -> Any:
+        received = yield from participants.accuracies(fed, state.weights, range(len(fed.clients)))
+        return {"worst_client": min(received)}
+
+    scored = fr.algorithm(dataclasses.replace(own, evaluate=evaluate))
+    result = fr.train(data, [[0, 1], [2]], scored, seeds=1, folder=tmp_path, **OPTIONS)
+    assert result.frame["worst_client"].between(0, 1).all()
+    [line] = [line for line in capfd.readouterr().err.splitlines() if ".json: " in line]
+    assert re.fullmatch(r"\w{12}\.json: 2 rounds in [0-9.]+ s \(1 done\)", line)
+
+
 def test_an_own_algorithm_is_not_taken_for_an_installed_one(own: Algorithm) -> None:
     with pytest.raises(FedreproError, match="there is an installed algorithm 'fedavg'; choose"):
         fr.algorithm(dataclasses.replace(own, params=fedavg.Params))
@@ -155,7 +189,30 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),
         (lambda data: fr.train(data, [[0], [1]], seeds=0), "seeds: give at least one"),
         (lambda data: fr.train(data, [[0], [1]], seeds=[1, 0, 0]), "seeds: 0 is there 2 times"),
-        (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: unknown key"),
+        (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: no argument .* mean 'batch'"),
+        (lambda data: fr.train(data, [[0], [1]], worker=2), "worker: .* did you mean 'workers'"),
+        (
+            lambda data: fr.train(data, [[0], [1]], participants=3),
+            r'participants: no argument of train; say fr.algorithm\("fedavg", participants=3\)$',
+        ),
+        (
+            lambda data: fr.train(data, [[0], [1]], fr.algorithm("fedavg"), mu=0.1),
+            r'mu: no argument of train; say fr.algorithm\("fedprox", mu=0.1\)$',
+        ),
+        (
+            lambda data: fr.train(data, [[0], [1]], momentum=0.9),
+            "momentum: .*; say optimizer={'name': 'sgd', 'lr': 0.01, 'momentum': 0.9}$",
+        ),
+        (
+            lambda data: fr.train(data, [[0], [1]], "fedavg", "liu1", init="glorot"),
+            "init: .*; say model={'name': 'liu1', 'width': 1.0, 'init': 'glorot'}$",
+        ),
+        (
+            lambda data: fr.train(data, fr.partition("iid_plain", data, clients=2), clients=3),
+            r'clients: .*; say fr.partition\("iid_plain", data, clients=3\)$',
+        ),
+        (lambda data: fr.train(data, [[0], [1]], clients=3), "clients: .* argument parts$"),
+        (lambda data: fr.train(data, [[0], [1]], model={"init": "own"}), "model.name: Field req"),
         (lambda data: fr.train(data, [[0], [1]], seed=5), "seed: say it by the argument seeds"),
         (lambda data: fr.train(data, [[0], [1]], partition={}), "partition: .* argument parts"),
         (lambda data: fr.train(data, [[0], [1]], dataset={}), "dataset: .* argument data"),
@@ -188,6 +245,7 @@ def test_what_is_shown_at_the_end_of_a_cell_is_short(data: fr.Dataset, tmp_path:
     assert repr(parts).endswith(": 2 clients of 1 to 2 examples by lists)")
     assert repr(result).startswith("Result of 2 runs\n")
     assert repr(result).count("\n") == 3
+    assert repr(fr.Result(result.records[:1])).startswith("Result of 1 run\n")
 
 
 def test_processes_that_train_are_given_the_constants_of_the_data(
@@ -210,6 +268,21 @@ def test_the_program_keeps_its_compute_threads(data: fr.Dataset, tmp_path: Path)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
+
+
+def test_a_network_is_a_name_or_as_in_a_plan(data: fr.Dataset, tmp_path: Path) -> None:
+    def model(given: str | dict[str, Any], **options: Any) -> Any:
+        options = OPTIONS | {"model": given, "rounds": 1, "seeds": 1} | options
+        [record] = fr.train(data, [[0, 1], [2]], folder=tmp_path, **options).records
+        return record.spec["model"]
+
+    assert model({"name": "liu1"}) == model("liu1") == {"name": "liu1"}
+    assert model({"name": "liu1", "init": "glorot"}, width=0.5) == {
+        "name": "liu1",
+        "init": "glorot",
+        "width": 0.5,
+    }
+    assert model({"name": "liu1", "width": 0.5}) == model("liu1", width=0.5)
 
 
 def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def test_lists_of_another_process_are_asked_for(monkeypatch: pytest.MonkeyPatch)
     ("clients", "text"),
     [
         ([], "no client"),
-        ([[]], "client 0 holds an array of shape"),
+        ([[0], []], "client 1 holds no example$"),
+        ([[[]]], "client 0 holds an array of shape"),
         ([[0], [0.5]], "client 1 holds an array"),
         ([[-1]], "client 0 has the position -1"),
     ],

@@ -6,11 +6,13 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from fedrepro.base.errors import FedreproError
 
@@ -20,6 +22,8 @@ Value = TypeVar("Value")
 NAME = "[A-Za-z][A-Za-z0-9_-]*"
 """What plans and data sets may be called; the Snakefile's paths and rules have these names."""
 
+_TAGS = ("name", "scheme")
+"""Fields that say which of several models is meant."""
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: about ten times faster."""
 _MOST_NESTED = 100
@@ -156,10 +160,7 @@ def _problems(error: ValidationError, model: type[BaseModel], content: Any) -> I
     for problem in error.errors():
         key = ".".join(_keys_to(problem["loc"], content))
         if problem["type"] == "extra_forbidden":
-            name = str(problem["loc"][-1])
-            known = [key for key in _keys(model) if key != name]  # it is a key in another place
-            near = difflib.get_close_matches(name, known, n=1)
-            yield f"  {key}: unknown key" + (f"; did you mean '{near[0]}'?" if near else "")
+            yield f"  {key}: unknown key{_hint(key.split('.'), model, content)}"
         elif problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
             about = {name: text.replace("'", "") for name, text in problem["ctx"].items()}
             field = about["discriminator"]  # says which of several models is meant
@@ -181,7 +182,7 @@ def _keys_to(place: Sequence[str | int], content: Any) -> Iterator[str]:
     """Yield the keys that lead to a place, without the models of a union that pydantic names."""
     here = content
     for part in place:
-        names = [here.get("name"), here.get("scheme")] if isinstance(here, dict) else []
+        names = [here.get(tag) for tag in _TAGS] if isinstance(here, dict) else []
         is_model = part in names and part not in here
         if is_model or str(part).startswith("function-"):
             continue
@@ -192,11 +193,96 @@ def _keys_to(place: Sequence[str | int], content: Any) -> Iterator[str]:
             here = None
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    """Return every key that the model and the models in it know."""
-    schema = TypeAdapter(model).json_schema()
-    parts = (schema, *schema.get("$defs", {}).values())
-    return sorted({key for part in parts for key in part.get("properties", {})})
+def _hint(keys: Sequence[str], model: type[BaseModel], content: Any) -> str:
+    """Say where an unknown key belongs, or which one of its place is nearest."""
+    *above, name = keys
+    if owners := places(name, model, content):
+        return f"; it belongs to {' or '.join(map(str, owners))}"
+    models, here = [model], content
+    for key in above:
+        fields = [_fields(one)[key] for one in models if key in _fields(one)]
+        if fields:  # else the key of a dictionary or the place in a list
+            models = [one for field in fields for one in _models(field.annotation)]
+        here = _part(here, key)
+        models = _meant(models, here)
+    return did_you_mean(name, sorted({key for one in models for key in _fields(one)}))
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return ``; did you mean 'x'?`` for an unknown name, or "" if none is near."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model has a key.
+
+    Attributes:
+        field: the field whose model has it; "": the model itself has it.
+        of: which of several models of the field has it; empty: the one that is meant there.
+    """
+
+    field: str
+    of: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Name the place in a message."""
+        return f"{self.field} {' or '.join(self.of)}".rstrip() or "the top level"
+
+
+def places(name: str, model: type[BaseModel], content: Any) -> list[Place]:
+    """Return where a key belongs that is found elsewhere: at the top level, or one below.
+
+    Args:
+        name: the key.
+        model: of the top level.
+        content: what was to be turned into it; it says which of several models are meant.
+    """
+    fields = _fields(model)
+    if name in fields:
+        return [Place("")]
+    meant, others = [], []
+    for key, field in fields.items():
+        models = list(_models(field.annotation))
+        owners = [one for one in models if name in _fields(one)]
+        if any(one in owners for one in _meant(models, _part(content, key))):
+            meant.append(Place(key))
+        elif owners:
+            others.append(Place(key, tuple(tag for one in owners for tag in _tags(one))))
+    return meant or others
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a model by the keys that files have for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a type allows, also as entries of dictionaries and lists."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _meant(models: list[type[BaseModel]], content: Any) -> list[type[BaseModel]]:
+    """Return those of several models that a content names; all if it names none."""
+    tags = {_part(content, tag) for tag in _TAGS}
+    return [one for one in models if tags.intersection(_tags(one))] or models
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    """Return what a model of several is told by."""
+    fields = [model.model_fields[tag] for tag in _TAGS if tag in model.model_fields]
+    return [name for field in fields for name in get_args(field.annotation)]
+
+
+def _part(content: Any, key: str) -> Any:
+    """Return what plain values or a model have by a key; None: nothing."""
+    if isinstance(content, dict):
+        return content.get(key)
+    return getattr(content, key, None) if isinstance(content, BaseModel) else None
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

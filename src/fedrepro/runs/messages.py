@@ -52,17 +52,19 @@ class Messages:
         """Say that a run ended, the file name of its record, and where it went on from."""
         self._written += 1
         self._meter.watch([run], time.monotonic())
-        accuracy = run.progress.final.get("accuracy", float("nan"))
+        accuracy = run.progress.final.get("accuracy")
+        reached = f", accuracy {accuracy:.4f}" if isinstance(accuracy, int | float) else ""
         before = f" ({run.resumed_at} before, from its checkpoint)" if run.resumed_at else ""
         self.say(
-            f"{name}: {run.rounds} rounds{before} in {run.progress.seconds:.1f} s, "
-            f"accuracy {accuracy:.4f} ({self._written} done)"
+            f"{name}: {run.rounds} rounds{before} in {run.progress.seconds:.1f} s{reached} "
+            f"({self._written} done)"
         )
 
-    def failed(self, run_id: str, failure: Exception) -> None:
-        """Say why a run failed."""
+    def failed(self, run_id: str, failure: Exception | None) -> None:
+        """Say why a run failed, unless that is said elsewhere."""
         self._meter.drop(run_id)
-        self.say(str(failure))
+        if failure is not None:
+            self.say(str(failure))
 
     def report(self, active: Sequence[ActiveRun]) -> None:
         """Say how far the runs in flight are, as often as the display allows."""
@@ -79,10 +81,13 @@ class Messages:
         """Warn, once, of clients of a run that train nothing."""
         if run.idle and run.id not in self._warned:
             self._warned.add(run.id)
+            batch = f"less than a batch of {run.spec.batch}"
+            idle = f"{run.idle} clients of a round hold {batch} and take no step"
+            if run.idle == 1:
+                idle = f"1 client of a round holds {batch} and takes no step"
             self.say(
-                f"{run.id}: {run.idle} clients of a round hold less than a batch of "
-                f"{run.spec.batch} and take no step (last_batch: {run.spec.last_batch}); their "
-                "unchanged weights count in the mean, and the record says so (idle_clients)"
+                f"{run.id}: {idle} (last_batch: {run.spec.last_batch}); unchanged weights count in "
+                "the mean, and the record says so (idle_clients)"
             )
 
     def close(self) -> None:

@@ -62,6 +62,8 @@ class TrainOptions:
         wait: whether to wait for runs that another process trains, and to take over those that it
             gives up.
         shared: address of a store of records that other machines share; None: none do.
+        say_failures: whether to say of a run that it failed, and why, before the end, which says so
+            of all that did.
     """
 
     device: str = "cpu"
@@ -77,6 +79,7 @@ class TrainOptions:
     out: Path | None = None
     wait: bool = False
     shared: str | None = None
+    say_failures: bool = True
 
 
 DEFAULTS = TrainOptions()
@@ -298,7 +301,7 @@ class _Training:
         """Keep a failure; the other runs go on."""
         self._queue.finish(run_id)
         self.failures.append(failure)
-        self._messages.failed(run_id, failure)
+        self._messages.failed(run_id, failure if self._options.say_failures else None)
 
     def _report(self, active: Sequence[ActiveRun]) -> None:
         self._see_what_is_compiled()

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost
+from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, SamplingParams
 from fedrepro.fl.components import Registry
 
-__all__ = ["ALGORITHMS", "Algorithm", "AlgorithmParams", "Cost"]
+__all__ = ["ALGORITHMS", "Algorithm", "AlgorithmParams", "Cost", "SamplingParams"]
 
 
 def _algorithm_name(value: Any) -> str | None:

@@ -87,8 +87,8 @@ class Params(SamplingParams):
         default=0,
         ge=0,
         description="at each evaluation compare the clients' models on so many test images, the "
-        "first ones: log how many of them two models put into different classes (section 3.1); "
-        "0: off",
+        "first ones: log which share of them two models put into different classes (section 3.1), "
+        "and these models' mean accuracy there (local_accuracy); 0: off",
     )
     update_rounds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(),
@@ -257,7 +257,8 @@ def evaluate(fed: Federation, state: State) -> Steps:
     Returns:
         The metrics of :func:`evaluate_global`; ``conflicts``, the share of test images that two of
         the clients' models put into different classes, and ``local_accuracy``, the mean accuracy
-        (fraction) of these models on the same images.
+        (fraction) of these models, as trained, on the same images. FedAvg, FedProx and CADIS log
+        another ``local_accuracy``: that of the received model on the clients' training examples.
     """
     metrics = yield from evaluate_global(fed, state)
     count = fed.params(Params).conflict_examples

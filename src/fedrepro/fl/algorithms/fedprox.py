@@ -37,7 +37,7 @@ class Params(SamplingParams):
     )
     local_accuracy: bool = Field(
         default=False,
-        description="log the received model's accuracy on the participants' own examples",
+        description="log the received model's accuracy on the participants' training examples",
     )
 
 

@@ -103,14 +103,15 @@ def mean_loss(trained: Sequence[Trained]) -> float:
 def log_received(
     fed: Federation, weights: Weights, clients: Sequence[int], *, wanted: bool
 ) -> Steps:
-    """Return what to log of the received model's accuracy on the participants' own examples.
+    """Return what to log of the received model's accuracy on the participants' training examples.
 
     Yields:
         One :class:`Predict` if ``wanted``.
 
     Returns:
         ``local_accuracy`` and ``local_accuracy_sd``: mean and population standard deviation over
-        the participants, as fractions; empty unless ``wanted``.
+        the participants, as fractions; empty unless ``wanted``. FedOpt's ``local_accuracy`` is
+        another: that of the clients' trained models on test images.
     """
     if not wanted:
         return {}

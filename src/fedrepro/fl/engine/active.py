@@ -17,14 +17,14 @@ from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
-from fedrepro.fl.engine.effect import training_shows
+from fedrepro.fl.engine.effect import Effect
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device, tensors
-from fedrepro.fl.engine.jobs import Ask, ProgramFailed, unexpected
+from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed, unexpected
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.engine.well_formed import check_request
 from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Prediction, Steps, Train, Trained
+from fedrepro.fl.requests import Steps, Train
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
 
 _MOST_SAVING = 0.05
@@ -123,7 +123,12 @@ class ActiveRun:
         self.idle = 0
         self.algorithm = ALGORITHMS[spec.algorithm.name]
         self.rounds = self.algorithm.rounds(spec)
-        self.state = self.algorithm.init(self.fed)
+        try:
+            self.state = self.algorithm.init(self.fed)
+        except FedreproError:
+            raise
+        except Exception as error:
+            raise AlgorithmFailed(f"algorithm {spec.algorithm.name}, init", error) from error
         if not hasattr(self.state, "__dict__"):
             raise FedreproError(
                 f"algorithm {spec.algorithm.name}: `init` returns a {type(self.state).__name__}; "
@@ -144,9 +149,7 @@ class ActiveRun:
         self._copier = HostCopier()
         self._checked = CheckedState(spec.algorithm.name, self.state)
         self._boundaries = [self._snapshot()]
-        may_stay = self.resumed_at or self.rounds == 1  # probes change no model
-        self._beginning = None if may_stay else self._boundaries[0]
-        self._first_training: int | None = None  # round
+        self._effect = Effect(self.fed.layout.parameters, shown=self.resumed_at > 0)
         self._steps = self._run()
         try:
             self._advance(None)
@@ -220,22 +223,12 @@ class ActiveRun:
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
-        self._check_effect()
+        self._effect.require(self.progress.round - 1)
         if self.progress.round >= self.rounds:
             return
         pause = max(self._checkpoint_seconds, self._saving.pause) if self._checkpoint_seconds else 0
         if time.monotonic() - self._last_save >= pause:
             self.save()
-
-    def _check_effect(self) -> None:
-        """Once the first round that trains is over, see that it changed the models."""
-        if self._beginning is None or self._first_training is None:
-            return
-        oldest = self._boundaries[0]
-        if oldest.content["progress"]["round"] <= self._first_training:
-            return
-        if training_shows(self._beginning, oldest, self.fed.layout.size):
-            self._beginning = None
 
     def save(self) -> None:
         """Write the checkpoint of the last finished round.
@@ -318,14 +311,20 @@ class ActiveRun:
         progress.final |= summary
 
     def _steps_of(self, name: str, *arguments: Any) -> Steps:
-        """Return the generator that a function of the algorithm is to be."""
-        steps = getattr(self.algorithm, name)(self.fed, self.state, *arguments)
-        if not isinstance(steps, Generator):
-            raise FedreproError(
-                f"algorithm {self.spec.algorithm.name}: `{name}` is not a generator; it yields a "
-                "Train or a Predict, or `yield from`s another generator"
-            )
-        return steps
+        """Go through the generator that a function of the algorithm is to be."""
+        algorithm, round = self.spec.algorithm.name, self.progress.round - (name == "evaluate")
+        try:
+            steps = getattr(self.algorithm, name)(self.fed, self.state, *arguments)
+            if not isinstance(steps, Generator):
+                raise FedreproError(
+                    f"algorithm {algorithm}: `{name}` is not a generator; it yields a Train or a "
+                    "Predict, or `yield from`s another generator"
+                )
+            return (yield from steps)
+        except FedreproError:
+            raise
+        except Exception as error:
+            raise AlgorithmFailed(f"algorithm {algorithm}, round {round}", error) from error
 
     def _evaluated(self, final: dict[str, Any]) -> None:
         """Take note of an evaluation."""
@@ -344,30 +343,31 @@ class ActiveRun:
         for name, value in curves.items():
             metrics[name].append(value)
 
-    def _advance(self, answer: list[Trained] | list[Prediction] | None) -> None:
+    def _advance(self, answer: list[Any] | None) -> None:
         self._ask = None
         try:
             request = self._steps.send(answer)
         except StopIteration:
             return
         check_request(self.spec.algorithm.name, request, self.dataset)
-        if self._first_training is None and isinstance(request, Train):
-            self._first_training = self.progress.round
         self._ask = Ask(self.spec, self.dataset, request)
         self.idle = max(self.idle, sum(not job.sizes for job in self._ask.jobs))
 
-    def receive(self, answer: list[Trained] | list[Prediction], seconds: float) -> None:
+    def receive(self, answer: list[Any], seconds: float) -> None:
         """Take the answer to the open request and go on to the next one, or to the end.
 
         Args:
-            answer: in the order of the request.
+            answer: one :class:`Trained` or :class:`Prediction` for each lane or model, in the order
+                of the request.
             seconds: time that the request took.
 
         Raises:
-            FedreproError: a number to record is not finite.
+            FedreproError: a number to record is not finite, or the round ends and nothing trains.
             NotSaved: a checkpoint is due and cannot be written.
         """
         self.progress.seconds += seconds
+        if isinstance(self.ask.request, Train):
+            self._effect.watch(self.ask.request, answer)
         self._advance(answer)
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from fedrepro.fl.engine import device as devices
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.admission import Admission
 from fedrepro.fl.engine.jobs import (
+    AlgorithmFailed,
     Answer,
     Backend,
     LaneError,
@@ -263,14 +264,15 @@ class _Flight:
             error: what it failed with; raised if no run is to blame for it.
             run: the run, if it is in flight; it is not to be, afterwards.
         """
+        cause = error.error if isinstance(error, AlgorithmFailed) else error
         if isinstance(error, checkpoint.NotSaved) or devices.has_failed(
-            self._backend.device, error
+            self._backend.device, cause
         ):
-            raise error
-        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            raise cause
+        if isinstance(cause, RuntimeError) and is_out_of_memory(cause):
             if self._finds_memory_later(spec, run):
                 return
-            reason: Exception = too_large("it", error)
+            reason: Exception = too_large("it", cause)
         else:
             known = isinstance(error, FedreproError | LaneError)
             reason = error if known else unexpected(error)

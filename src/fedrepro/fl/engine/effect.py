@@ -1,54 +1,57 @@
-"""Whether a run trains at all, or its first round changes nothing."""
+"""Whether a run trains at all, or its first training changes nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine.host_copy import HostCopy, tensors
+from fedrepro.fl.requests import Train, Trained
 
 _ROUNDING = 1e-6
-"""Largest change of a weight, relative to it, that averaging in float32 makes by rounding alone."""
+"""Change of a weight, relative to it, that is too small to train in float32."""
 
 
-def training_shows(before: HostCopy, after: HostCopy, size: int) -> bool:
-    """Return whether a snapshot shows that training changes a run's models.
+class Effect:
+    """Looks at the lanes of a run until one of them is seen to train.
+
+    On a GPU that is one comparison, and the transfer of its result, for a whole run.
 
     Args:
-        before: snapshot of the run before its first round.
-        after: a snapshot between two rounds.
-        size: numbers of one model, parameters and buffers.
-
-    Returns:
-        False if ``after`` is that of the beginning, or has not arrived in host memory.
-
-    Raises:
-        FedreproError: rounds have passed, and no weight has changed by more than rounding.
+        parameters: how many of a model's weights are trained; its buffers come after them.
+        shown: whether it is known already that the run trains.
     """
-    rounds = after.content["progress"]["round"]
-    if rounds == 0 or not after.complete:
-        return False
-    old, new = _models(before, size), _models(after, size)
-    if old and all(_same(models, new.get(name, [])) for name, models in old.items()):
-        raise FedreproError(
-            f"training changed no weight in {rounds} round{'s' * (rounds > 1)}: the step size "
-            "(optimizer.lr, algorithm.server_lr) is too small for float32, or no client holds "
-            "as much as a batch (batch, with last_batch: drop)"
+
+    def __init__(self, parameters: int, *, shown: bool) -> None:
+        self._parameters = parameters
+        self._shown = shown
+        self._asked = False
+
+    def watch(self, request: Train, answer: Sequence[Trained]) -> None:
+        """Compare the lanes of a request with what they started from, if it has any."""
+        if self._shown or not request.lanes:
+            return
+        self._asked = True
+        self._shown = any(
+            not torch.allclose(
+                result.weights[: self._parameters],
+                lane.weights[: self._parameters].to(result.weights.device),
+                rtol=_ROUNDING,
+                atol=0.0,
+            )
+            for lane, result in zip(request.lanes, answer, strict=True)
         )
-    return True
 
+    def require(self, round: int) -> None:
+        """Refuse, at the end of a round from 0, a run whose lanes were all left as they were.
 
-def _models(snapshot: HostCopy, size: int) -> dict[str, list[torch.Tensor]]:
-    """Return the models in each field of a state that has some."""
-    fields = {
-        name: [one for one in tensors(value) if one.numel() == size]
-        for name, value in snapshot.content["state"].items()
-    }
-    return {name: models for name, models in fields.items() if models}
-
-
-def _same(old: list[torch.Tensor], new: list[torch.Tensor]) -> bool:
-    return len(old) == len(new) and all(
-        torch.allclose(one, other, rtol=_ROUNDING, atol=0.0)
-        for one, other in zip(new, old, strict=True)
-    )
+        Raises:
+            FedreproError: they were.
+        """
+        if self._asked and not self._shown:
+            raise FedreproError(
+                f"round {round}: training changed no weight of any model: the step size "
+                "(optimizer.lr) is too small for float32, or no client that takes part holds as "
+                "much as a batch (batch, with last_batch: drop)"
+            )

@@ -39,6 +39,19 @@ class ProgramFailed(LaneError):
     """The program itself failed over a lane or model; the message ends in the traceback."""
 
 
+class AlgorithmFailed(Exception):
+    """The code of an algorithm raised an error, which it did not mean to be read.
+
+    Args:
+        where: algorithm and round, for the message.
+        error: what was raised, caught where the engine calls the algorithm.
+    """
+
+    def __init__(self, where: str, error: Exception) -> None:
+        super().__init__(where)
+        self.error = error
+
+
 class OutOfTime(Exception):
     """The time budget ended in the middle of a request, whose work is lost."""
 
@@ -173,12 +186,15 @@ Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 
 
 def unexpected(error: Exception) -> LaneError:
-    """Return the error of a lane or model in which the program failed, with the traceback.
+    """Return the error of a lane, model or run in which the program failed, with the traceback.
 
-    Two errors of PyTorch are said in our words. Where batch normalisation got one value a channel,
-    maps of a single pixel met a batch of one example, which :func:`check_lane` does not know. And a
-    network may need an operation that ``--deterministic`` excludes.
+    That of an algorithm begins with the algorithm's own code. Two errors of PyTorch are said in our
+    words. Where batch normalisation got one value a channel, maps of a single pixel met a batch of
+    one example, which :func:`check_lane` does not know. And a network may need an operation that
+    ``--deterministic`` excludes.
     """
+    if isinstance(error, AlgorithmFailed):
+        return _failed_algorithm(error)
     if " does not have a deterministic implementation" in str(error):
         operation = str(error).partition(" ")[0]
         return LaneError(
@@ -192,6 +208,15 @@ def unexpected(error: Exception) -> LaneError:
         )
     trace = "".join(traceback.format_exception(error)).rstrip()
     return ProgramFailed(f"the program failed over it:\n{trace}")
+
+
+def _failed_algorithm(failure: AlgorithmFailed) -> ProgramFailed:
+    error, trace = failure.error, failure.error.__traceback__
+    below = None if trace is None else trace.tb_next  # the first one is the engine's
+    said = traceback.TracebackException(type(error), error, below)
+    reason = "".join(said.format_exception_only()).rstrip()
+    frames = "" if below is None else "\n" + "".join(said.format()).rstrip()
+    return ProgramFailed(f"{failure}: {reason}{frames}")
 
 
 def joined(parts: Sequence[Prediction]) -> Prediction:

@@ -49,7 +49,9 @@ def remember(clients: Sequence[Indices]) -> str:
     kept = []
     for number, positions in enumerate(clients):
         array = np.asarray(positions)
-        if array.ndim != 1 or not array.size or not np.issubdtype(array.dtype, np.integer):
+        if array.shape == (0,):
+            raise NoLists(f"index lists: client {number} holds no example")
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             raise NoLists(
                 f"index lists: client {number} holds an array of shape {array.shape} and type "
                 f"{array.dtype}, not a list of whole numbers"

@@ -40,6 +40,7 @@ from fedrepro.runs.records import RunRecord
 
 if TYPE_CHECKING:
     import matplotlib.figure
+    import torch
 
 
 def load(
@@ -181,6 +182,7 @@ def train(
     device: str = "auto",
     workers: int | None = None,
     folder: str | Path = "fedrepro-runs",
+    keep_weights: bool = False,
     **spec: Any,
 ) -> Result:
     """Train one run per seed, side by side, and return what they recorded.
@@ -204,11 +206,14 @@ def train(
         device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
         workers: processes on a CPU; None: as many as cores.
         folder: where records and checkpoints lie; relative to the working directory.
+        keep_weights: whether to keep the trained global model of each run, as ``<run id>.pt`` in
+            the folder (:attr:`Result.weights`).
         spec: further fields of :class:`fedrepro.fl.spec.RunSpec`, such as ``evaluate_every``; data
             set, partition and seed are those of ``data``, ``parts`` and ``seeds``.
 
     Raises:
-        FedreproError: a value is wrong, or some runs failed; names them.
+        FedreproError: a value is wrong, or some runs failed; names them. Or weights are to be kept,
+            and the algorithm has no single model, or a run was recorded without them.
     """
     _require_dataset(data)
     for key, argument in _ARGUMENTS.items():
@@ -256,8 +261,10 @@ def train(
     for seed, count in Counter(run.seed for run in runs).items():
         if count > 1:
             raise FedreproError(f"seeds: {seed} is there {count} times; every run counts once")
-    _train(runs, data, device, workers, Path(folder))
-    return Result([records.read(run.id, Path(folder)) for run in runs])
+    if keep_weights:
+        _require_weights(runs, data, Path(folder))
+    _train(runs, data, device, workers, Path(folder), keep_weights)
+    return Result([records.read(run.id, Path(folder)) for run in runs], Path(folder))
 
 
 _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}
@@ -310,8 +317,22 @@ def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
     )
 
 
+def _require_weights(runs: Sequence[PlannedRun], data: Dataset, folder: Path) -> None:
+    from fedrepro.runs import weights
+
+    weights.require_one_model(runs[0].spec, data)
+    for run in runs:
+        if run.recorded:
+            weights.require(run.id, folder)
+
+
 def _train(
-    runs: Sequence[PlannedRun], data: Dataset, device: str, workers: int | None, folder: Path
+    runs: Sequence[PlannedRun],
+    data: Dataset,
+    device: str,
+    workers: int | None,
+    folder: Path,
+    keep_weights: bool,
 ) -> None:
     import torch
 
@@ -325,6 +346,7 @@ def _train(
         checkpoints=folder / ".checkpoints",
         wait=True,
         say_failures=False,
+        keep_weights=keep_weights,
     )
     threads = torch.get_num_threads()
     try:
@@ -339,9 +361,11 @@ class Result:
 
     Attributes:
         records: spec, component versions, metrics, partition and provenance of each run.
+        folder: where they lie.
     """
 
     records: list[RunRecord]
+    folder: Path
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -355,6 +379,17 @@ class Result:
     def final(self) -> pd.DataFrame:
         """The last row of each run."""
         return self.frame.groupby("run", sort=False).tail(1).reset_index(drop=True)
+
+    @property
+    def weights(self) -> list[dict[str, torch.Tensor]]:
+        """The trained global model of each run, a ``state_dict`` of its network, on the CPU.
+
+        Raises:
+            FedreproError: they were not kept, or cannot be read.
+        """
+        from fedrepro.runs import weights
+
+        return [weights.read(record.run_id, self.folder) for record in self.records]
 
     def plot(
         self, metric: str = "accuracy", *, beside: Mapping[str, Result] | None = None

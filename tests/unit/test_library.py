@@ -16,6 +16,7 @@ import torch
 
 import fedrepro as fr
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl import models
 from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams, fedavg, participants, sgd
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.requests import Objective
@@ -245,7 +246,8 @@ def test_what_is_shown_at_the_end_of_a_cell_is_short(data: fr.Dataset, tmp_path:
     assert repr(parts).endswith(": 2 clients of 1 to 2 examples by lists)")
     assert repr(result).startswith("Result of 2 runs\n")
     assert repr(result).count("\n") == 3
-    assert repr(fr.Result(result.records[:1])).startswith("Result of 1 run\n")
+    single = dataclasses.replace(result, records=result.records[:1])
+    assert repr(single).startswith("Result of 1 run\n")
 
 
 def test_processes_that_train_are_given_the_constants_of_the_data(
@@ -283,6 +285,40 @@ def test_a_network_is_a_name_or_as_in_a_plan(data: fr.Dataset, tmp_path: Path) -
         "width": 0.5,
     }
     assert model({"name": "liu1", "width": 0.5}) == model("liu1", width=0.5)
+
+
+@pytest.mark.parametrize("network", ["liu1", "resnet9"])
+def test_weights_are_kept_on_request_and_fit_the_network(
+    network: str, data: fr.Dataset, tmp_path: Path
+) -> None:
+    model = {"name": network, "width": 0.1}
+    given = OPTIONS | {"model": model, "rounds": 1, "seeds": 2, "folder": tmp_path}
+    halves = [np.arange(60), np.arange(60, 120)]
+    result = fr.train(data, halves, keep_weights=True, **given)
+    again = fr.train(data, halves, keep_weights=True, **given)
+    for record, weights, same in zip(result.records, result.weights, again.weights, strict=True):
+        net = models.build(network, (1, 8, 8), 4, 0.1)
+        net.load_state_dict(weights)
+        net.eval()
+        classes = net(torch.from_numpy(data.test_x).float() / 255).argmax(dim=1).numpy()
+        assert (classes == data.test_y).mean() == pytest.approx(record.final["accuracy"])
+        assert all(torch.equal(weights[name], same[name]) for name in weights)
+    assert len(list(tmp_path.glob("*.pt"))) == 2
+    plain = fr.train(data, halves, **given | {"folder": tmp_path / "plain"})
+    assert [record.metrics for record in plain.records] == [r.metrics for r in result.records]
+    assert not list((tmp_path / "plain").glob("*.pt"))
+    with pytest.raises(FedreproError, match=r"\.pt: the weights of this run were not kept"):
+        _ = plain.weights
+    with pytest.raises(FedreproError, match=r"were not kept; delete its record, .*\.json"):
+        fr.train(data, halves, keep_weights=True, **given | {"folder": tmp_path / "plain"})
+    (tmp_path / f"{result.records[0].run_id}.pt").write_bytes(b"damaged")
+    with pytest.raises(FedreproError, match=r"\.pt: cannot be read"):
+        _ = result.weights
+
+
+def test_weights_of_many_models_are_not_kept(data: fr.Dataset, tmp_path: Path) -> None:
+    with pytest.raises(FedreproError, match="algorithm local has no single global model"):
+        fr.train(data, [[0], [1]], "local", keep_weights=True, folder=tmp_path, **OPTIONS)
 
 
 def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_path: Path) -> None:

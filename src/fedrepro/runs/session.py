@@ -25,7 +25,7 @@ from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs import provenance, records, transfer
+from fedrepro.runs import provenance, records, transfer, weights
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
@@ -64,6 +64,7 @@ class TrainOptions:
         shared: address of a store of records that other machines share; None: none do.
         say_failures: whether to say of a run that it failed, and why, before the end, which says so
             of all that did.
+        keep_weights: whether to write the trained model of each run beside its record.
     """
 
     device: str = "cpu"
@@ -80,6 +81,7 @@ class TrainOptions:
     wait: bool = False
     shared: str | None = None
     say_failures: bool = True
+    keep_weights: bool = False
 
 
 DEFAULTS = TrainOptions()
@@ -276,6 +278,8 @@ class _Training:
         """Write the record of a run that ended; return its file."""
         self._see_what_is_compiled()
         content = provenance.content(run, self._started)
+        if self._options.keep_weights:  # first: where there is a record, nothing is trained
+            weights.write(run, self._runs[run.id].records)
         try:
             file = records.write(content, self._runs[run.id].records)
         except ValidationError as error:  # what an edited checkpoint said of its origin, say

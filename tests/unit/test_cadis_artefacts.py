@@ -235,8 +235,8 @@ def test_the_tail_of_a_run_and_its_steps_by_hand():
 
 
 def test_a_target_is_reached_where_it_is_met_exactly():
-    metrics = {"evaluated_rounds": [10, 20], "accuracy": [0.7, 0.8]}
-    record = SimpleNamespace(metrics=metrics, spec={"rounds": 25})
+    curves = {"accuracy": {10: 0.7, 20: 0.8}}
+    record = SimpleNamespace(curve=curves.__getitem__, spec={"rounds": 25})
     assert [rounds_to(record, target) for target in (0.7, 0.75, 0.8, 0.81)] == [10, 20, 20, 26]
 
 

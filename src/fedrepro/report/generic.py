@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from fedrepro.report.figure import Figure
-from fedrepro.report.stats import differences, summarise
+from fedrepro.report.stats import differences, first_reaching, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
@@ -89,7 +89,7 @@ def rounds(runs: RunSet) -> pd.DataFrame:
         curve = runs.curve(run, METRIC)
         base = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
         for level in _LEVELS:
-            first = next((t for t, value in curve.items() if 100 * value >= level - 1e-9), None)
+            first = first_reaching(curve, level / 100)
             if first is not None:
                 reached.append({**base, "level": level, "value": first})
     long = pd.DataFrame(reached, columns=["row", "seed", "run", "level", "value"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,11 @@ LEAST_FOR_T = 3
 
 _EQUAL = 1e-9
 """Decimal fractions that differ by less are equal."""
+
+
+def first_reaching(curve: Mapping[int, float], least: float) -> int | None:
+    """Return the first round of a curve (round -> value) with so much; None if none has it."""
+    return next((t for t, value in curve.items() if value >= least - _EQUAL), None)
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float]:

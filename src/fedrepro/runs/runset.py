@@ -140,11 +140,7 @@ class RunSet:
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""
-        return self.unrecorded(self.planned(groups))
-
-    def unrecorded(self, planned: Iterable[PlannedRun]) -> list[PlannedRun]:
-        """Return those of the planned runs that have no record."""
-        return [run for run in planned if not self.is_recorded(run)]
+        return [run for run in self.planned(groups) if not self.is_recorded(run)]
 
     def require(self, groups: Iterable[str], what: str, else_: str = "") -> None:
         """Make sure that all runs of the groups are recorded.
@@ -157,10 +153,10 @@ class RunSet:
         Raises:
             MissingRunsError: some are not; says what needs them and how to train them.
         """
-        planned = self.planned(groups)
-        missing = self.unrecorded(planned)
+        groups = list(groups)
+        missing = self.missing(groups)
         if missing:
-            count, some = len(unique(missing)), len(missing) < len(planned)
+            count, some = len(unique(missing)), len(missing) < len(self.planned(groups))
             raise MissingRunsError(
                 f"{self.paper}, scale {self.scale}: no record of {count} of the runs "
                 f"for {what}, such as {missing[0].id} ({missing[0].group}); "

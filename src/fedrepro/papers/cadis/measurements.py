@@ -22,7 +22,7 @@ from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import called, load_expected
-from fedrepro.report.stats import differences, summarise
+from fedrepro.report.stats import differences, first_reaching, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -191,11 +191,8 @@ TARGETS = pd.DataFrame(
 
 def rounds_to(record: RunRecord, target: float) -> int:
     """Return the first evaluated round with the target accuracy; one more than all if none has."""
-    metrics = record.metrics
-    for t, accuracy in zip(metrics["evaluated_rounds"], metrics["accuracy"], strict=True):
-        if accuracy >= target - 1e-9:
-            return int(t)
-    return int(record.spec["rounds"]) + 1
+    first = first_reaching(record.curve("accuracy"), target)
+    return int(record.spec["rounds"]) + 1 if first is None else first
 
 
 LATE_STEP = "change from one evaluation to the next, last half"

@@ -447,8 +447,30 @@ def test_whom_a_model_serves_is_read_off_the_participants_of_each_round():
         spec={"seed": 7, "rounds": 40, "algorithm": {"participants": 10}},
         metrics={"local_accuracy": [0.1] * 20 + rounds[20:]},
     )
-    assert accuracy_by_size(record) == pytest.approx((0.9, 0.5))
-    assert accuracy_by_size(record, last=100) != pytest.approx((0.9, 0.5), abs=0.1)
+    large, small = accuracy_by_size(record)
+    assert (large[0], small[0]) == pytest.approx((0.9, 0.5))
+    assert (large[1], small[1]) == pytest.approx((0, 0), abs=1e-9), "the rounds fit exactly"
+    large, small = accuracy_by_size(record, last=100)
+    assert (large[0], small[0]) != pytest.approx((0.9, 0.5), abs=0.1)
+    assert min(large[1], small[1]) > 0.01
+
+
+def test_the_error_of_what_a_model_serves_is_that_of_the_regression():
+    """Over draws of the noise, the estimates scatter as their standard errors say."""
+    counts = np.eye(2, dtype=int)[[0] * 60 + [1] * 20].tolist()
+    spec = {"seed": 3, "rounds": 200, "algorithm": {"participants": 10}}
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(200):
+        record = SimpleNamespace(
+            partition=SimpleNamespace(counts=counts),
+            spec=spec,
+            metrics={"local_accuracy": (0.7 + 0.1 * rng.standard_normal(200)).tolist()},
+        )
+        found.append(accuracy_by_size(record, last=100))
+    estimates, errors = np.moveaxis(np.array(found), 2, 0)
+    assert estimates.mean(axis=0) == pytest.approx([0.7, 0.7], abs=0.01)
+    assert estimates.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
 
 
 def test_models_that_serve_all_clients_alike_serve_both_sizes_of_cluster(lite):

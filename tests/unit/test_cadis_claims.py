@@ -324,6 +324,43 @@ def test_seeds_that_disagree_do_not_decide(as_claimed):
     assert not finding.firm
 
 
+def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):
+    """By 10 points up and down in turn; CADIS leads by less in the mean of the last ten."""
+
+    ahead = Seeds(as_claimed, World(accuracy={"MNIST MC FedAvg": 0.9}))
+
+    def swinging(by):
+        def change(name, values):
+            if name != "accuracy":
+                return values
+            return [max(values) - by * (t % 2) for t in range(len(values))]
+
+        return decide("ND3-mnist", Edited(ahead, change))
+
+    steady, open_ = swinging(0.0), swinging(0.1)
+    assert steady.holds
+    assert steady.firm
+    assert open_.holds
+    assert not open_.firm
+
+
+def test_one_seed_that_crosses_a_target_slowly_does_not_say_in_which_round(as_claimed):
+    """By 0.2 points in 25 rounds; the standard error of 80 % is 0.4 points."""
+
+    def slowly(name, values):
+        if name != "accuracy":
+            return values
+        return [0.78 + 0.002 * t for t in range(len(values))]
+
+    slow = Edited(as_claimed, slowly)
+    reached = claims.rounds(slow, "cadis", target=0.8, dataset="mnist", kind="mc", clients=10)
+    assert reached.values == (275,)
+    assert reached.error == 50
+    assert decide("NB1", as_claimed).firm
+    assert decide("NB1", slow).holds
+    assert not decide("NB1", slow).firm
+
+
 @pytest.mark.parametrize("name", ["NA1-cifar10", "ND2-cifar10", "ND3-cifar10", "ND4-cifar10"])
 def test_networks_near_chance_decide_nothing(as_claimed, name):
     low = {f"CIFAR-10 MC {method}": 0.2 for method in ("FedAvg", "CADIS")}

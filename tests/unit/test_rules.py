@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -336,11 +337,38 @@ def test_two_seeds_decide_with_their_range_and_the_test_examples() -> None:
     assert (margin.low, margin.high) == pytest.approx((0.01 - reach, 0.03 + reach))
 
 
-def test_three_seeds_and_what_is_no_accuracy_have_no_error_of_test_examples() -> None:
+def test_three_seeds_have_no_other_error_than_theirs() -> None:
     three = less(accuracies(0.91, 0.92, 0.93), accuracies(0.9, 0.9, 0.9))
     assert (three.low, three.high) == pytest.approx(t_interval([0.01, 0.02, 0.03]))
+
+
+def test_what_has_no_error_of_its_own_adds_none() -> None:
     loss = Sample("loss", (0.5,), ("x",))
-    assert less(accuracies(0.9), loss).low == pytest.approx(0.4)
+    assert (loss.above(0.4).low, loss.above(0.4).high) == pytest.approx((0.1, 0.1))
+    assert less(accuracies(0.9), loss).low == pytest.approx(0.4 - 1.959964 * 0.003)
+
+
+def test_a_mean_over_rounds_has_the_error_of_its_rounds() -> None:
+    """Two runs of four rounds; that of a single value is the root mean square of the two."""
+    rounds = pd.DataFrame(
+        {
+            "run": ["x"] * 4 + ["y"] * 4,
+            "seed": [2] * 4 + [5] * 4,
+            "step": [1, 2, 3, 4, 2, 2, 2, 2],
+        }
+    )
+    sample = Sample.over_rounds("a", rounds, "step")
+    assert (sample.values, sample.runs, sample.seeds) == ((2.5, 2), ("x", "y"), (2, 5))
+    assert sample.error == pytest.approx(math.sqrt(5 / 3 / 4 / 2))
+    one = Sample.over_rounds("a", rounds[:4], "step")
+    assert one.above(1).low == pytest.approx(1.5 - 1.959964 * math.sqrt(5 / 3 / 4))
+    assert one.above(1).firm
+    assert not one.above(2).firm, "other rounds could turn it"
+
+
+def test_errors_of_rounds_and_of_test_examples_add_up() -> None:
+    sample = replace(accuracies(0.9), error=0.004)
+    assert sample.standard_error == pytest.approx(0.005)
 
 
 def test_a_weighted_sum_has_the_error_of_its_weights() -> None:
@@ -354,7 +382,7 @@ def test_what_rests_on_one_seed_or_two_says_so() -> None:
     base = accuracies(0.9)
     firm, open_ = (compared([base], [base.above(bound)]) for bound in (0.8, 0.899))
     assert firm.few == "one seed"
-    assert open_.few == "one seed, and other test examples could turn it"
+    assert open_.few == "one seed, and other test examples or rounds could turn it"
     two = accuracies(0.9, 0.91)
     assert compared([two], [two.above(0.8)]).few == "two seeds"
     three = accuracies(0.9, 0.91, 0.92)

@@ -13,10 +13,12 @@ from fedrepro.report.stats import (
     bootstrap,
     bounds,
     differences,
+    error_of_mean,
     holm,
     jackknife,
     moving_average,
     one_sided_p,
+    rms,
     sampling_error,
     sd_bounds,
     summarise,
@@ -44,9 +46,20 @@ def test_fewer_than_three_values_are_bounds_themselves() -> None:
 
 
 def test_the_error_that_accuracies_have_from_their_test_examples() -> None:
-    assert sampling_error([0.9], [10_000], [1]) == pytest.approx(0.003)
-    assert sampling_error([0.9, 0.9], [10_000, 2_500], [1, -1]) == pytest.approx(0.003 * 5**0.5)
-    assert sampling_error([1.0], [10], [1]) == 0
+    assert sampling_error(0.9, 10_000) == pytest.approx(0.003)
+    assert sampling_error(0.9, 2_500) == pytest.approx(0.006)
+    assert sampling_error(1.0, 10) == 0
+    assert sampling_error(1 + 1e-9, 10) == 0, "means of records are not exact"
+
+
+def test_the_error_of_a_mean_of_independent_values() -> None:
+    assert error_of_mean([1, 2, 3, 4]) == pytest.approx(math.sqrt(5 / 3 / 4))
+    assert error_of_mean([0.5]) == 0
+
+
+def test_the_root_of_the_mean_square() -> None:
+    assert rms([3, 4]) == pytest.approx(math.sqrt(12.5))
+    assert rms([0.0]) == 0
 
 
 def test_the_interval_of_a_standard_deviation() -> None:

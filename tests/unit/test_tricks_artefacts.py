@@ -25,6 +25,7 @@ from fedrepro.papers.tricks.measurements import (
     cell_name,
     chosen,
     late,
+    lately,
     searched,
     welch,
 )
@@ -320,8 +321,10 @@ def test_diagnostics_are_of_the_second_half(smoke, paper):
 def test_late_leaves_the_first_half_out():
     rounds = pd.DataFrame({"round": [1, 2, 3, 4], "value": [9.0, 9.0, 1.0, 3.0]})
     keys = dict.fromkeys(("group", "title", "run", "quantity"), "a")
-    assert late(rounds.assign(seed=0, **keys))["value"].tolist() == [2.0]
-    assert late(rounds.assign(seed=0, **keys), percent=25)["value"].tolist() == [3.0]
+    rounds = rounds.assign(seed=0, **keys)
+    assert late(rounds)["value"].tolist() == [2.0]
+    assert lately(rounds)["value"].tolist() == [1.0, 3.0]
+    assert lately(rounds, percent=25)["value"].tolist() == [3.0]
 
 
 def test_trees_of_figure_1():

@@ -57,7 +57,7 @@ class Margin:
             values: one a seed, differences of runs of equal seeds where two things are compared.
             what: the difference, in words.
             strict: whether 0 is too little.
-            error: standard error of one value from the test examples.
+            error: standard error of one value for another reason than the seed.
 
         See :func:`fedrepro.report.stats.bounds`.
         """
@@ -191,7 +191,7 @@ class Finding:
             return ""
         told = "one seed" if self.seeds == 1 else "two seeds"
         open_ = self.seeds == 1 and not self.firm and not self.undecided
-        return f"{told}, and other test examples could turn it" if open_ else told
+        return f"{told}, and other test examples or rounds could turn it" if open_ else told
 
 
 def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:

@@ -15,7 +15,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,6 +25,8 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_percent, not_planned
 from fedrepro.report.stats import (
+    error_of_mean,
+    rms,
     sampling_error,
     sd_bounds,
     sd_p,
@@ -47,6 +49,8 @@ class Sample:
         runs: ids of the runs.
         seeds: of the values; empty: 0, 1, ...
         on: of an accuracy: what it is measured on; None: it is none.
+        error: standard error that a single value has for another reason than the seed and the test
+            examples, such as of a mean over rounds; 0: none, or not known.
     """
 
     name: str
@@ -54,12 +58,24 @@ class Sample:
     runs: tuple[str, ...]
     seeds: tuple[int, ...] = ()
     on: Evaluated | None = None
+    error: float = 0
 
     @classmethod
     def of(cls, name: str, cells: pd.DataFrame, column: str, on: Evaluated | None = None) -> Sample:
         """Return a column of a frame that has one row a run, with its id and seed."""
         values, ids, seeds = (tuple(cells[key]) for key in (column, "run", "seed"))
         return cls(name, values, ids, seeds, on)
+
+    @classmethod
+    def over_rounds(cls, name: str, cells: pd.DataFrame, column: str) -> Sample:
+        """Return the means over the rounds of a frame that has one row a run and round.
+
+        The error is that of a mean of independent rounds.
+        """
+        runs = cells.groupby(["run", "seed"], sort=False)[column]
+        return replace(
+            cls.of(name, runs.mean().reset_index(), column), error=rms(runs.agg(error_of_mean))
+        )
 
     @property
     def mean(self) -> float:
@@ -80,6 +96,12 @@ class Sample:
     def full(self) -> bool:
         """Whether it is 100 % for every seed, where nothing can be above it."""
         return all(value == 1 for value in self.values)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of a single value for whatever reason but the seed, as far as known."""
+        tested = 0.0 if self.on is None else sampling_error(self.mean, self.on.examples)
+        return math.hypot(tested, self.error)
 
     def above(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is above a bound."""
@@ -138,7 +160,8 @@ def combined(
 ) -> Margin:
     """Return the margin by which a weighted sum of samples exceeds ``by``, over the seeds of all.
 
-    Where all of them are accuracies, it has their sampling error.
+    Its standard error is that of independent samples, at least that of networks tested on the same
+    examples, which mostly err on the same ones.
 
     Args:
         terms: weight and sample.
@@ -151,10 +174,7 @@ def combined(
     """
     weights, samples = zip(*terms, strict=True)
     values = [float(np.dot(weights, each)) - by for each in paired(*samples)]
-    examples = [sample.on.examples for sample in samples if sample.on is not None]
-    tested = len(examples) == len(samples)
-    shares = [sample.mean for sample in samples]
-    error = sampling_error(shares, examples, weights) if tested else 0.0
+    error = math.hypot(*(weight * sample.standard_error for weight, sample in terms))
     return Margin.of(values, what, strict=strict, error=error)
 
 

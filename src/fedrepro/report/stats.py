@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 LEVEL = 0.025
 """Of one-sided p values: a mean's 95 % interval leaves out the threshold where p is below it."""
@@ -56,21 +57,25 @@ def bounds(values: Sequence[float], error: float = 0) -> tuple[float, float]:
     return t_interval(values)
 
 
-def sampling_error(
-    shares: Sequence[float], examples: Sequence[int], weights: Sequence[float]
-) -> float:
-    """Return the standard error that a weighted sum of accuracies has from its test examples.
-
-    That of independent samples (binomial), at least that of networks tested on the same examples,
-    which mostly err on the same ones.
+def sampling_error(share: float, examples: int) -> float:
+    """Return the standard error that an accuracy (fraction) has from its test examples (binomial).
 
     Args:
-        shares: the accuracies, as fractions.
-        examples: on how many each is measured.
-        weights: of the sum, such as 1 and -1 for a difference.
+        share: the accuracy.
+        examples: on how many it is measured.
     """
-    terms = zip(shares, examples, weights, strict=True)
-    return math.sqrt(sum(w**2 * max(p * (1 - p), 0) / n for p, n, w in terms))
+    return math.sqrt(max(share * (1 - share), 0) / examples)
+
+
+def error_of_mean(values: ArrayLike) -> float:
+    """Return the standard error of a mean of independent values [n]; 0 for one value."""
+    each = np.asarray(values, dtype=float)
+    return float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+
+
+def rms(values: ArrayLike) -> float:
+    """Return the root of the mean square of values [n]."""
+    return math.sqrt(float(np.mean(np.square(np.asarray(values, dtype=float)))))
 
 
 def sd_bounds(sd: float, n: int) -> tuple[float, float]:

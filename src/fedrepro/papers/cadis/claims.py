@@ -8,7 +8,6 @@ part in a round. The last group of rules is about published numbers alone.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from fedrepro.papers.cadis.measurements import (
     partition_facts,
     results,
     rounds_to,
+    steps,
     tail,
     timings,
 )
@@ -51,6 +51,7 @@ from fedrepro.report.rules import (
     near,
     together,
 )
+from fedrepro.report.stats import error_of_mean, rms, sampling_error
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
@@ -111,26 +112,50 @@ def _ids(found: Sequence[Found]) -> list[str]:
     return [one.run.id for one in found]
 
 
-def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
-    """Return a measure of the chosen runs by seed; of several of a seed the mean."""
+def _sample(
+    runs: RunSet, what: str, measure: Measure, error: Measure = lambda _: 0.0, **where: Any
+) -> Sample:
+    """Return a measure of the chosen runs by seed; of several of a seed the mean.
+
+    Args:
+        runs: of which to choose.
+        what: the method.
+        measure: of a run.
+        error: standard error of the measure, for another reason than the seed.
+        where: of :func:`chosen`.
+    """
     found = chosen(runs, what, **where)
     by_seed: dict[int, list[float]] = {}
     for run, record in found:
         by_seed.setdefault(run.seed, []).append(measure(record))
     values = tuple(float(np.mean(several)) for several in by_seed.values())
-    return Sample(called(runs.paper, what), values, tuple(_ids(found)), tuple(by_seed))
+    errors = [error(record) for _, record in found]
+    name, ids = called(runs.paper, what), tuple(_ids(found))
+    return Sample(name, values, ids, tuple(by_seed), error=rms(errors))
 
 
-def _accuracy(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
-    """Return an accuracy of each of the chosen runs."""
-    sample = _sample(runs, what, measure, **where)
+def _mean_over(
+    runs: RunSet,
+    what: str,
+    rounds: Callable[[RunRecord], Sequence[float] | np.ndarray],
+    **where: Any,
+) -> Sample:
+    """Return the mean of some rounds of the chosen runs; its error is that of independent ones."""
+    return _sample(
+        runs, what, lambda r: float(np.mean(rounds(r))), lambda r: error_of_mean(rounds(r)), **where
+    )
+
+
+def _tested(sample: Sample, runs: RunSet, what: str, **where: Any) -> Sample:
+    """Return a sample as an accuracy on the test images of the chosen runs."""
     groups = {one.run.group for one in chosen(runs, what, **where)}
     return dataclasses.replace(sample, on=runs.evaluated(groups))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
     """Return the quantity: best test accuracy of a run's rounds."""
-    return _accuracy(runs, what, best, dataset=dataset, clients=clients, kind=kind)
+    where: dict[str, Any] = {"dataset": dataset, "clients": clients, "kind": kind}
+    return _tested(_sample(runs, what, best, **where), runs, what, **where)
 
 
 def late_accuracy(
@@ -138,7 +163,26 @@ def late_accuracy(
 ) -> Sample:
     """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
     where = {"dataset": dataset, "clients": clients, "kind": kind}
-    return _accuracy(runs, what, lambda r: float(np.mean(r.metrics["accuracy"][-window:])), **where)
+    late = _mean_over(runs, what, lambda r: r.metrics["accuracy"][-window:], **where)
+    return _tested(late, runs, what, **where)
+
+
+def rounds(runs: RunSet, what: str, *, target: float, **where: Any) -> Sample:
+    """Return in which round an accuracy (fraction) is reached first.
+
+    Its error is half of what lies between the rounds that reach one standard error less and more,
+    those of the test images.
+    """
+    groups = {one.run.group for one in chosen(runs, what, **where)}
+    error = sampling_error(target, runs.evaluated(groups).examples)
+
+    def reach(record: RunRecord) -> float:
+        return rounds_to(record, target)
+
+    def uncertain(record: RunRecord) -> float:
+        return (rounds_to(record, target + error) - rounds_to(record, target - error)) / 2
+
+    return _sample(runs, what, reach, uncertain, **where)
 
 
 RULES.add(leads(accuracy), "leads")
@@ -204,8 +248,7 @@ def no_later(
     """
     samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
-        reach = functools.partial(rounds_to, target=target / 100)
-        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
+        one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
         difference = f"{other.name} - {one.name}, rounds to {target:g} %"
         margins.append(less(other, one, what=difference, strict=sooner))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
@@ -220,12 +263,11 @@ def as_soon(
     """Hold where both reach each accuracy within so many percent of the other's rounds."""
     samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
-        reach = functools.partial(rounds_to, target=target / 100)
-        one, other = (_sample(runs, name, reach, **where) for name in (what, than))
+        one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
         allowed = within / 100 * other.mean
-        rounds = f"rounds to {target:g} %"
-        margins.append(less(one, other, -allowed, f"{one.name} - {other.name}, {rounds}"))
-        margins.append(less(other, one, -allowed, f"{other.name} - {one.name}, {rounds}"))
+        to = f"rounds to {target:g} %"
+        margins.append(less(one, other, -allowed, f"{one.name} - {other.name}, {to}"))
+        margins.append(less(other, one, -allowed, f"{other.name} - {one.name}, {to}"))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
     return compared(samples, margins, None, "; ".join(parts), networks=())
@@ -247,10 +289,10 @@ def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
 def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: Any) -> Finding:
     """Hold where the test loss, mean of the last ``window`` evaluations, is not higher."""
 
-    def late(record: RunRecord) -> float:
-        return float(np.mean(record.metrics["loss"][-window:]))
+    def late(record: RunRecord) -> list[float]:
+        return record.metrics["loss"][-window:]
 
-    one, other = (_sample(runs, name, late, **where) for name in (what, than))
+    one, other = (_mean_over(runs, name, late, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
     return compared([one, other], [margin], -margin.value, evidence, networks=networks)
@@ -263,7 +305,10 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     def step(record: RunRecord) -> float:
         return mean_step(tail(record, last=last))
 
-    one, other = (_sample(runs, name, step, **where) for name in (what, than))
+    def error(record: RunRecord) -> float:
+        return error_of_mean(steps(tail(record, last=last)))
+
+    one, other = (_sample(runs, name, step, error, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -274,13 +319,13 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
 def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
-    def late(metric: str) -> Measure:
-        return lambda record: float(tail(record, metric, last=last).mean())
+    def late(name: str, metric: str) -> Sample:
+        return _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
 
     names = what, than
     networks = [accuracy(runs, name, **where) for name in names]
-    one, other = (_sample(runs, name, late("local_accuracy"), **where) for name in names)
-    narrow, wide = (_sample(runs, name, late("local_accuracy_sd"), **where) for name in names)
+    one, other = (late(name, "local_accuracy") for name in names)
+    narrow, wide = (late(name, "local_accuracy_sd") for name in names)
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
     margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
@@ -291,11 +336,13 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
 def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where the received models are better on the data of the smaller clusters."""
 
-    def of_small(record: RunRecord) -> float:
-        _, small = accuracy_by_size(record, last=last)
-        return small
+    def of_small(record: RunRecord) -> tuple[float, float]:
+        return accuracy_by_size(record, last=last)[1]
 
-    one, other = (_sample(runs, name, of_small, **where) for name in (what, than))
+    one, other = (
+        _sample(runs, name, lambda r: of_small(r)[0], lambda r: of_small(r)[1], **where)
+        for name in (what, than)
+    )
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     margin = less(one, other, strict=True)
     return compared([other, one], [margin], lead(one, other), networks=networks)

@@ -96,12 +96,14 @@ def tail(record: RunRecord, metric: str = "accuracy", *, last: int) -> np.ndarra
     return np.array(values[len(values) * (100 - last) // 100 :])
 
 
-def mean_step(accuracy: np.ndarray) -> float:
-    """Return by how much an accuracy moves from one evaluation to the next, in the mean.
+def steps(accuracy: np.ndarray) -> np.ndarray:
+    """Return by how much an accuracy moves from one evaluation to the next, [evaluations - 1]."""
+    return np.abs(np.diff(accuracy))
 
-    NaN where there is one evaluation alone.
-    """
-    return float(np.abs(np.diff(accuracy)).mean()) if len(accuracy) > 1 else math.nan
+
+def mean_step(accuracy: np.ndarray) -> float:
+    """Return the mean of the steps of an accuracy; NaN where there is one evaluation alone."""
+    return float(steps(accuracy).mean()) if len(accuracy) > 1 else math.nan
 
 
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:
@@ -412,7 +414,7 @@ def served(runs: RunSet) -> pd.DataFrame:
             *(found[column] for column in ("method", "seed", "run", "record")),
             strict=True,
         )
-        for size, value in zip(SIZES, accuracy_by_size(record), strict=True)
+        for size, (value, _) in zip(SIZES, accuracy_by_size(record), strict=True)
     ]
     frame = pd.DataFrame(rows).assign(unit="fraction")
     fedavg = frame["column"] == BASELINES[0]
@@ -421,7 +423,7 @@ def served(runs: RunSet) -> pd.DataFrame:
     return summarise(both, "value", ["row", "column"], "unit")
 
 
-def accuracy_by_size(record: RunRecord, last: int = 50) -> tuple[float, float]:
+def accuracy_by_size(record: RunRecord, last: int = 50) -> list[tuple[float, float]]:
     """Estimate the accuracy of the received models on the data of clients, by size of cluster.
 
     A record has the mean over the participants of each round. Over the rounds it is regressed, by
@@ -432,6 +434,9 @@ def accuracy_by_size(record: RunRecord, last: int = 50) -> tuple[float, float]:
     Args:
         record: of a run that logs ``local_accuracy``, on a partition with clusters of both kinds.
         last: per cent of the rounds to look at, counted from the last.
+
+    Returns:
+        Estimate and standard error for large clusters, then for smaller ones.
     """
     held, spec = np.array(record.partition.counts), record.spec
     large = true_clusters(held).sum(axis=1) >= LARGE
@@ -440,8 +445,11 @@ def accuracy_by_size(record: RunRecord, last: int = 50) -> tuple[float, float]:
     count = spec["algorithm"]["participants"]
     drawn = [streams.participants(spec["seed"], t, len(held), count) for t in rounds]
     shares = np.array([large[clients].mean() for clients in drawn])
-    of_large, of_small = np.linalg.lstsq(np.stack([shares, 1 - shares], axis=1), received)[0]
-    return float(of_large), float(of_small)
+    given = np.stack([shares, 1 - shares], axis=1)
+    estimates = np.linalg.lstsq(given, received)[0]
+    variance = ((received - given @ estimates) ** 2).sum() / max(len(received) - 2, 1)
+    errors = np.sqrt(variance * np.diag(np.linalg.pinv(given.T @ given)))
+    return [(float(of), float(error)) for of, error in zip(estimates, errors, strict=True)]
 
 
 LAWS = {

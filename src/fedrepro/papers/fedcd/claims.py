@@ -35,6 +35,7 @@ from fedrepro.report.rules import (
     Rule,
     Rules,
     Sample,
+    combined,
     lead,
     leads,
     less,
@@ -42,6 +43,7 @@ from fedrepro.report.rules import (
     paired,
     taking,
 )
+from fedrepro.report.stats import error_of_mean, rms
 from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
@@ -101,10 +103,23 @@ def _finding(
     return Finding(bool(holds), evidence, _ids(used), ours)
 
 
-def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
-    """Return values of logs, one of each, by seed."""
+def _sample(
+    name: str, found: Sequence[Log], values: Iterable[float], errors: Sequence[float] = (0.0,)
+) -> Sample:
+    """Return values of logs, one of each, by seed, and the standard errors that they have."""
     seeds = tuple(log.run.seed for log in found)
-    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds)
+    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds, error=rms(errors))
+
+
+def _over_rounds(
+    name: str, found: Sequence[Log], rounds: Callable[[Log], Floats | Sequence[float]]
+) -> Sample:
+    """Return the mean of some rounds of each log; its error is that of independent rounds.
+
+    It is not for what rises or falls through these rounds, whose spread is no error.
+    """
+    each = [np.asarray(rounds(log), dtype=float) for log in found]
+    return _sample(name, found, [of.mean() for of in each], [error_of_mean(of) for of in each])
 
 
 def _mean(values: Iterable[Any]) -> Floats:
@@ -144,11 +159,14 @@ def accuracy(
 
     With ``above_label`` it is less the share of each device's most frequent label.
     """
-    found = _logs(runs, experiment, FEDCD, first, last)
-    ends = [_ends([log]) - (log.majority if above_label else 0) for log in found]
-    chosen = [what if of == "archetype" else log.metas == what for log in found]
-    means = (end[where].mean() for end, where in zip(ends, chosen, strict=True))
-    return _sample(f"{of} {what}", found, means)
+
+    def rounds(log: Log) -> Floats:
+        above = log.by_archetype - (log.majority if above_label else 0)
+        chosen = [what] if of == "archetype" else log.metas == what
+        mean: Floats = above[:, chosen].mean(axis=1)
+        return mean
+
+    return _over_rounds(f"{of} {what}", _logs(runs, experiment, FEDCD, first, last), rounds)
 
 
 RULES.add(leads(accuracy), "leads")
@@ -162,15 +180,15 @@ def leads_everywhere(
     high, low = (_logs(runs, experiment, method, first, last) for method in (what, over))
     ours, theirs = _ends(high), _ends(low)
     evidence = f"{what} {_in_turn(ours)}; {over} {_in_turn(theirs)}"
-    margins = [
-        less(
-            _sample(what, high, (_ends([log])[a] for log in high)),
-            _sample(over, low, (_ends([log])[a] for log in low)),
-            what=f"{what} - {over}, archetype {a}",
-            strict=True,
+
+    def ahead(a: int) -> Margin:
+        one, other = (
+            _over_rounds(name, found, lambda log: log.by_archetype[:, a])
+            for name, found in ((what, high), (over, low))
         )
-        for a in range(len(ours))
-    ]
+        return less(one, other, what=f"{what} - {over}, archetype {a}", strict=True)
+
+    margins = [ahead(a) for a in range(len(ours))]
     return _finding(margins, evidence, [*high, *low], float((ours - theirs).min()))
 
 
@@ -246,9 +264,9 @@ def changes_more(
 ) -> Finding:
     """The mean change is larger under one method, so many times or more."""
     found = {name: _logs(runs, experiment, name, first, last) for name in (than, what)}
-    low, high = (_sample(name, of, [log.change.mean() for log in of]) for name, of in found.items())
-    beyond = (ours - times * theirs for ours, theirs in paired(high, low))
-    margins = [Margin.of(beyond, f"{what} - {times:g} x {than}", strict=times <= 1)]
+    low, high = (_over_rounds(name, of, lambda log: log.change) for name, of in found.items())
+    terms, difference = [(1, high), (-times, low)], f"{what} - {times:g} x {than}"
+    margins = [combined(terms, what=difference, strict=times <= 1)]
     evidence = _shown({than: low.mean, what: high.mean}, in_points)
     used = [*itertools.chain(*found.values())]
     return _finding(margins, evidence, used, high.mean / low.mean if low.mean else None)
@@ -282,15 +300,19 @@ def gains_little(found: list[Log], *, points: float) -> _Decided:
     return margins, f"gain of {in_points(gain.mean)}", gain.mean
 
 
+def _all_devices(log: Log) -> Floats:
+    """Return the mean accuracy of all devices, [rounds]."""
+    mean: Floats = log.accuracy.mean(axis=1)
+    return mean
+
+
 @RULES.add
 def leads_overall(
     runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
 ) -> Finding:
     """The mean accuracy of all devices is higher under one method than under the other."""
     found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
-    high, low = (
-        _sample(name, of, [log.accuracy.mean() for log in of]) for name, of in found.items()
-    )
+    high, low = (_over_rounds(name, of, _all_devices) for name, of in found.items())
     used = itertools.chain(*found.values())
     return _finding([less(high, low, strict=True)], listed([high, low]), used, lead(high, low))
 
@@ -310,8 +332,7 @@ def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
 def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> _Decided:
     """Mean accuracies with some numbers of bits and unquantised are close to each other."""
     ends = {
-        name: _sample(name, of, [log.accuracy.mean() for log in of])
-        for name, of in _by_bits(found, bits).items()
+        name: _over_rounds(name, of, _all_devices) for name, of in _by_bits(found, bits).items()
     }
     pairs = [*itertools.permutations(ends.values(), 2)]
     margins = [less(*pair, -points / 100) for pair in pairs]
@@ -604,7 +625,7 @@ def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Findin
     """The mean deviation of the scores in some rounds is small at every bias."""
     levels = by_rising_bias(runs)
     samples = [
-        _sample(name, found, (float(np.mean(log.spread[first : last + 1])) for log in found))
+        _over_rounds(name, found, lambda log: log.spread[first : last + 1])
         for name, found in levels.items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]

@@ -23,7 +23,7 @@ from fedrepro.papers.tricks.measurements import (
     cell_name,
     chosen,
     diagnosis,
-    late,
+    lately,
     printed,
     searched,
     welch,
@@ -114,23 +114,24 @@ def search_ends(
 # Hypotheses of section 3
 
 
-def lately(quantity: str) -> Quantity:
+def in_the_end(quantity: str) -> Quantity:
     """Return the quantity: what the rounds log, in the mean of the last ``last`` % of them."""
 
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
-        table = late(diagnosis(runs, [what]), last)
-        return Sample.of(title_of(runs, what), table[table["quantity"] == quantity], "value")
+        table = lately(diagnosis(runs, [what]), last)
+        cells = table[table["quantity"] == quantity]
+        return Sample.over_rounds(title_of(runs, what), cells, "value")
 
     return mean
 
 
-RULES.add(leads(lately(SAME_SIGN)), "signs_agree_more")
+RULES.add(leads(in_the_end(SAME_SIGN)), "signs_agree_more")
 
 
 @RULES.add
 def conflicts_fall(runs: RunSet, *, what: str, under: str, last: float) -> Finding:
     """Hold where the agents' models differ on fewer test images in one group than in the other."""
-    one, other = (lately(CONFLICTS)(runs, group, last=last) for group in (what, under))
+    one, other = (in_the_end(CONFLICTS)(runs, group, last=last) for group in (what, under))
     return compared([other, one], [less(other, one, strict=True)], lead(one, other))
 
 
@@ -138,8 +139,7 @@ def changes_lately(runs: RunSet, what: str, *, last: float) -> Sample:
     """Return the mean size of the step of accuracy to each evaluation in the last rounds."""
     title, steps = title_of(runs, what), runs.curves([what], ACCURACY)
     steps["value"] = steps.groupby("run")["value"].diff().abs()
-    late_ = late(steps.dropna(subset=["value"]).assign(quantity=ACCURACY), last)
-    return Sample.of(title, late_, "value")
+    return Sample.over_rounds(title, lately(steps.dropna(subset=["value"]), last), "value")
 
 
 @RULES.add

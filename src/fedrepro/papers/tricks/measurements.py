@@ -245,16 +245,20 @@ def diagnosis(runs: RunSet, groups: Sequence[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[columns]
 
 
-def late(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
-    """Return each run's mean over the last rounds: one row a run and quantity.
+def lately(table: pd.DataFrame, percent: float = 50) -> pd.DataFrame:
+    """Return the last so many per cent of each run's rounds."""
+    start = table.groupby("run")["round"].transform("max") * (1 - percent / 100)
+    return table[table["round"] > start]
+
+
+def late(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each run's mean over the second half of the rounds: one row a run and quantity.
 
     Args:
         table: as of :func:`diagnosis`.
-        percent: of the rounds.
     """
-    start = table.groupby("run")["round"].transform("max") * (1 - percent / 100)
     keys = ["group", "title", "seed", "run", "quantity"]
-    return table[table["round"] > start].groupby(keys, sort=False)["value"].mean().reset_index()
+    return lately(table).groupby(keys, sort=False)["value"].mean().reset_index()
 
 
 def diagnostics(runs: RunSet) -> pd.DataFrame:

@@ -252,6 +252,24 @@ def test_a_point_that_records_may_lack_is_not_run_unless_the_plan_leaves_it_out(
     assert ("plan" in point.evidence) == (verdict == "not decidable")
 
 
+@pytest.mark.parametrize(
+    ("cell", "unit"),
+    [
+        (("c", "accuracy"), "fraction"),
+        (("a", "gain"), ""),
+        (("b", "gain"), "points"),
+        (("c", "gain"), ""),
+    ],
+)
+def test_a_number_without_a_cell_has_the_unit_of_its_column_or_else_of_its_row(
+    cell: tuple[str, str], unit: str
+) -> None:
+    rows = [("a", "accuracy", "fraction"), ("a", "rounds", "count"), ("b", "lead", "points")]
+    cells = pd.DataFrame(rows, columns=["row", "column", "unit"])
+    assert judged_in(cells, whole=False, cell=cell).unit == unit
+    assert judged_in(None, whole=False, cell=cell).unit == ""
+
+
 def test_of_rows_of_equal_keys_the_first_is_judged() -> None:
     seeds = pd.DataFrame({"row": "a", "column": "b", "seed": [0], "run": PUBLISHED[:1]})
     one, other = (

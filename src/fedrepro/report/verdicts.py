@@ -125,6 +125,23 @@ class _Frame:
         keys = keys_of(self.cells)
         return dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
 
+    def unit(self, key: tuple[str, str]) -> str:
+        """Return the unit of a cell that is not there: that of its column, row or table.
+
+        Empty where the cells that are there have several units.
+        """
+        if self.cells is None or "unit" not in self.cells:
+            return ""
+        of = list(zip(self.cells["unit"], keys_of(self.cells), strict=True))
+        for alike in (
+            [unit for unit, (_, column) in of if column == key[1]],
+            [unit for unit, (row, _) in of if row == key[0]],
+            [unit for unit, _ in of],
+        ):
+            if alike:
+                return alike[0] if len({*alike}) == 1 else ""
+        return ""
+
 
 def _frame(runs: RunSet, name: str) -> _Frame:
     whole = not runs.missing(runs.groups_of(name))
@@ -155,6 +172,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
     cell = _find(made, number, runs)
     if cell is None:
         left_out = made.whole or (number.sparse and not _planned(runs, number))
+        unjudged = replace(unjudged, unit=made.unit(cell_key(*number.cell)))
         why = f"not in the {runs.scale} plan"
         return replace(unjudged, verdict="not decidable", evidence=why) if left_out else unjudged
     assert made.cells is not None

@@ -1,9 +1,10 @@
 """Measure the engine against plain PyTorch on workloads of the five papers.
 
-Prints one JSON line a pair and one summary line a workload. A pair is three measurements in turn:
+Prints one JSON line a pair and one summary line a workload. A pair is some measurements in turn:
 (a) a plain eager float32 loop over clients with tensors in memory, (b) the same loop fed by a
-DataLoader, (c) the engine. Compare only figures of one line: machines drift between pairs. The
-loops train for some seconds, the engine for whole rounds.
+DataLoader, (c) the engine; on a CPU also (d) loop (a) in as many processes as the engine has, on a
+GPU with ``--precision tf32`` loop (a) in TF32. Compare only figures of one line: machines drift
+between pairs. The loops train for some seconds, the engine for whole rounds.
 
     python benchmarks/engine.py --workload mlp_b10 --pairs 5
     python benchmarks/engine.py --device cuda --precision tf32
@@ -23,12 +24,13 @@ import itertools
 import json
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +237,44 @@ class Plain:
         return self._train((batches(part) for part in self._clients()), seconds)
 
 
+class PlainProcesses:
+    """The plain loop from memory in several processes of one thread, at once."""
+
+    def __init__(self, workload: Workload, spec: RunSpec, count: int) -> None:
+        command = [sys.executable, __file__, "--plain"]
+        self.processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+        self._answers(
+            json.dumps({"workload": asdict(workload), "spec": spec.model_dump(mode="json")})
+        )
+
+    def _answers(self, line: str) -> list[int]:
+        for process in self.processes:
+            print(line, file=process.stdin, flush=True)
+        return [int(next(process.stdout or iter(()))) for process in self.processes]
+
+    def in_memory(self, seconds: float) -> int:
+        """Train in each of them; return the examples trained on together."""
+        return sum(self._answers(str(seconds)))
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self.processes:
+            process.communicate()
+
+    @staticmethod
+    def serve() -> None:
+        """Be one of them: read what to train, then for how long, again and again."""
+        task = json.loads(sys.stdin.readline())
+        dataset = made_up(Workload(**task["workload"]), gpu=False)
+        plain = Plain(RunSpec.model_validate(task["spec"]), dataset, torch.device("cpu"))
+        print(plain.in_memory(0.0), flush=True)
+        for seconds in sys.stdin:
+            print(plain.in_memory(float(seconds)), flush=True)
+
+
 class Engine:
     """The engine on a workload: all clients of all runs, round after round, as it is driven."""
 
@@ -402,13 +442,17 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
         deterministic=arguments.deterministic,
     )
     workers = getattr(made, "workers", 1)
-    try:
+    with ExitStack() as ending:
+        ending.callback(made.close)
         check_precision(specs[0], made.device)
         engine = Engine(specs, dataset, made, evaluates=gpu and workload.evaluates)
         say(f"{name}: the engine's first round")
         with peak_memory(device) as peak:  # before the plain loop holds its own copy of the data
             speed(engine.train, 0.0, device)
         plain = Plain(float32, dataset, device)
+        if not gpu:
+            processes = PlainProcesses(workload, float32, workers)
+            ending.callback(processes.close)
         flop = flop_per_example(specs[0], workload.shape)
         ratios: list[float] = []
         with precision(float32):
@@ -420,6 +464,13 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
             with precision(float32):
                 a = speed(plain.in_memory, seconds, device)
                 b = speed(plain.with_loader, seconds, device)
+            if not gpu:
+                others = {"processes": speed(processes.in_memory, seconds, device)}
+            elif arguments.precision == "tf32":
+                with precision(tf32):
+                    others = {"tf32": speed(plain.in_memory, seconds, device)}
+            else:
+                others = {}
             say(f"{name}: pair {pair + 1} of {arguments.pairs}: the engine")
             c = speed(engine.train, seconds, device)
             ratios.append(c / a)
@@ -438,9 +489,11 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
                     "plain": round(a),
                     "dataloader": round(b),
                     "engine": round(c),
-                },
+                }
+                | {f"plain_{name}": round(other) for name, other in others.items()},
                 "ratio": round(c / a, 2),
                 "ratio_dataloader": round(c / b, 2),
+                **{f"ratio_{name}": round(c / other, 2) for name, other in others.items()},
                 "engine_gflops": round(c * flop / 1e9, 1),
                 "peak_memory_mib": round(peak[0]),
                 "ceiling_gflops": round(product / 1e9, 1),
@@ -466,8 +519,6 @@ def measure(name: str, arguments: argparse.Namespace) -> None:
             "seconds": round(time.perf_counter() - started, 1),
         }
         print(json.dumps(summary), flush=True)
-    finally:
-        made.close()
 
 
 def main() -> None:
@@ -496,8 +547,12 @@ def main() -> None:
     parser.add_argument(
         "--deterministic", action="store_true", help="as of `fedrepro train`: the cost of it"
     )
+    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.plain:
+        PlainProcesses.serve()
+        return
     try:
         for name in [arguments.workload] if arguments.workload else WORKLOADS:
             measure(name, arguments)

@@ -110,6 +110,15 @@ def test_a_round_starts_from_the_mean_of_the_last(bench, tiny):
     assert len(asked) == 6
 
 
+def test_plain_loops_in_processes_train_at_once_until_they_are_told_to_end(bench, tiny):
+    specs, _ = parts(bench, tiny)
+    several = bench.PlainProcesses(tiny, specs[0], 2)
+    assert several.in_memory(0.0) == 2 * 10, "a step of each"
+    assert several.in_memory(0.2) > 2 * 10
+    several.close()
+    assert [process.returncode for process in several.processes] == [0, 0]
+
+
 def run(bench, tiny, monkeypatch, capsys, *options):
     monkeypatch.setattr(bench, "WORKLOADS", {"tiny": tiny})
     monkeypatch.setattr(bench, "ceiling", lambda *_: 1e9)
@@ -126,13 +135,16 @@ def test_a_line_a_pair_and_a_summary(bench, tiny, monkeypatch, capsys):
         assert pair.keys() == {
             *("workload", "pair", "backend", "device", "precision", "compile", "deterministic"),
             *("workers", "lanes"),
-            *("evaluates", "samples_per_second", "ratio", "ratio_dataloader", "engine_gflops"),
-            *("peak_memory_mib", "ceiling_gflops", "share_of_ceiling"),
+            *("evaluates", "samples_per_second", "ratio", "ratio_dataloader", "ratio_processes"),
+            *("engine_gflops", "peak_memory_mib", "ceiling_gflops", "share_of_ceiling"),
         }
         assert pair["lanes"] == 6
         assert not pair["evaluates"]
         speeds = pair["samples_per_second"]
         assert pair["ratio"] == pytest.approx(speeds["engine"] / speeds["plain"], abs=0.01)
+        assert pair["ratio_processes"] == pytest.approx(
+            speeds["engine"] / speeds["plain_processes"], abs=0.01
+        )
         assert pair["engine_gflops"] == pytest.approx(95_880 * speeds["engine"] / 1e9, abs=0.1)
     assert summary["pairs"] == 2
     assert summary["ratio_lowest"] <= summary["ratio_median"] <= summary["ratio_highest"]
@@ -148,8 +160,13 @@ def test_a_precision_that_the_device_lacks_is_one_line(bench, tiny, monkeypatch,
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_on_a_gpu_a_round_is_evaluated_and_held_against_tf32(bench, tiny, monkeypatch, capsys):
-    out, _ = run(bench, tiny, monkeypatch, capsys, "--pairs", "1", "--device", "cuda")
+@pytest.mark.parametrize("rounding", ["float32", "tf32"])
+def test_on_a_gpu_a_round_is_evaluated_and_held_against_tf32(
+    bench, tiny, monkeypatch, capsys, rounding
+):
+    options = ("--pairs", "1", "--device", "cuda", "--precision", rounding)
+    out, _ = run(bench, tiny, monkeypatch, capsys, *options)
     pair, _ = [json.loads(line) for line in out.splitlines()]
     assert pair["evaluates"]
     assert {"ceiling_tf32_gflops", "share_of_tf32_ceiling"} <= pair.keys()
+    assert ("plain_tf32" in pair["samples_per_second"]) == (rounding == "tf32")

@@ -26,12 +26,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedrepro.base.configfile import did_you_mean, nearest, places, validate
+from fedrepro.base.configfile import Model, Place, did_you_mean, nearest, places, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
 from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.data.dataset import ANY, content_sha256
+from fedrepro.fl.models import NETWORKS, Network
 from fedrepro.fl.partition import SCHEMES, Partition, Scheme, build_partition, lists
 from fedrepro.fl.spec import RunSpec, run_id, use
 from fedrepro.runs import records
@@ -98,22 +99,29 @@ class Parts:
 
 
 def partition(
-    scheme: str | Sequence[ArrayLike], data: Dataset, *, seed: int | None = None, **parameters: Any
+    scheme: str | type[Scheme] | Sequence[ArrayLike],
+    data: Dataset,
+    *,
+    seed: int | None = None,
+    **parameters: Any,
 ) -> Parts:
     """Cut a data set into clients.
 
     Args:
         scheme: name of a partition scheme, such as ``dirichlet``, ``iid_plain`` or ``emd_shift``;
-            or one list of positions in the training split for each client.
+            a scheme that the program itself defines, whose runs are trained anew in each call of
+            :func:`train`; or one list of positions in the training split for each client.
         data: the data set.
         seed: of the partition; None draws it anew for each run seed.
         parameters: of the scheme, such as ``clients`` and ``alpha``.
 
     Raises:
-        FedreproError: there is no such scheme, a parameter is wrong, or the data cannot be cut
-            this way.
+        FedreproError: there is no such scheme, a parameter is wrong, the data cannot be cut this
+            way, or the program's own scheme has the name of an installed one.
     """
     _require_dataset(data)
+    if isinstance(scheme, type) and issubclass(scheme, Scheme):
+        scheme = use(scheme)
     if isinstance(scheme, str):
         content = {"scheme": SCHEMES.require(scheme), **parameters}
     elif parameters:
@@ -123,7 +131,7 @@ def partition(
     if seed is not None:
         content["seed"] = seed
     model = SCHEMES[content["scheme"]]
-    spec = validate(content, model, f"partition {content['scheme']}")
+    spec = _validate(content, model, f"partition {content['scheme']}", {"partition": content})
     cut = build_partition(spec, data.train_y, data.test_y, data.classes, 0)
     return Parts(data, spec, cut)
 
@@ -160,14 +168,15 @@ def algorithm(name: str | Algorithm, **parameters: Any) -> AlgorithmParams:
     """
     if isinstance(name, Algorithm):
         name = use(name)
-    return validate({"name": name, **parameters}, ALGORITHMS[name].params, f"algorithm {name}")
+    content = {"name": name, **parameters}
+    return _validate(content, ALGORITHMS[name].params, f"algorithm {name}", {"algorithm": content})
 
 
 def train(
     data: Dataset,
     parts: Parts | Sequence[ArrayLike],
-    algorithm: AlgorithmParams | str = "fedavg",
-    model: str | dict[str, Any] = "mnist_cnn",
+    algorithm: AlgorithmParams | Algorithm | str = "fedavg",
+    model: str | Network | dict[str, Any] = "mnist_cnn",
     rounds: int = 50,
     seeds: int | Sequence[int] = 3,
     *,
@@ -190,8 +199,10 @@ def train(
     Args:
         data: the data set.
         parts: of :func:`partition`, or one list of positions for each client.
-        algorithm: of :func:`algorithm`, or a name, which means its defaults.
-        model: name of a network, or as in a plan: ``{"name": "liu1", "init": "glorot"}``.
+        algorithm: of :func:`algorithm`, or what that takes, which means its defaults.
+        model: name of a network, or as in a plan: ``{"name": "liu1", "init": "glorot"}``. A
+            :class:`fedrepro.fl.models.Network` that the program itself defines takes the place of
+            the name; its runs are trained anew in each call, as those of an own :func:`algorithm`.
         rounds: communication rounds.
         seeds: how many seeds, from 0, or a list of them.
         lr: step size of plain SGD; unused where ``optimizer`` is given.
@@ -230,11 +241,17 @@ def train(
             f"the arrays of the data set {data.name} were changed after it was loaded: make a data "
             "set of them with `Dataset.from_arrays`"
         )
+    if isinstance(algorithm, Algorithm):
+        algorithm = use(algorithm)
     chosen = algorithm if isinstance(algorithm, AlgorithmParams) else {"name": algorithm}
     name = algorithm.name if isinstance(algorithm, AlgorithmParams) else algorithm
-    if ALGORITHMS.is_unpackaged(name):
-        ALGORITHMS.use(ALGORITHMS[name])  # another version: its code may have changed
-    network = model if isinstance(model, dict) else {"name": model}
+    network = _network(model)
+    if ALGORITHMS.is_unpackaged(name):  # another version: its code may have changed
+        if not isinstance(algorithm, str | ALGORITHMS[name].params):
+            raise FedreproError(f"algorithm {name} was defined anew: call fr.algorithm again")
+        use(ALGORITHMS[name])
+    if SCHEMES.is_unpackaged(parts.scheme.scheme):
+        use(type(parts.scheme))
     content = {
         "dataset": {
             "name": data.name,
@@ -251,9 +268,6 @@ def train(
         "local_epochs": local_epochs,
         "rounds": rounds,
     }
-    for key, value in spec.items():
-        if key not in RunSpec.model_fields:
-            raise FedreproError(f"{key}: no argument of train{_hint(key, value, content)}")
     content |= spec
     runs = [_run(content | {"seed": seed}, Path(folder)) for seed in _numbers(seeds)]
     if not runs:
@@ -261,6 +275,8 @@ def train(
     for seed, count in Counter(run.seed for run in runs).items():
         if count > 1:
             raise FedreproError(f"seeds: {seed} is there {count} times; every run counts once")
+    if NETWORKS.is_unpackaged(runs[0].spec.model.name):
+        _require_network(runs[0].spec, data)
     if keep_weights:
         _require_weights(runs, data, Path(folder))
     _train(runs, data, device, workers, Path(folder), keep_weights)
@@ -272,25 +288,70 @@ _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}
 
 
 def _say(argument: str) -> str:
-    return f"say it by the argument {argument}"
+    return f"say it by the argument {argument} of fr.train"
 
 
-def _hint(key: str, value: Any, content: dict[str, Any]) -> str:
-    """Say how to give :func:`train` what it has no argument for."""
-    owners = places(key, RunSpec, content)
-    if not owners:
-        known = [*inspect.signature(train).parameters, *RunSpec.model_fields]
-        return did_you_mean(key, [name for name in known if name not in {*_ARGUMENTS, "spec"}])
-    field, of = owners[0].field, owners[0].of
-    kind, said = content[field], f"{key}={value!r:.50}"
+def _validate(
+    content: dict[str, Any], model: type[Model], where: str, known: dict[str, Any]
+) -> Model:
+    """Turn the arguments of a call into a model, or say which call takes what this one does not.
+
+    Args:
+        content: the arguments.
+        model: the class of the result.
+        where: what errors call the call.
+        known: of the content of a spec, what the call knows.
+
+    Raises:
+        FedreproError: a name or value is wrong.
+    """
+
+    def hint(key: str, value: Any) -> str:
+        arguments = {*inspect.signature(train).parameters, *RunSpec.model_fields} - {"spec"}
+        if key in _ARGUMENTS:
+            return f"; {_say(_ARGUMENTS[key])}"
+        if key in arguments:
+            return f"; say fr.train(..., {key}={value!r:.50})"
+        if owners := places(key, RunSpec, known):
+            return "; " + " or ".join(_taken(owner, key, value, known) for owner in owners)
+        names = arguments - _ARGUMENTS.keys() if model is RunSpec else model.model_fields
+        return did_you_mean(key, [*names])
+
+    return validate(content, model, where, hint=hint)
+
+
+def _taken(owner: Place, key: str, value: Any, known: dict[str, Any]) -> str:
+    """Say which call takes a parameter of a component."""
+    field, said = owner.field, f"{key}={value!r:.50}"
+    kind = dict(known.get(field, {}))
+    names = owner.of or (kind.get("name", kind.get("scheme", "...")),)
+    name = " or ".join(f'"{name}"' for name in names)
     if field == "algorithm":
-        chosen = kind["name"] if isinstance(kind, dict) else kind.name
-        return f'; say fr.algorithm("{of[0] if of else chosen}", {said})'
-    if field == "partition" and kind.scheme != "lists":
-        return f'; say fr.partition("{of[0] if of else kind.scheme}", data, {said})'
+        return f"say fr.algorithm({name}, {said})"
+    if field == "partition" and names != ("lists",):
+        return f"say fr.partition({name}, data, {said})"
     if field in _ARGUMENTS:
-        return f"; {_say(_ARGUMENTS[field])}"
-    return f"; say {field}={kind | ({'name': of[0]} if of else {}) | {key: value}}"
+        return _say(_ARGUMENTS[field])
+    return f"say fr.train(..., {field}={kind | {'name': names[0], key: value}})"
+
+
+def _network(given: object) -> dict[str, Any]:
+    """Return the network of a run as plans have it; let specs have one of the program's own."""
+    from torch import nn
+
+    network = dict(given) if isinstance(given, dict) else {"name": given}
+    name = network.get("name", "")
+    if isinstance(name, str):
+        if NETWORKS.is_unpackaged(name):
+            use(NETWORKS[name])
+        return network
+    if not isinstance(name, Network) or isinstance(name.build, nn.Module):
+        raise FedreproError(
+            f"model: {' '.join(repr(name).split()):.50} is no network; give a name, or "
+            "Network(name, build) of fedrepro.fl.models, where build(shape, classes, width) is a "
+            "function that makes a torch.nn.Sequential"
+        )
+    return network | {"name": use(name)}
 
 
 def _numbers(seeds: Any) -> list[int]:
@@ -305,7 +366,7 @@ def _numbers(seeds: Any) -> list[int]:
 
 
 def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
-    spec = validate(content, RunSpec, "train")
+    spec = _validate(content, RunSpec, "train", content)
     return PlannedRun(
         paper="",
         group=spec.algorithm.name,
@@ -315,6 +376,14 @@ def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
         id=run_id(spec),
         folder=folder,
     )
+
+
+def _require_network(spec: RunSpec, data: Dataset) -> None:
+    """Refuse a network of the program's own here, where an error leads to its code."""
+    from fedrepro.fl.federation import require_network
+
+    network, shape = NETWORKS[spec.model.name], spec.dataset.input_shape(data.train_x.shape[1:])
+    require_network(network, shape, data.classes, spec.model.width)
 
 
 def _require_weights(runs: Sequence[PlannedRun], data: Dataset, folder: Path) -> None:

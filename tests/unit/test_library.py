@@ -6,9 +6,8 @@ import dataclasses
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +16,8 @@ import torch
 import fedrepro as fr
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models
-from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams, fedavg, participants, sgd
-from fedrepro.fl.algorithms.averaging import weighted_mean
-from fedrepro.fl.requests import Objective
-from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.fl.algorithms import AlgorithmParams
+from fedrepro.fl.spec import run_id
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(120) % 4
@@ -31,93 +28,6 @@ OPTIONS = {"model": "liu1", "rounds": 2, "lr": 0.05, "device": "cpu", "workers":
 @pytest.fixture
 def data() -> fr.Dataset:
     return fr.Dataset.from_arrays(IMAGES, LABELS, IMAGES[:40], LABELS[:40])
-
-
-@pytest.fixture
-def own() -> Iterator[Algorithm]:
-    """FedAvg, as a notebook would define an algorithm: in no file that a worker could import."""
-
-    class Params(AlgorithmParams):
-        name: Literal["of_my_own"]
-        bold: float = 1.0
-
-    def round(fed: Any, state: Any, t: int) -> Any:
-        clients = fed.participants(t, None)
-        trained = yield from participants.train(fed, state.weights, clients, t, Objective())
-        shares = participants.shares(fed, clients, "examples")
-        mean = weighted_mean([result.weights for result in trained], shares)
-        state.weights = state.weights + fed.params(Params).bold * (mean - state.weights)
-        return {"train_loss": participants.mean_loss(trained)}
-
-    known = RunSpec.model_fields["algorithm"]
-    annotation = known.annotation
-    yield Algorithm(Params, sgd.init, round)
-    ALGORITHMS._found.pop("of_my_own", None)
-    known.annotation = annotation
-    RunSpec.model_rebuild(force=True)
-
-
-def test_an_algorithm_needs_no_package_and_is_trained_anew_in_each_call(
-    data: fr.Dataset, tmp_path: Path, own: Algorithm
-) -> None:
-    parts = fr.partition("iid_plain", data, clients=2, seed=0)
-    options = OPTIONS | {"seeds": 1, "folder": tmp_path}
-    expected = fr.train(data, parts, **options).final["accuracy"]
-    params = fr.algorithm(own)
-    results = [
-        fr.train(data, parts, given, **options | {"workers": workers})
-        for given, workers in ((params, 1), ("of_my_own", 2), (fr.algorithm(own, bold=0.5), 1))
-    ]
-    [first, again, timid] = [result.records[0] for result in results]
-    assert results[0].final["accuracy"].tolist() == expected.tolist()
-    assert first.metrics == again.metrics != timid.metrics
-    assert timid.spec["algorithm"] == {"name": "of_my_own", "bold": 0.5}
-    assert len({record.run_id for record in (first, again, timid)}) == 3
-    assert len({str(one.versions["plugin.unpackaged"]) for one in (first, again, timid)}) == 3
-    with pytest.raises(FedreproError, match="bold: Input should be a valid number"):
-        fr.algorithm(own, bold="very")
-
-
-def test_an_error_of_an_own_algorithm_is_shown_once_and_from_its_code_on(
-    data: fr.Dataset, tmp_path: Path, own: Algorithm, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def round(fed: Any, state: Any, t: int) -> Any:
-        if t == 1:
-            raise KeyError("x")
-        return (yield from own.round(fed, state, t))
-
-    broken = fr.algorithm(dataclasses.replace(own, round=round))
-    with pytest.raises(FedreproError) as failure:
-        fr.train(data, [[0, 1], [2]], broken, seeds=1, folder=tmp_path, **OPTIONS)
-    first, *trace = str(failure.value).splitlines()
-    assert re.fullmatch(r"run \w{12} failed: algorithm of_my_own, round 1: KeyError: 'x'", first)
-    assert trace[0] == "Traceback (most recent call last):"
-    assert trace[1].startswith(f'  File "{__file__}", line ')
-    assert trace[-1] == "KeyError: 'x'"
-    assert sum(line.startswith("  File ") for line in trace) == 1
-    assert "failed" not in capfd.readouterr().err
-
-
-def test_an_algorithm_may_evaluate_what_it_likes(
-    data: fr.Dataset, tmp_path: Path, own: Algorithm, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def evaluate(fed: Any, state: Any) -> Any:
-        received = yield from participants.accuracies(fed, state.weights, range(len(fed.clients)))
-        return {"worst_client": min(received)}
-
-    scored = fr.algorithm(dataclasses.replace(own, evaluate=evaluate))
-    result = fr.train(data, [[0, 1], [2]], scored, seeds=1, folder=tmp_path, **OPTIONS)
-    assert result.frame["worst_client"].between(0, 1).all()
-    [line] = [line for line in capfd.readouterr().err.splitlines() if ".json: " in line]
-    assert re.fullmatch(r"\w{12}\.json: 2 rounds in [0-9.]+ s \(1 done\)", line)
-
-
-def test_an_own_algorithm_is_not_taken_for_an_installed_one(own: Algorithm) -> None:
-    with pytest.raises(FedreproError, match="there is an installed algorithm 'fedavg'; choose"):
-        fr.algorithm(dataclasses.replace(own, params=fedavg.Params))
-    with pytest.raises(FedreproError, match="no algorithm"):
-        ALGORITHMS.use(own.params)  # type: ignore[arg-type]
-    assert not ALGORITHMS.is_unpackaged("fedavg")
 
 
 def test_the_package_imports_nothing_until_it_is_used() -> None:
@@ -186,33 +96,72 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.partition("dirichelt", data, clients=2), "did you mean 'dirichlet'"),
         (lambda data: fr.partition("iid_plain", data, client=2), "client: unknown key; did you"),
         (lambda data: fr.algorithm("fedprocks"), "did you mean 'fedprox'"),
+        (lambda data: fr.algorithm(AlgorithmParams), "unknown algorithm '<class .*known: cadis,"),
         (lambda data: fr.algorithm("fedprox", mu=-1), "mu: Input should be greater than"),
         (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),
         (lambda data: fr.train(data, [[0], [1]], seeds=0), "seeds: give at least one"),
         (lambda data: fr.train(data, [[0], [1]], seeds=[1, 0, 0]), "seeds: 0 is there 2 times"),
-        (lambda data: fr.train(data, [[0], [1]], bathc=3), "bathc: no argument .* mean 'batch'"),
+        (
+            lambda data: fr.train(data, [[0], [1]], bathc=3),
+            "bathc: unknown key; did you mean 'batch'",
+        ),
         (lambda data: fr.train(data, [[0], [1]], worker=2), "worker: .* did you mean 'workers'"),
         (
             lambda data: fr.train(data, [[0], [1]], participants=3),
-            r'participants: no argument of train; say fr.algorithm\("fedavg", participants=3\)$',
+            r'participants: unknown key; say fr.algorithm\("fedavg", participants=3\)$',
         ),
         (
             lambda data: fr.train(data, [[0], [1]], fr.algorithm("fedavg"), mu=0.1),
-            r'mu: no argument of train; say fr.algorithm\("fedprox", mu=0.1\)$',
+            r'mu: unknown key; say fr.algorithm\("fedprox", mu=0.1\)$',
         ),
         (
             lambda data: fr.train(data, [[0], [1]], momentum=0.9),
-            "momentum: .*; say optimizer={'name': 'sgd', 'lr': 0.01, 'momentum': 0.9}$",
+            r"momentum: .*; say fr.train\(..., "
+            r"optimizer={'name': 'sgd', 'lr': 0.01, 'momentum': 0.9}\)$",
         ),
         (
             lambda data: fr.train(data, [[0], [1]], "fedavg", "liu1", init="glorot"),
-            "init: .*; say model={'name': 'liu1', 'width': 1.0, 'init': 'glorot'}$",
+            r"init: .*; say fr.train\(..., "
+            r"model={'name': 'liu1', 'width': 1.0, 'init': 'glorot'}\)$",
         ),
         (
             lambda data: fr.train(data, fr.partition("iid_plain", data, clients=2), clients=3),
             r'clients: .*; say fr.partition\("iid_plain", data, clients=3\)$',
         ),
-        (lambda data: fr.train(data, [[0], [1]], clients=3), "clients: .* argument parts$"),
+        (
+            lambda data: fr.train(data, [[0], [1]], clients=3),
+            "clients: .* argument parts of fr.train$",
+        ),
+        (
+            lambda data: fr.train(data, [[0], [1]], alpha=1),
+            r'say fr.partition\(.* or "dirichlet" or .*, data, alpha=1\) or say fr.algorithm\(',
+        ),
+        (
+            lambda data: fr.algorithm("fedavg", lr=0.1),
+            r"algorithm fedavg:\n  lr: unknown key; say fr.train\(..., lr=0.1\)$",
+        ),
+        (
+            lambda data: fr.algorithm("fedavg", mu=0.1),
+            r'mu: unknown key; say fr.algorithm\("fedprox", mu=0.1\)$',
+        ),
+        (
+            lambda data: fr.algorithm("fedavg", momentum=0.9),
+            r"say fr.train\(..., optimizer={'name': '...', 'momentum': 0.9}\)$",
+        ),
+        (
+            lambda data: fr.algorithm("fedavg", clients=2),
+            r'say fr.partition\("...", data, clients=2\)$',
+        ),
+        (lambda data: fr.algorithm("fedavg", seed=2), "seed: .* argument seeds of fr.train$"),
+        (lambda data: fr.algorithm("fedavg", participant=2), "key; did you mean 'participants'"),
+        (
+            lambda data: fr.partition("iid_plain", data, clients=2, rounds=3),
+            r"partition iid_plain:\n  rounds: unknown key; say fr.train\(..., rounds=3\)$",
+        ),
+        (
+            lambda data: fr.partition("iid_plain", data, clients=2, alpha=1),
+            r'say fr.partition\(.* or "dirichlet" or .*, data, alpha=1\) or say fr.algorithm\(',
+        ),
         (lambda data: fr.train(data, [[0], [1]], model={"init": "own"}), "model.name: Field req"),
         (lambda data: fr.train(data, [[0], [1]], seed=5), "seed: say it by the argument seeds"),
         (lambda data: fr.train(data, [[0], [1]], partition={}), "partition: .* argument parts"),

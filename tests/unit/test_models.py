@@ -1,5 +1,6 @@
 """Networks: published parameter counts, shapes, and their place in a flat vector."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -9,9 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl import data, federation
+from fedrepro.fl import data
 from fedrepro.fl.engine.network import FlatModule
-from fedrepro.fl.federation import Federation
+from fedrepro.fl.federation import Federation, require_network
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import NETWORKS, Network, build
 from fedrepro.fl.models.parts import initial, layers
@@ -146,6 +147,11 @@ def tied():
         (Plain(), "must be a torch.nn.Sequential that ends with the torch.nn.Linear"),
         ([], "must be a torch.nn.Sequential that ends with"),
         ([nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)], "without a softmax after it"),
+        (
+            [nn.Conv2d(1, 3, 3), nn.Linear(26, 10)],
+            "logits of 2x3x26x10 .* not of 2x10; is an nn.Fl",
+        ),
+        ([nn.Flatten(), nn.LazyLinear(10)], "has 1.weight of a lazy layer; give the layer its"),
         ([nn.Flatten(), nn.Linear(784, 3)], "has 3 outputs, and there are 10 classes"),
         ([nn.Flatten(), nn.Dropout(), nn.Linear(784, 10)], "draws random numbers that depend on"),
         ([nn.Flatten(), nn.Linear(700, 10)], "cannot take examples of 1x28x28"),
@@ -169,11 +175,31 @@ def tied():
 def test_a_network_that_the_engine_cannot_train_is_refused(monkeypatch, given, text):
     """Such as another distribution brings."""
     net = given if isinstance(given, nn.Module) else nn.Sequential(*given)
-    tiny = Network("liu1", lambda *_: net, mflop=1.0)
+    tiny = Network("liu1", lambda *_: copy.deepcopy(net), mflop=1.0)
     monkeypatch.setitem(NETWORKS._found, "liu1", (tiny, None, tiny.module))
-    federation._require_network.cache_clear()
     with pytest.raises(FedreproError, match=f"liu1 .*{text}"):
         Federation(small_runs.make_spec(), data.load("synthetic"))
+
+
+LAST, GENERATOR = nn.Linear(784, 10), torch.Generator()
+
+
+def drawn_elsewhere(*_):
+    last = nn.Linear(784, 10)
+    nn.init.normal_(last.weight, generator=GENERATOR)
+    return nn.Sequential(nn.Flatten(), last)
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda *_: nn.Sequential(nn.Flatten(), LAST), "has tensors that were made before it is"),
+        (drawn_elsewhere, "has other initial weights each time it is built"),
+    ],
+)
+def test_initial_weights_that_do_not_depend_on_the_seed_only_are_refused(build, text):
+    with pytest.raises(FedreproError, match=f"network tiny {text}"):
+        require_network(Network("tiny", build), (1, 28, 28), 10, 1.0)
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))

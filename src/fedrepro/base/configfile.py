@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -138,7 +138,13 @@ def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:
         raise FedreproError(f"{file}: not as it was written ({reason}); {cure}") from error
 
 
-def validate(content: Any, model: type[Model], where: str, folder: Path = Path()) -> Model:
+def validate(
+    content: Any,
+    model: type[Model],
+    where: str,
+    folder: Path = Path(),
+    hint: Callable[[str, Any], str] | None = None,
+) -> Model:
     """Turn plain values into a model.
 
     Args:
@@ -146,6 +152,8 @@ def validate(content: Any, model: type[Model], where: str, folder: Path = Path()
         model: the class of the result.
         where: the file, and the place in it, for the error.
         folder: where the names of files in it begin.
+        hint: returns what to say of an unknown key of the top level, and its value; None: where in
+            the model it belongs, or which key is nearest.
 
     Raises:
         FedreproError: keys or values are wrong; one line for each, with the nearest valid key.
@@ -153,14 +161,23 @@ def validate(content: Any, model: type[Model], where: str, folder: Path = Path()
     try:
         return model.model_validate(content, context={"folder": folder})
     except ValidationError as error:
-        raise FedreproError(f"{where}:\n" + "\n".join(_problems(error, model, content))) from error
+        problems = _problems(error, model, content, hint)
+        raise FedreproError(f"{where}:\n" + "\n".join(problems)) from error
 
 
-def _problems(error: ValidationError, model: type[BaseModel], content: Any) -> Iterator[str]:
+def _problems(
+    error: ValidationError,
+    model: type[BaseModel],
+    content: Any,
+    hint: Callable[[str, Any], str] | None,
+) -> Iterator[str]:
     for problem in error.errors():
         key = ".".join(_keys_to(problem["loc"], content))
         if problem["type"] == "extra_forbidden":
-            yield f"  {key}: unknown key{_hint(key.split('.'), model, content)}"
+            if hint and "." not in key:
+                yield f"  {key}: unknown key{hint(key, problem['input'])}"
+            else:
+                yield f"  {key}: unknown key{_hint(key.split('.'), model, content)}"
         elif problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
             about = {name: text.replace("'", "") for name, text in problem["ctx"].items()}
             field = about["discriminator"]  # says which of several models is meant
@@ -234,6 +251,8 @@ class Place:
 def places(name: str, model: type[BaseModel], content: Any) -> list[Place]:
     """Return where a key belongs that is found elsewhere: at the top level, or one below.
 
+    Models that the content names go before all others.
+
     Args:
         name: the key.
         model: of the top level.
@@ -242,12 +261,13 @@ def places(name: str, model: type[BaseModel], content: Any) -> list[Place]:
     fields = _fields(model)
     if name in fields:
         return [Place("")]
-    meant, others = [], []
+    meant: list[Place] = []
+    others: list[Place] = []
     for key, field in fields.items():
-        models = list(_models(field.annotation))
+        models, here = list(_models(field.annotation)), _part(content, key)
         owners = [one for one in models if name in _fields(one)]
-        if any(one in owners for one in _meant(models, _part(content, key))):
-            meant.append(Place(key))
+        if any(one in owners for one in _meant(models, here)):
+            (others if here is None else meant).append(Place(key))
         elif owners:
             others.append(Place(key, tuple(tag for one in owners for tag in _tags(one))))
     return meant or others

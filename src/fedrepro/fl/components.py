@@ -81,7 +81,7 @@ class Registry(Mapping[str, C], Generic[C]):
             UnknownName: there is no such component; says the nearest name.
         """
         if name not in self._found:
-            raise UnknownName(f"unknown {self._what} '{name}' {nearest(name, list(self))}")
+            raise UnknownName(f"unknown {self._what} '{name}' {nearest(str(name), list(self))}")
         return name
 
     def plugin(self, name: str) -> tuple[str, str] | None:
@@ -117,7 +117,10 @@ class Registry(Mapping[str, C], Generic[C]):
         """
         name = self._name_of(component)
         if name is None:
-            raise FedreproError(f"{component!r:.50} is no {self._what}")
+            raise FedreproError(
+                f"{component!r:.50} is no {self._what} with a name: docs/own-components.md and "
+                "docs/first-algorithm.md have one of each kind"
+            )
         if name in self and not self.is_unpackaged(name):
             raise FedreproError(f"there is an installed {self._what} '{name}'; choose another name")
         version = UNPACKAGED, secrets.token_hex(6)

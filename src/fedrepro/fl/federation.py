@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models, streams
 from fedrepro.fl.algorithms.algorithm import AlgorithmParams, params_of
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.models import Shape
+from fedrepro.fl.models import NETWORKS, Network, Shape
 from fedrepro.fl.models.parts.initial import draw
 from fedrepro.fl.models.parts.layers import Dropout, set_keys
 from fedrepro.fl.partition import Partition, build_partition
@@ -26,27 +28,43 @@ P = TypeVar("P", bound=AlgorithmParams)
 
 
 @functools.lru_cache(maxsize=64)
-def _require_network(name: str, shape: Shape, classes: int, width: float) -> None:
+def require_network(network: Network, shape: Shape, classes: int, width: float) -> None:
     """Refuse a network that is not what the engine relies on, or too large for the examples.
+
+    Args:
+        network: which.
+        shape: of one example.
+        classes: number of logits.
+        width: share of the hidden units and channels kept.
 
     Raises:
         FedreproError: it is.
     """
+    name = network.name
     with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tensors without elements
-        net = models.build(name, shape, classes, width)
-        if problem := _problem(net, classes):
+        begun = torch.get_rng_state()
+        net = network.build(shape, classes, width)
+        problem = _problem(net, classes)
+        if not problem:
+            torch.set_rng_state(begun)
+            problem = _difference(net, network.build(shape, classes, width))
+        if problem:
             raise FedreproError(f"model.name: network {name} {problem}")
         before = torch.get_rng_state()
         try:
             set_keys(net, torch.tensor(0))
-            net.train()(torch.zeros(2, *shape))
+            logits = net.train()(torch.zeros(2, *shape))
         except (RuntimeError, ValueError) as error:
-            size = "x".join(map(str, shape))
             raise FedreproError(
-                f"model.name: {name} cannot take examples of {size} ({error}); take larger ones "
-                "(dataset.downsample, dataset.transform) or another network"
+                f"model.name: {name} cannot take examples of {_sizes(shape)} ({error}); take "
+                "larger ones (dataset.downsample, dataset.transform) or another network"
             ) from error
+        if logits.shape != (2, classes):
+            raise FedreproError(
+                f"model.name: network {name} makes logits of {_sizes(logits.shape)} of 2 examples, "
+                f"not of 2x{classes}; is an nn.Flatten missing?"
+            )
         if not torch.equal(torch.get_rng_state(), before):
             raise FedreproError(
                 f"model.name: network {name} draws random numbers that depend on what else is "
@@ -75,6 +93,8 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
                 return (
                     f"has {own} with requires_grad=False, which would be trained: make it a buffer"
                 )
+            if is_lazy(parameter):
+                return f"has {own} of a lazy layer; give the layer its number of inputs"
             if owners.setdefault(id(parameter), own) != own:
                 return f"has one tensor as {owners[id(parameter)]} and {own}; give each its own"
         kind = type(layer).__name__
@@ -84,6 +104,26 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
                 "trained; give it a momentum"
             )
     return ""
+
+
+def _difference(net: torch.nn.Module, again: torch.nn.Module) -> str:
+    """Say what is wrong with two networks that were built from one seed; "" if nothing."""
+    known = {id(tensor) for tensor in (*net.parameters(), *net.buffers())}
+    if any(id(tensor) in known for tensor in (*again.parameters(), *again.buffers())):
+        return "has tensors that were made before it is built; make every layer in its `build`"
+    first, second = net.state_dict(), again.state_dict()
+    if first.keys() != second.keys() or not all(
+        torch.equal(tensor, second[name]) for name, tensor in first.items()
+    ):
+        return (
+            "has other initial weights each time it is built from one seed; draw them in its "
+            "`build`, from PyTorch's global generator"
+        )
+    return ""
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
 
 
 class Federation:
@@ -127,7 +167,8 @@ class Federation:
         self.labels = dataset.train_y
         self._shape = spec.dataset.input_shape(dataset.train_x.shape[1:])
         self._classes = dataset.classes
-        _require_network(spec.model.name, self._shape, self._classes, spec.model.width)
+        network = NETWORKS[spec.model.name]
+        require_network(network, self._shape, self._classes, spec.model.width)
         self.layout = Layout.of(self._module())
 
     def _module(self) -> torch.nn.Module:

@@ -23,14 +23,14 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict, fields_of_file
-from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.algorithms import ALGORITHMS, Algorithm
 from fedrepro.fl.data import arrays_file, registry
-from fedrepro.fl.losses import LOSS_TERMS
-from fedrepro.fl.models import NETWORKS
+from fedrepro.fl.losses import LOSS_TERMS, LossTerm
+from fedrepro.fl.models import NETWORKS, Network
 from fedrepro.fl.partition import SCHEMES
 
 if TYPE_CHECKING:
-    from fedrepro.fl.algorithms import Algorithm, AlgorithmParams
+    from fedrepro.fl.algorithms import AlgorithmParams
     from fedrepro.fl.partition import Scheme
 
 RUN_ID_LENGTH = 12
@@ -265,15 +265,25 @@ class RunSpec(Strict):
         return self.local_epochs * len(batch_sizes(examples, self.batch, self.last_batch))
 
 
-def use(algorithm: Algorithm) -> str:
-    """Let specs have an algorithm that this program defines itself; return its name.
+def use(component: Network | Algorithm | type[Scheme]) -> str:
+    """Let specs have a component that this program defines itself; return its name.
 
     Raises:
         FedreproError: as :meth:`fedrepro.fl.components.Registry.use`.
     """
-    name = ALGORITHMS.use(algorithm)
-    known = RunSpec.model_fields["algorithm"]
-    known.annotation = functools.reduce(operator.or_, (one.params for one in ALGORITHMS.values()))
+    if isinstance(component, Network):
+        return NETWORKS.use(component)
+    models: Iterable[type[Strict]]
+    if isinstance(component, Algorithm):
+        for term in component.loss_terms:
+            if isinstance(term, LossTerm):
+                LOSS_TERMS.use(term)
+        field, name = "algorithm", ALGORITHMS.use(component)
+        models = (algorithm.params for algorithm in ALGORITHMS.values())
+    else:
+        field, name = "partition", SCHEMES.use(component)
+        models = SCHEMES.values()
+    RunSpec.model_fields[field].annotation = functools.reduce(operator.or_, models)
     RunSpec.model_rebuild(force=True)
     return name
 
@@ -330,7 +340,7 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     }
     if constants := registry.constants(data):
         versions[f"data.{data}.constants"] = constants
-    terms = ALGORITHMS[algorithm].loss_terms
+    terms = ALGORITHMS[algorithm].terms
     versions |= {f"loss.{t}": LOSS_TERMS[t].version for t in terms if LOSS_TERMS[t].version > 1}
     plugins = (
         registry.plugin(data),

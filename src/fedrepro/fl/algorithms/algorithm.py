@@ -13,6 +13,7 @@ from fedrepro.fl.algorithms.evaluation import evaluate_global
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
+    from fedrepro.fl.losses import LossTerm
     from fedrepro.fl.requests import Steps
     from fedrepro.fl.spec import RunSpec
 
@@ -96,7 +97,8 @@ class Algorithm:
         summary: what to keep in the record besides metrics, as JSON values; by default nothing.
         example: parameters of a small case, for golden tests.
         cost: what a run costs.
-        loss_terms: names of the loss terms that it uses besides the cross entropy.
+        loss_terms: the loss terms that it uses besides the cross entropy: names, or terms that the
+            program defines itself.
         version: raised when the algorithm's numbers change, so that exactly its runs train again.
     """
 
@@ -108,7 +110,7 @@ class Algorithm:
     summary: Callable[[Federation, Any], dict[str, Any]] = _nothing
     example: Mapping[str, Any] = field(default_factory=dict)
     cost: Cost = Cost()
-    loss_terms: tuple[str, ...] = ()
+    loss_terms: tuple[str | LossTerm, ...] = ()
     version: int = 1
 
     @property
@@ -116,6 +118,11 @@ class Algorithm:
         """What specs call it."""
         annotation: Any = self.params.model_fields["name"].annotation
         return str(annotation.__args__[0])
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of its loss terms."""
+        return tuple(term if isinstance(term, str) else term.name for term in self.loss_terms)
 
     @property
     def module(self) -> str:

@@ -52,11 +52,14 @@ from fedrepro.fl.engine.worker import (
     PredictTask,
     TrainTask,
     attempt,
+    pack,
     send,
     set_memory_use,
     work,
 )
-from fedrepro.fl.requests import Predict
+from fedrepro.fl.losses import LOSS_TERMS, LossTerm
+from fedrepro.fl.models import NETWORKS, Network
+from fedrepro.fl.requests import Predict, Train
 
 _GROUP = Path("/sys/fs/cgroup")
 _LANES_A_WORKER = 2
@@ -176,6 +179,7 @@ class PoolBackend:
         self._resources = Resources(self.device, channels_last=True)
         self._shared: dict[str, DataMessage] = {}
         self._stackable: dict[Hashable, bool] = {}
+        self._packed: dict[tuple[str, ...], bytes] = {}
         self._open = OpenRequests()
         self._waiting: list[_Piece] = []
         self._context = multiprocessing.get_context("forkserver")
@@ -355,7 +359,7 @@ class PoolBackend:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
                 worker.receiving += 1
-            send(worker.pipe, self._task(ask, pieces))
+            send(worker.pipe, replace(self._task(ask, pieces), own=self._own(ask)))
         except OSError:
             self._bury(worker)
 
@@ -365,6 +369,20 @@ class PoolBackend:
             return PredictTask(ask.spec, requests)
         jobs = [piece.job for piece in pieces if isinstance(piece.job, LaneJob)]
         return TrainTask(jobs, stacked=self._can_stack(jobs[0]))
+
+    def _own(self, ask: Ask) -> bytes:
+        """Return what of a request the program defines itself, as of :func:`.worker.pack`."""
+        network, request = ask.spec.model.name, ask.request
+        terms = request.objective.terms if isinstance(request, Train) else ()
+        key = (network, *(name for name, _ in terms))
+        if key not in self._packed:
+            used: list[Network | LossTerm] = [
+                LOSS_TERMS[name] for name in key[1:] if LOSS_TERMS.is_unpackaged(name)
+            ]
+            if NETWORKS.is_unpackaged(network):
+                used.append(NETWORKS[network])
+            self._packed[key] = pack(used)
+        return self._packed[key]
 
     def _take_back(self, worker: _Worker) -> None:
         try:

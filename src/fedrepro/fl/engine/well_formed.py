@@ -46,7 +46,7 @@ def _check_training(name: str, request: Train, examples: int) -> None:
     lanes = request.lanes
     if not (isinstance(lanes, Sequence) and all(isinstance(lane, Lane) for lane in lanes)):
         raise FedreproError(f"Train.lanes is {lanes!r:.50}, not a list of Lane")
-    undeclared = {term for term, _ in request.objective.terms} - set(ALGORITHMS[name].loss_terms)
+    undeclared = {term for term, _ in request.objective.terms} - set(ALGORITHMS[name].terms)
     if undeclared:
         raise FedreproError(
             f"uses the loss term {min(undeclared)}, which its Algorithm.loss_terms lacks: name it "

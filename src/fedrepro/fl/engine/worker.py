@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import io
 import math
 import os
@@ -19,6 +20,7 @@ import torch
 import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
 from numpy.typing import NDArray
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.engine import dense, lane
 from fedrepro.fl.engine.jobs import (
@@ -30,6 +32,9 @@ from fedrepro.fl.engine.jobs import (
     unexpected,
 )
 from fedrepro.fl.engine.resources import Resources
+from fedrepro.fl.losses import LOSS_TERMS, LossTerm
+from fedrepro.fl.models import NETWORKS, Network
+from fedrepro.fl.partition import Scheme
 from fedrepro.fl.requests import Predict, Prediction, Trained
 from fedrepro.fl.spec import RunSpec
 
@@ -53,18 +58,53 @@ class DataMessage:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results."""
+    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results.
+
+    ``own`` is as of :func:`pack`.
+    """
 
     jobs: Sequence[LaneJob]
     stacked: bool
+    own: bytes = b""
 
 
 @dataclass(frozen=True)
 class PredictTask:
-    """Requests of one run with one model each. Answered by a list of predictions."""
+    """Requests of one run with one model each. Answered by a list of predictions.
+
+    ``own`` is as of :func:`pack`.
+    """
 
     spec: RunSpec
     requests: Sequence[Predict]
+    own: bytes = b""
+
+
+def pack(own: Sequence[Network | LossTerm]) -> bytes:
+    """Return the code of networks and loss terms that the program defines itself; b"" if of none.
+
+    A worker could not import them from a script or a notebook.
+
+    Raises:
+        FedreproError: they hold what cannot be sent to another process.
+    """
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(own) if own else b""
+    except Exception as error:  # whatever an object raises that is not to be pickled
+        names = " and ".join(one.name for one in own)
+        raise FedreproError(
+            f"{names}: cannot be sent to the processes that train ({error}); use nothing in its "
+            "code that belongs to this process, or train with workers=1"
+        ) from error
+
+
+@functools.lru_cache(maxsize=8)
+def _unpack(own: bytes) -> None:
+    """Let this process know what :func:`pack` returned."""
+    for component in pickle.loads(own):
+        (NETWORKS if isinstance(component, Network) else LOSS_TERMS).use(component)
 
 
 def set_memory_use() -> None:
@@ -128,6 +168,8 @@ def perform(
         OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
         RuntimeError: PyTorch failed, other than for want of memory to train a lane.
     """
+    if task.own:
+        _unpack(task.own)
     if isinstance(task, PredictTask):
         net, data = resources.network(task.spec), resources.data(task.spec)
         return [lane.predict(net, data, asked, asked.models[0]) for asked in task.requests]
@@ -161,18 +203,19 @@ def send(pipe: Connection, value: object) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Sends tensors as plain arrays, and specs without their algorithm.
+    """Sends tensors as plain arrays, and specs without their algorithm and partition.
 
     Next to the training of a lane the copy costs nothing; in shared memory, as pipes hand tensors
-    over otherwise, each would cost a file. A worker has no use for algorithms, and could not import
-    one that the main program defines.
+    over otherwise, each would cost a file. A worker has no use for algorithms and partitions, and
+    could not import those that the main program defines.
     """
 
     def reducer_override(self, value: Any) -> Any:
         """Return how to make a value again, or leave it to the usual way."""
         if isinstance(value, torch.Tensor):
             return _as_array(value)
-        return (type(None), ()) if isinstance(value, AlgorithmParams) else NotImplemented
+        unused = isinstance(value, AlgorithmParams | Scheme)
+        return (type(None), ()) if unused else NotImplemented
 
 
 def _as_array(tensor: torch.Tensor) -> tuple[Callable[[NDArray[Any]], torch.Tensor], tuple[Any]]:

@@ -406,10 +406,11 @@ def _train(
     import torch
 
     from fedrepro.runs import session
+    from fedrepro.runs.options import TrainOptions
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    options = session.TrainOptions(
+    options = TrainOptions(
         device=device,
         workers=workers,
         checkpoints=folder / ".checkpoints",

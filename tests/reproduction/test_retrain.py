@@ -8,9 +8,9 @@ import pytest
 
 from fedrepro.base.paths import root
 from fedrepro.runs import records, session, verify
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.plan import PlannedRun, expand
 from fedrepro.runs.records import RunRecord
-from fedrepro.runs.session import TrainOptions
 
 PACK = os.environ.get("FEDREPRO_DATA")
 RUNS = root() / records.FOLDER

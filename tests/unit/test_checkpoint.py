@@ -11,7 +11,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.runs import records, session, transfer
 from fedrepro.runs.budget import share_done
-from fedrepro.runs.session import TrainOptions
+from fedrepro.runs.options import TrainOptions
 
 RUN = planned(rounds=4, evaluate_every=2)
 

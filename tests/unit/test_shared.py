@@ -22,6 +22,7 @@ import fedrepro
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
 from fedrepro.runs import records, session, shared, store, transfer
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.shared import Claim, SharedClaims
 from fedrepro.runs.store import Store
 
@@ -140,7 +141,7 @@ def test_an_empty_address_is_no_store(address, machine, capsys):
         assert cli.main(["records", *words]) == 1
         assert f"'{address}' is no address of a store" in capsys.readouterr().err
     with pytest.raises(FedreproError, match="is no address of a store"):
-        session.train(RUNS[:1], session.TrainOptions(shared=address))
+        session.train(RUNS[:1], TrainOptions(shared=address))
     assert not records.is_recorded(IDS[0])
 
 
@@ -692,7 +693,7 @@ def test_a_store_that_creates_an_object_twice_is_refused(memory, machine, monkey
 
 
 def train(address, runs=RUNS, **options):
-    return session.train(runs, session.TrainOptions(backend="loop", shared=address, **options))
+    return session.train(runs, TrainOptions(backend="loop", shared=address, **options))
 
 
 def test_what_a_machine_trains_is_there_for_others(address, machine, capsys):

@@ -23,8 +23,8 @@ from fedrepro.runs import budget, messages, queue, records, session, transfer
 from fedrepro.runs.budget import share_done
 from fedrepro.runs.display import Log
 from fedrepro.runs.messages import Messages
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.session import TrainOptions
 
 
 def planned(seed, rounds=4):

@@ -24,8 +24,8 @@ from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import command, provenance, records, session
 from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.session import TrainOptions
 
 
 def planned(seed, lr=0.05):
@@ -327,7 +327,7 @@ def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Log, "every", 0.0)
         patch.setattr(session._Training, "_record", delete)
-        assert session.train(runs, TrainOptions(in_flight=1)) == 2
+        assert session.train(runs, TrainOptions(workers=1, in_flight=1)) == 2
 
 
 def test_a_record_says_what_other_processes_did_of_the_run(monkeypatch):

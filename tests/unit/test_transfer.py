@@ -20,6 +20,7 @@ from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import records, session, transfer
 from fedrepro.runs.locks import Claims
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.plan import PlannedRun
 
 
@@ -42,7 +43,7 @@ def planned(seed, rounds=2):
 def cut_off(run):
     """Train the next round of a run and return its checkpoint."""
     with ends_after(3, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        session.train([run], session.TrainOptions(backend="loop"))
+        session.train([run], TrainOptions(backend="loop"))
     return session.CHECKPOINTS / f"{run.id}.pt"
 
 

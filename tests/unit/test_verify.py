@@ -14,8 +14,8 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli import runs as commands
 from fedrepro.report import reproducibility
 from fedrepro.runs import measured, records, session, verify
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.records import Origin, RunRecord
-from fedrepro.runs.session import TrainOptions
 
 RUNS = [planned(seed=seed, rounds=2) for seed in range(3)]
 

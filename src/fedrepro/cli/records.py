@@ -59,7 +59,7 @@ def import_records(
     and `fedrepro verify` trains runs again.
     """
     from fedrepro.runs import signatures, transfer
-    from fedrepro.runs.session import CHECKPOINTS
+    from fedrepro.runs.options import CHECKPOINTS
 
     if signers is not None:
         print(f"{source}: signed by {signatures.signer(source, signers)}")
@@ -98,7 +98,7 @@ def pull_records(address: Address, runs: SomeIds = None) -> None:
     is taken in.
     """
     from fedrepro.runs import shared
-    from fedrepro.runs.session import CHECKPOINTS
+    from fedrepro.runs.options import CHECKPOINTS
     from fedrepro.runs.store import Store
 
     store = Store(address)

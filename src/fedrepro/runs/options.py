@@ -1,7 +1,8 @@
-"""What ``fedrepro train`` can be told, described once.
+"""What a training can be told, described once.
 
-The command line of :mod:`fedrepro.cli` and the plain one of ``python -m fedrepro.runs`` are both
-made from :class:`TrainArguments`. This module imports no torch.
+Programs give :class:`TrainOptions`. The command line of :mod:`fedrepro.cli` and the plain one of
+``python -m fedrepro.runs`` are both made from :class:`TrainArguments`, which adds what is to be
+trained. This module imports no torch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from fedrepro.base.files import named
 from fedrepro.fl.engine import BackendName, CompileChoice
 from fedrepro.runs.plan_schema import Scale
+
+CHECKPOINTS = Path(".checkpoints")
 
 
 def _positive(text: str) -> int:
@@ -56,15 +59,8 @@ class Says:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainArguments:
-    """Train runs that have no record, and write their records.
-
-    Name the runs by their ids, give the file of a plan of your own, or say --pending. The record of
-    a run is results/runs/ID.json, or results/own/runs/ID.json for your own plans and the scales
-    quick and smoke. A run with a record is not trained: to repeat it, delete its record. A killed
-    run goes on from its last checkpoint. Several processes may train at the same time: with
-    --pending, each leaves alone what another one is training; with ids, it waits for that.
-    """
+class _Chosen:
+    """Which runs are trained."""
 
     runs: Annotated[
         Sequence[str],
@@ -90,6 +86,23 @@ class TrainArguments:
             "your own: lite."
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How runs are trained; none of it changes their identity.
+
+    Fields that are options of the command line say what they are for in their annotation.
+
+    Attributes:
+        checkpoints: folder of the checkpoints, and of the locks on runs.
+        wait: whether to wait for runs that another process trains, and to take over those that it
+            gives up.
+        say_failures: whether to say of a run that it failed, and why, before the end, which says so
+            of all that did.
+        keep_weights: whether to write the trained model of each run beside its record.
+    """
+
     device: Annotated[
         str,
         Says(
@@ -135,10 +148,6 @@ class TrainArguments:
             _seconds,
         ),
     ] = None
-    deadline: Annotated[
-        float | None,
-        Says("The time budget's end, by time.monotonic().", read=_seconds, hidden=True),
-    ] = None
     out: Annotated[
         Path | None,
         Says(
@@ -171,6 +180,27 @@ class TrainArguments:
             "Folder of packed data (`fedrepro data pack`); default: $FEDREPRO_DATA.", "DIR", named
         ),
     ] = None
+    checkpoints: Path = CHECKPOINTS
+    wait: bool = False
+    say_failures: bool = True
+    keep_weights: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainArguments(TrainOptions, _Chosen):  # in the order of --help, _Chosen is first
+    """Train runs that have no record, and write their records.
+
+    Name the runs by their ids, give the file of a plan of your own, or say --pending. The record of
+    a run is results/runs/ID.json, or results/own/runs/ID.json for your own plans and the scales
+    quick and smoke. A run with a record is not trained: to repeat it, delete its record. A killed
+    run goes on from its last checkpoint. Several processes may train at the same time: with
+    --pending, each leaves alone what another one is training; with ids, it waits for that.
+    """
+
+    deadline: Annotated[
+        float | None,
+        Says("The time budget's end, by time.monotonic().", read=_seconds, hidden=True),
+    ] = None
     allow_other_data: Annotated[
         bool,
         Says(
@@ -182,10 +212,10 @@ class TrainArguments:
 
 @dataclass(frozen=True)
 class Described:
-    """One field of :class:`TrainArguments`, for whoever makes a command line of them.
+    """An option of :class:`TrainArguments`, for whoever makes a command line of them.
 
     Attributes:
-        name: of the field; its option is ``--name``, with ``-`` for ``_``.
+        name: of the field; the option is ``--name``, with ``-`` for ``_``.
         type: without ``None``.
         optional: whether it may be None.
         default: where the option is not given.
@@ -205,9 +235,11 @@ class Described:
 
 
 def described() -> Iterator[Described]:
-    """Yield the fields of :class:`TrainArguments` in order; ``runs`` is the first."""
+    """Yield the options of :class:`TrainArguments` in order; ``runs`` is the first."""
     hints = get_type_hints(TrainArguments, include_extras=True)
     for each in fields(TrainArguments):
+        if get_origin(hints[each.name]) is not Annotated:
+            continue  # for programs alone
         hint, says = get_args(hints[each.name])
         optional = get_origin(hint) in (Union, UnionType)
         kind = get_args(hint)[0] if optional else hint

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pydantic import ValidationError
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
 from fedrepro.fl.data import Dataset, load
-from fedrepro.fl.engine import CompileChoice, checkpoint
+from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
@@ -29,59 +28,15 @@ from fedrepro.runs import provenance, records, transfer, weights
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
+from fedrepro.runs.options import CHECKPOINTS, TrainOptions
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.queue import Queue
 from fedrepro.runs.shared import SharedClaims
 from fedrepro.runs.status import status
 from fedrepro.runs.store import Store
 
-CHECKPOINTS = Path(".checkpoints")
 _RECORD_BYTES = 64 << 10
 """More than the largest of our records."""
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """How runs are trained; none of it changes their identity.
-
-    Attributes:
-        device: a PyTorch device name.
-        backend: a key of :data:`fedrepro.fl.engine.BACKENDS`.
-        workers: processes of the pool; None: one for each core that this process may use.
-        compile: whether networks are compiled on a GPU: ``auto``, ``on`` or ``off``.
-        deterministic: use only operations of a GPU that give the same bits each time.
-        in_flight: how many runs are open at once; None: as many as keep the backend busy.
-        data_root: folder of packed data; None takes the usual sources.
-        checkpoints: folder of the checkpoints, and of the locks on runs.
-        checkpoint_seconds: least time between two checkpoints of a run.
-        time_budget: seconds after which to stop, with checkpoints of the runs in flight. On a CPU,
-            no run is started that cannot finish a round in the time that is left; on a GPU, runs
-            that can end in it come first.
-        out: tar file for the new records and checkpoints, written whatever ends the training; what
-            the file already holds is kept.
-        wait: whether to wait for runs that another process trains, and to take over those that it
-            gives up.
-        shared: address of a store of records that other machines share; None: none do.
-        say_failures: whether to say of a run that it failed, and why, before the end, which says so
-            of all that did.
-        keep_weights: whether to write the trained model of each run beside its record.
-    """
-
-    device: str = "cpu"
-    backend: str = "auto"
-    workers: int | None = 1
-    compile: CompileChoice = "auto"
-    deterministic: bool = False
-    in_flight: int | None = None
-    data_root: Path | None = None
-    checkpoints: Path = CHECKPOINTS
-    checkpoint_seconds: float = 30.0
-    time_budget: float | None = None
-    out: Path | None = None
-    wait: bool = False
-    shared: str | None = None
-    say_failures: bool = True
-    keep_weights: bool = False
 
 
 DEFAULTS = TrainOptions()

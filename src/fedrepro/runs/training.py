@@ -150,23 +150,9 @@ def _devices(device: str) -> list[str]:
 def _train_here(arguments: TrainArguments, planned: Sequence[PlannedRun]) -> int:
     from fedrepro.runs import session
 
-    time_budget = arguments.time_budget
+    how = dataclasses.replace(arguments, wait=bool(arguments.runs))
     if arguments.deadline is not None:
-        time_budget = max(arguments.deadline - time.monotonic(), 0.0)
-    how = session.TrainOptions(
-        device=arguments.device,
-        backend=arguments.backend,
-        workers=arguments.workers,
-        compile=arguments.compile,
-        deterministic=arguments.deterministic,
-        in_flight=arguments.in_flight,
-        data_root=arguments.data_root,
-        checkpoint_seconds=arguments.checkpoint_seconds,
-        time_budget=time_budget,
-        out=arguments.out,
-        wait=bool(arguments.runs),
-        shared=arguments.shared,
-    )
+        how = dataclasses.replace(how, time_budget=max(arguments.deadline - time.monotonic(), 0.0))
     recorded = sum(run.recorded for run in planned)
     trained = session.train(planned, how)
     before = f", {recorded} had a record" if recorded else ""

@@ -8,11 +8,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import find_root
+from fedrepro.fl.engine import BackendName
 from fedrepro.runs import measured, records
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import Origin, RunRecord
 from fedrepro.runs.status import describe, duration
@@ -115,8 +117,9 @@ def verify(
         committed = records.read(run.id, run.records)
         with tempfile.TemporaryDirectory() as folder:
             again = dataclasses.replace(run, folder=Path(folder))
-            options = session.TrainOptions(
-                backend=committed.provenance.backend,
+            options = TrainOptions(
+                backend=cast(BackendName, committed.provenance.backend),  # or refused
+                workers=1,
                 data_root=data_root,
                 checkpoints=Path(folder) / "checkpoints",
             )

@@ -107,6 +107,16 @@ def test_another_precision_is_not_like(folder: Path, write_record: Any) -> None:
     assert state.text(list_runs=True).endswith(" pending (needs a GPU)")
 
 
+def test_runs_that_need_a_gpu_are_not_counted_on_a_core(folder: Path, write_record: Any) -> None:
+    tf32 = small_runs.planned(precision="tf32")
+    on_core = dataclasses.replace(small_runs.planned(seed=1), paper=tf32.paper)
+    alone, both = status([tf32]), status([on_core, tf32])
+    assert alone.left([tf32.id]) == ("needs a GPU", "not measured")
+    assert (alone.pending_seconds, alone.to_json()["seconds"]) == (0, {})
+    assert both.pending_seconds == status([on_core]).pending_seconds > 0
+    assert re.search(r"^\S+ +0 +2 +\d+ s for 1 of them +not measured$", both.text(), re.MULTILINE)
+
+
 def test_a_run_that_needs_a_gpu_has_the_time_of_one(folder: Path, write_record: Any) -> None:
     tf32 = [small_runs.planned(seed=seed, precision="tf32") for seed in (0, 1)]
     on_a_gpu(tf32[0], 600, folder, write_record)

@@ -57,7 +57,7 @@ def test_without_records_everything_is_to_be_trained() -> None:
     assert len({batch.name for batch in workflow.batches}) == len(workflow.batches)
     assert re.fullmatch(
         rf"fedrepro, scale smoke: 0 runs recorded, {len(RUNS)} pending "
-        r"\(in all about .* on one core\)",
+        r"\(estimate on one core: \d+ (s|min)\)",
         workflow.summary,
     )
 
@@ -88,7 +88,7 @@ def test_never_lists_what_is_missing(write_record: Any) -> None:
         listed = re.search(rf"{run.id}  {run.paper} {run.group} .*seed=\d+ +\d+ (s|min)\n", text)
         assert bool(listed) == (run.id in missing)
     assert f"`fedrepro train {missing[0]}` trains the first of them" in text
-    assert "all 2 pending runs of scale smoke about" in text
+    assert "all 2 pending runs of scale smoke: " in text
     assert "`fedrepro report` make do with the recorded runs with `--scale smoke --partial`" in text
 
 
@@ -142,7 +142,10 @@ def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None
     said = rf"{batch.runs[0]} \({len(batch.runs)} in one job\), .* add `--config device=cuda`"
     with pytest.raises(FedreproError, match=said):
         workflow.data_of(batch)
-    assert Workflow(published | {"device": "cuda"}).data_of(batch) == "data/ready/cifar10.json"
+    on_gpu = Workflow(published | {"device": "cuda"})
+    assert on_gpu.data_of(batch) == "data/ready/cifar10.json"
+    assert on_gpu.summary.endswith("pending (estimate on one core: needs a GPU)")
+    assert "; estimate on one core: needs a GPU; on a GPU: " in on_gpu.cost(on_gpu.batches)
 
 
 def test_a_job_asks_for_time_by_its_cost() -> None:
@@ -167,7 +170,7 @@ def test_what_training_costs_is_of_the_jobs_of_a_call(write_record: Any) -> None
     assert workflow.trained(jobs) == [first, second]
     count = len(first.runs) + len(second.runs)
     assert re.fullmatch(
-        rf"Training jobs: 2; runs: {count}; about \d+ (s|min) on one core",
+        rf"Training jobs: 2; runs: {count}; estimate on one core: \d+ (s|min)",
         workflow.cost(workflow.trained(jobs)),
     )
     assert workflow.trained({"table": 3}) == []

@@ -79,8 +79,8 @@ def test_a_deleted_record_is_the_one_run_that_trains(recorded: Clone, smoke_ids:
     plan = recorded.plan(*SMOKE, "all_checks")
     assert plan.trained == [run_id]
     assert plan.jobs["train"] == plan.jobs["dataset"] == 1
-    assert "1 pending (in all about" in plan.text
-    assert "Training jobs: 1; runs: 1; about" in plan.text
+    assert "1 pending (estimate on one core: " in plan.text
+    assert "Training jobs: 1; runs: 1; estimate on one core: " in plan.text
 
 
 def test_a_deleted_record_trains_though_all_that_was_made_of_it_is_there(
@@ -150,8 +150,8 @@ def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> N
 
 def test_what_training_costs_is_of_the_target(clone: Clone, smoke_ids: Any) -> None:
     plan = clone.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
-    assert f"0 runs recorded, {len(smoke_ids())} pending (in all about" in plan.text
-    said = f"Training jobs: {plan.jobs['train']}; runs: {len(plan.trained)}; about "
+    assert f"0 runs recorded, {len(smoke_ids())} pending (estimate on one core: " in plan.text
+    said = f"Training jobs: {plan.jobs['train']}; runs: {len(plan.trained)}; estimate on one core: "
     assert said in plan.text
     assert 0 < len(plan.trained) < len(smoke_ids())
 

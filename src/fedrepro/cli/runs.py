@@ -43,8 +43,9 @@ def status(
     """Count the planned runs with and without a record, and estimate what is left.
 
     A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
-    stands the time to train them, one after another on one core and, where like runs have been
-    trained on a GPU, on that. Records that no plan asks for are counted below the table.
+    stands the time to train them, one after another on one core, without those that need a GPU,
+    and on a GPU, where like runs have been trained on one. Records that no plan asks for are
+    counted below the table.
     """
     from fedrepro.runs.status import status
 

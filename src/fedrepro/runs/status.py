@@ -29,7 +29,8 @@ class Status:
         runs: the distinct runs, in plan order.
         recorded: ids of those with a valid record.
         pending: ids of those without.
-        seconds: id -> estimated training time of each pending run on one core, in seconds.
+        seconds: id -> estimated training time of each pending run on one core, in seconds; of one
+            that needs a GPU, as if a core had its precision.
         gpu_seconds: the same on one GPU, for the pending runs whose like were trained on one.
         gpus: names of the GPUs that they were trained on.
     """
@@ -46,10 +47,16 @@ class Status:
         """Ids of record files that no plan asks for at any scale; looked up when asked."""
         return orphans()
 
+    @functools.cached_property
+    def core_seconds(self) -> dict[str, float]:
+        """Those of the ``seconds`` that are of runs which a core can train."""
+        on_core = (run.id for run in self.runs if not run.needs_gpu)
+        return {run_id: self.seconds[run_id] for run_id in on_core if run_id in self.seconds}
+
     @property
     def pending_seconds(self) -> float:
-        """Estimated seconds to train all pending runs, one after another on one core."""
-        return sum(self.seconds.values())
+        """Estimated seconds to train the pending runs that one core can, one after another."""
+        return sum(self.core_seconds.values())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: ids by state, estimated seconds in all and of each pending run."""
@@ -58,7 +65,7 @@ class Status:
             "pending": list(self.pending),
             "orphaned": list(self.orphaned),
             "pending_seconds": round(self.pending_seconds, 1),
-            "seconds": {run_id: round(value, 1) for run_id, value in self.seconds.items()},
+            "seconds": {run_id: round(value, 1) for run_id, value in self.core_seconds.items()},
             "gpu_seconds": {run_id: round(value, 1) for run_id, value in self.gpu_seconds.items()},
             "gpus": list(self.gpus),
         }
@@ -104,14 +111,15 @@ class Status:
         return [name, len(runs) - pending, pending, *self.left(run.id for run in runs)]
 
     def left(self, ids: Iterable[str]) -> tuple[str, str]:
-        """Return what the pending ones of some runs take, on one core and on a GPU, for readers."""
+        """Return what the pending ones of some runs take, on one core and on a GPU, for readers.
+
+        An estimate that is not of all of them says of how many it is.
+        """
         pending = [run_id for run_id in ids if run_id in self.seconds]
         if not pending:
             return "", ""
-        timed = [self.gpu_seconds[run_id] for run_id in pending if run_id in self.gpu_seconds]
-        on_core = duration(sum(self.seconds[run_id] for run_id in pending))
-        on_gpu = f"{duration(sum(timed))} for {len(timed)} of them" if timed else "not measured"
-        return on_core, on_gpu
+        on_core = _of_some(pending, self.core_seconds) or "needs a GPU"
+        return on_core, _of_some(pending, self.gpu_seconds) or "not measured"
 
     def _on_gpus(self) -> str:
         """Say what the time on a GPU rests on, and for which networks nothing was measured."""
@@ -155,6 +163,14 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     hours = seconds / 3600
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+def _of_some(ids: Sequence[str], seconds: Mapping[str, float]) -> str:
+    """Return what those of some runs take together that there is an estimate of; empty if none."""
+    known = [seconds[run_id] for run_id in ids if run_id in seconds]
+    if not known:
+        return ""
+    return duration(sum(known)) + (f" for {len(known)} of them" if len(known) < len(ids) else "")
 
 
 def orphans() -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from fedrepro.report import code
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
 from fedrepro.runs.plan_files import is_study, plan_files
-from fedrepro.runs.status import Status, describe, duration, status
+from fedrepro.runs.status import Status, describe, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config
 
@@ -81,10 +81,10 @@ class Workflow:
         planned = [run for paper in self.papers for run in expand(paper, self.scale)]
         self._records = {run.id: str(records.path_of(run.id, run.records)) for run in planned}
         state = status(planned)
-        minutes = duration(state.pending_seconds)
         self.summary = f"fedrepro, scale {self.scale}: {len(state.recorded)} runs recorded"
         if state.pending:
-            self.summary += f", {len(state.pending)} pending (in all about {minutes} on one core)"
+            on_core, _ = state.left(state.pending)
+            self.summary += f", {len(state.pending)} pending (estimate on one core: {on_core})"
         self._status = state
         self._without_record: set[str] = set()
         self.batches = [
@@ -127,11 +127,9 @@ class Workflow:
     def cost(self, chosen: Sequence[Batch]) -> str:
         """Return a line on what training jobs cost."""
         runs = [run for batch in chosen for run in batch.runs]
-        seconds = sum(self._status.seconds[run] for run in runs)
-        text = f"Training jobs: {len(chosen)}; runs: {len(runs)}; about {duration(seconds)}"
-        timed = [s for run in runs if (s := self._status.gpu_seconds.get(run)) is not None]
-        on_gpu = f"; on a GPU about {duration(sum(timed))} for {len(timed)} of them"
-        return f"{text} on one core{on_gpu if timed and self.config.on_gpu else ''}"
+        on_core, on_gpu = self._status.left(runs)
+        text = f"Training jobs: {len(chosen)}; runs: {len(runs)}; estimate on one core: {on_core}"
+        return f"{text}; on a GPU: {on_gpu}" if self.config.on_gpu else text
 
     def stale(self) -> str:
         """Return a line on files that are there although runs they are made of have no record.
@@ -525,22 +523,21 @@ _MOST_LISTED = 20
 
 
 def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
-    seconds = state.seconds
     missing = [run for run in state.runs if run.id in run_ids]
     lines = [
         f"  {run.id}  {describe(run):<60} {state.takes(run)}" for run in missing[:_MOST_LISTED]
     ]
     if len(missing) > _MOST_LISTED:
         lines.append(f"  and {len(missing) - _MOST_LISTED} more")
-    needed = duration(sum(seconds[run.id] for run in missing))
+    (needed, _), (in_all, _) = state.left(run_ids), state.left(state.pending)
     return "\n".join(
         [
             "training is off (train: never), and needed runs have no record, "
             f"{len(missing)} in all:",
             *lines,
-            f"They take about {needed} on one core; all {len(state.pending)} pending runs of scale "
-            f"{scale} about {duration(state.pending_seconds)}. `{missing[0].command}` trains the "
-            "first of them; without `--config train=never` the target trains what it needs. "
+            f"Estimate on one core: {needed}; of all {len(state.pending)} pending runs of scale "
+            f"{scale}: {in_all}. `{missing[0].command}` trains the first of them; without "
+            "`--config train=never` the target trains what it needs. "
             "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded "
             f"runs with `--scale {scale} --partial`.",
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -305,6 +306,7 @@ def _held_against(
     ]
 
 
+@functools.cache
 def _places(paper: str) -> dict[str, tuple[str, str]]:
     """Return of each published number the table or figure and the key of its cell there."""
     return {
@@ -315,10 +317,7 @@ def _places(paper: str) -> dict[str, tuple[str, str]]:
 
 def _of_cell(paper: str, key: str, judged: list[Check]) -> list[Check]:
     """Return those of the numbers that are published for this very cell; all, where none is."""
-    if not judged:
-        return judged
-    places = _places(paper)
-    return [item for item in judged if places[item.id][1] == key] or judged
+    return [item for item in judged if _places(paper)[item.id][1] == key] or judged
 
 
 def _told(item: Check) -> str:

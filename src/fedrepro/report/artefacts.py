@@ -103,7 +103,7 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     result = cells.copy()
     for column in ("values", "runs"):
         if column in result:
-            result[column] = [several(cell) for cell in result[column]]
+            result[column] = [as_tuple(cell) for cell in result[column]]
     own = cells.get("published", pd.Series(float("nan"), cells.index))
     result["published"] = [
         values.get(key, known) for key, known in zip(keys_of(cells), own, strict=True)
@@ -113,7 +113,7 @@ def _with_published(cells: pd.DataFrame, paper: str, name: str) -> pd.DataFrame:
     return result
 
 
-def several(cell: Any) -> Any:
+def as_tuple(cell: Any) -> Any:
     """Return a cell's values or run ids as a tuple; there may be one, or none."""
     if isinstance(cell, tuple):
         return cell
@@ -210,7 +210,7 @@ def as_csv(cells: pd.DataFrame) -> str:
     plain = cells.copy()
     for column in ("values", "runs"):
         if column in plain:
-            plain[column] = [" ".join(map(_text, several)) for several in plain[column]]
+            plain[column] = [" ".join(map(_text, cell)) for cell in plain[column]]
     text: str = plain.to_csv(index=False, float_format="%.10g")
     return text
 

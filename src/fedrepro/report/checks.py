@@ -115,6 +115,16 @@ def shown(value: float, unit: str) -> str:
     return f"{value:.4g}"
 
 
+def shown_difference(value: float, unit: str) -> str:
+    """Return a difference of values of a unit likewise: in points, for fractions."""
+    return shown(value, "points" if unit == "fraction" else unit)
+
+
+def tolerance(item: Check) -> str:
+    """Return a check's tolerance as readers are shown it, without a sign; empty if it has none."""
+    return "" if item.tolerance is None else shown_difference(item.tolerance, item.unit)
+
+
 def would_pass(check: Check, other: Check) -> bool:
     """Say whether the mean that another check found is within the tolerance of a check's number."""
     if check.published is None or check.tolerance is None or other.ours is None:
@@ -132,7 +142,7 @@ def line(item: Check) -> str:
         if item.published is not None:
             text += f", published {shown(item.published, item.unit)}"
             if item.tolerance is not None:
-                text += f" (tolerance ± {shown(item.tolerance, difference(item.unit))})"
+                text += f" (tolerance ± {tolerance(item)})"
     if item.kind == "claim" and item.seeds:
         text += f", {item.seeds} seed{'s' * (item.seeds > 1)}"
     if item.verdict in DECIDED and not item.informative:
@@ -151,13 +161,8 @@ def how_sure(item: Check) -> str:
         return f"95 % interval {low} to {high}, {item.seeds} seeds"
     if item.seeds != 1:
         return ""
-    like = "" if item.spread is None else shown(item.spread, difference(item.unit))
+    like = "" if item.spread is None else shown_difference(item.spread, item.unit)
     return f"single run; sd of the cells beside it {like}" if like else "single run"
-
-
-def difference(unit: str) -> str:
-    """Return the unit of a difference of values: points for fractions."""
-    return "points" if unit == "fraction" else unit
 
 
 def remarks(item: Check) -> str:

@@ -10,7 +10,7 @@ from IPython.display import HTML, Image, Markdown
 
 from fedrepro.report import score
 from fedrepro.report.artefacts import frame, markdown
-from fedrepro.report.checks import DECIDED, Check, difference, remarks, shown
+from fedrepro.report.checks import DECIDED, Check, remarks, shown, tolerance
 from fedrepro.report.drawings import write_figure
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -72,7 +72,7 @@ def show_numbers(checks: list[Check]) -> HTML:
             "reading": score.in_words(item.reading),
             "value": shown(item.published or 0, item.unit),
             "ours": shown(item.ours or 0, item.unit),
-            "tolerance": shown(item.tolerance or 0, difference(item.unit)),
+            "tolerance": tolerance(item),
             "verdict": item.verdict,
             "runs": _links(item.runs),
         }

@@ -15,7 +15,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.command import selected, several, unknown_run
+from fedrepro.runs.command import ambiguous, selected, unknown_run
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
 from fedrepro.runs.records import RunRecord
 
@@ -77,7 +77,7 @@ def _find(name: str, planned: Mapping[str, PlannedRun], paper: str | None) -> Re
     if not ids:
         return _without_plan(name, planned, paper)
     if len(ids) > 1:
-        raise FedreproError(several(name, ids))
+        raise FedreproError(ambiguous(name, ids))
     run = planned[ids[0]]
     if not records.is_recorded(run.id, run.records):
         raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
@@ -91,7 +91,7 @@ def _without_plan(name: str, planned: Iterable[str], paper: str | None) -> Recor
     if not ids:
         raise unknown_run(name, planned, paper=paper)
     if len(ids) > 1:
-        raise FedreproError(several(name, ids))
+        raise FedreproError(ambiguous(name, ids))
     record = records.read(ids[0], folder)
     code = [f"{key[7:]} {value}" for key, value in record.versions.items() if "plugin." in key]
     with_code = f", trained with {', '.join(code)}" if code else ""

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
-from fedrepro.report.artefacts import LEFT_OUT, frame, keys_of, lacking, left_out, several
+from fedrepro.report.artefacts import LEFT_OUT, as_tuple, frame, keys_of, lacking, left_out
 from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
 from fedrepro.runs import records
@@ -93,7 +93,7 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
             runs.require(about.runs, artefact)  # says how many, and how to train them
         raise
     if "runs" not in cells:  # one run a row, or a drawing of all of them
-        cells["runs"] = [several(run) for run in cells.get("run", [""] * len(cells))]
+        cells["runs"] = [as_tuple(run) for run in cells.get("run", [""] * len(cells))]
     keys = ["/".join(key) for key in keys_of(cells)]
     title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
     if cell is None:
@@ -123,7 +123,7 @@ def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
 
 def _why_verdict(runs: RunSet, name: str) -> str:
     """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
-    from fedrepro.report.checks import condition, difference, how_sure, remarks, shown
+    from fedrepro.report.checks import condition, how_sure, remarks, shown, tolerance
     from fedrepro.report.verdicts import check_entry
 
     paper, expected = runs.paper, load_expected(runs.paper)
@@ -140,7 +140,7 @@ def _why_verdict(runs: RunSet, name: str) -> str:
     if item.kind == "number" and item.ours is not None:
         known["ours"] = ", ".join(filter(None, [shown(item.ours, item.unit), how_sure(item)]))
     if item.tolerance is not None:
-        known["tolerance"] = f"± {shown(item.tolerance, difference(item.unit))}"
+        known["tolerance"] = f"± {tolerance(item)}"
     known["reason"] = item.reason
     because = remarks(item)
     if isinstance(entry, Number):
@@ -322,11 +322,11 @@ def _of_cell(paper: str, key: str, judged: list[Check]) -> list[Check]:
 
 def _told(item: Check) -> str:
     """Say which published number a cell is held against, and how it comes out."""
-    from fedrepro.report.checks import difference, shown
+    from fedrepro.report.checks import shown, tolerance
 
     return (
-        f"published in {item.where}: {shown(item.published or 0, item.unit)}, tolerance ± "
-        f"{shown(item.tolerance or 0, difference(item.unit))}; verdict: {item.verdict} ({item.id})"
+        f"published in {item.where}: {shown(item.published or 0, item.unit)}, "
+        f"tolerance ± {tolerance(item)}; verdict: {item.verdict} ({item.id})"
     )
 
 

@@ -15,7 +15,7 @@ from typing import get_args
 import pandas as pd
 
 from fedrepro.report import score
-from fedrepro.report.checks import Check, Verdict, difference, how_sure, remarks, shown
+from fedrepro.report.checks import Check, Verdict, how_sure, remarks, shown, tolerance
 from fedrepro.report.expected import load_expected
 from fedrepro.report.stats import LEVEL
 from fedrepro.report.verdicts import check
@@ -172,8 +172,8 @@ def _told(item: Check) -> str:
     if item.statement:
         parts.append(f'"{item.statement}"')
     if item.published is not None and item.tolerance is not None:
-        tolerance = shown(item.tolerance, difference(item.unit))
-        parts.append(f"published {shown(item.published, item.unit)}, tolerance ± {tolerance}")
+        published = shown(item.published, item.unit)
+        parts.append(f"published {published}, tolerance ± {tolerance(item)}")
     if item.kind == "number" and item.ours is not None:
         parts.append(f"ours {shown(item.ours, item.unit)} ({how_sure(item)})")
     parts += [text.rstrip(".") for text in (item.evidence, " ".join(item.reason.split())) if text]

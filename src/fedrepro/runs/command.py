@@ -170,7 +170,7 @@ def unknown_run(
     )
 
 
-def several(name: str, ids: Sequence[str]) -> str:
+def ambiguous(name: str, ids: Sequence[str]) -> str:
     """Say that several runs have ids that begin so, and which."""
     such = ", such as " if len(ids) > _MOST_IDS else ": "
     return f"'{name}' begins the ids of {len(ids)} runs{such}{', '.join(ids[:_MOST_IDS])}"

@@ -27,7 +27,7 @@ from pydantic import AwareDatetime, ValidationError
 from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
-from fedrepro.runs.command import several
+from fedrepro.runs.command import ambiguous
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.store import Store, told
 
@@ -98,7 +98,7 @@ def chosen(names: Iterable[str], ids: Sequence[str], where: str) -> list[str]:
         runs = sorted({_run(name) for name in fitting})
         if len(runs) != 1:
             raise FedreproError(
-                several(begin, runs) if runs else f"'{begin}' has no record in {where}"
+                ambiguous(begin, runs) if runs else f"'{begin}' has no record in {where}"
             )
         found |= dict.fromkeys(fitting)
     return list(found) if ids else every

@@ -19,7 +19,15 @@ import plotly
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
-from fedrepro.report.checks import DECIDED, condition, difference, how_sure, remarks, shown
+from fedrepro.report.checks import (
+    DECIDED,
+    condition,
+    how_sure,
+    remarks,
+    shown,
+    shown_difference,
+    tolerance,
+)
 from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.results import gaps, write_partial
 from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
@@ -148,10 +156,11 @@ class _Pages:
             scale=scale,
             notebooks=notebooks,
             shown=shown,
+            shown_difference=shown_difference,
             how_sure=how_sure,
             remarks=remarks,
             condition=condition,
-            difference=difference,
+            tolerance=tolerance,
         )
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %",

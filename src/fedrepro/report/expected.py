@@ -46,21 +46,14 @@ ANY = "any"
 """A reading: all of them, because their runs are the same."""
 
 
-class Number(Strict):
-    """One published number."""
+class _Entry(Strict):
+    """What a published number and a published curve have in common."""
 
     id: str
     where: str = Field(description="where the paper prints it")
     artefact: str = Field(description="the table or figure that holds our value")
-    cell: tuple[str, str | float] = Field(description="row and column, or series and x")
-    published: float
     origin: Origin = "printed"
-    tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
-    gain: bool = Field(
-        default=False, description="a gain over a baseline: one of the other sign deviates"
-    )
     reason: str = Field(description="why this tolerance")
-    value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     reading: str = Field(
         default="", description="of several readings of the paper the one that it is held against"
     )
@@ -71,6 +64,18 @@ class Number(Strict):
     sparse: bool = Field(
         default=False, description="not judged where our plan has no run for it, instead of refused"
     )
+
+
+class Number(_Entry):
+    """One published number."""
+
+    cell: tuple[str, str | float] = Field(description="row and column, or series and x")
+    published: float
+    tolerance: _Tolerance = Field(description="largest difference of a reproduced value")
+    gain: bool = Field(
+        default=False, description="a gain over a baseline: one of the other sign deviates"
+    )
+    value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     unusable: str = Field(default="", description="why the value is no target")
     drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")
     series: str = Field(default="", description="id of the curve it is a point of")
@@ -88,22 +93,13 @@ class Unusable(Strict):
     reason: str
 
 
-class Series(Strict):
+class Series(_Entry):
     """A published curve: one number for each x. Its numbers get the ids ``<id>@<x>``."""
 
-    id: str
-    where: str
-    artefact: str
     series: str
     x: list[float]
     published: list[float]
-    origin: Origin = "printed"
     tolerance: list[_Tolerance] | _Tolerance = Field(description="one for all points, or one each")
-    reason: str
-    reading: str = ""
-    explanation: str = ""
-    shown_by: _ShownBy = Field(default_factory=list)
-    sparse: bool = Field(default=False, description="our plan has runs for some of the points only")
     unusable: list[Unusable] = Field(default_factory=list)
     drawn_only: list[float] = Field(
         default_factory=list, description="x of the points that are drawn beside ours, not judged"
@@ -129,20 +125,15 @@ class Series(Strict):
             self.tolerance if isinstance(self.tolerance, list) else [self.tolerance] * len(self.x)
         )
         unusable = {x: points.reason for points in self.unusable for x in points.x}
+        shared = self.model_dump(include={*_Entry.model_fields} - {"id", "where"})
         return [
             Number(
+                **shared,
                 id=f"{self.id}@{x:g}",
                 where=f"{self.where}, x = {x:g}",
-                artefact=self.artefact,
                 cell=(self.series, x),
                 published=published,
-                origin=self.origin,
                 tolerance=tolerance,
-                reason=self.reason,
-                reading=self.reading,
-                explanation=self.explanation,
-                shown_by=self.shown_by,
-                sparse=self.sparse,
                 unusable=unusable.get(x, ""),
                 drawn_only=x in self.drawn_only,
                 series=self.id,

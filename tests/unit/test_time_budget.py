@@ -9,6 +9,7 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
+import small_runs
 from small_runs import ends_after
 
 from fedrepro import cli
@@ -18,29 +19,20 @@ from fedrepro.fl.engine.active import Progress, Storage
 from fedrepro.fl.engine.driver import Limits, Listener, drive
 from fedrepro.fl.engine.jobs import OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
-from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import budget, messages, queue, records, session, transfer
 from fedrepro.runs.budget import share_done
 from fedrepro.runs.display import Log
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.options import TrainOptions
-from fedrepro.runs.plan import PlannedRun
 
 
 def planned(seed, rounds=4):
-    spec = RunSpec.model_validate(
-        {
-            "dataset": {"name": "synthetic"},
-            "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
-            "model": {"name": "liu1"},
-            "algorithm": {"name": "fedavg", "optimizer_state": "keep"},
-            "optimizer": {"name": "adam", "lr": 0.01},
-            "batch": 10,
-            "rounds": rounds,
-            "seed": seed,
-        }
+    return small_runs.planned(
+        seed=seed,
+        rounds=rounds,
+        algorithm={"name": "fedavg", "optimizer_state": "keep"},
+        optimizer={"name": "adam", "lr": 0.01},
     )
-    return PlannedRun("made_up", "group", {}, seed, spec, run_id(spec))
 
 
 @pytest.fixture(autouse=True)

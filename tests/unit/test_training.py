@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import small_runs
 from small_runs import ends_after
 
 from fedrepro import cli
@@ -20,28 +21,14 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
-from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import command, provenance, records, session
 from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.options import TrainOptions
-from fedrepro.runs.plan import PlannedRun
 
 
 def planned(seed, lr=0.05):
-    spec = RunSpec.model_validate(
-        {
-            "dataset": {"name": "synthetic"},
-            "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
-            "model": {"name": "liu1"},
-            "algorithm": {"name": "fedavg"},
-            "optimizer": {"name": "sgd", "lr": lr},
-            "batch": 10,
-            "rounds": 2,
-            "seed": seed,
-        }
-    )
-    return PlannedRun("made_up", "group", {}, seed, spec, run_id(spec))
+    return small_runs.planned(seed=seed, rounds=2, optimizer={"name": "sgd", "lr": lr})
 
 
 @pytest.fixture(autouse=True)

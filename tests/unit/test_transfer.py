@@ -12,32 +12,19 @@ import zipfile
 from tempfile import gettempdir
 
 import pytest
+import small_runs
 from made_up import content
 from small_runs import ends_after
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import checkpoint, saved
-from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.runs import records, session, transfer
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.options import TrainOptions
-from fedrepro.runs.plan import PlannedRun
 
 
 def planned(seed, rounds=2):
-    spec = RunSpec.model_validate(
-        {
-            "dataset": {"name": "synthetic"},
-            "partition": {"scheme": "iid_stratified", "clients": 2, "per_class": 10},
-            "model": {"name": "liu1"},
-            "algorithm": {"name": "fedavg"},
-            "optimizer": {"name": "sgd", "lr": 0.05},
-            "batch": 10,
-            "rounds": rounds,
-            "seed": seed,
-        }
-    )
-    return PlannedRun("made_up", "group", {}, seed, spec, run_id(spec))
+    return small_runs.planned(seed=seed, rounds=rounds)
 
 
 def cut_off(run):

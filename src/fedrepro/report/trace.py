@@ -84,41 +84,52 @@ def _artefacts(runs: RunSet) -> str:
 
 def _why_cells(runs: RunSet, artefact: str, cell: str | None) -> str:
     """Trace a table, a figure or one cell of it back to its runs."""
-    paper, scale = runs.paper, runs.scale
     about = runs.plan.artefact(artefact)
     try:
         cells = frame(runs, artefact, partial=True)
     except MissingRunsError:
-        if not runs.plan.not_made(artefact, scale):
+        if not runs.plan.not_made(artefact, runs.scale):
             runs.require(about.runs, artefact)  # says how many, and how to train them
         raise
     if "runs" not in cells:  # one run a row, or a drawing of all of them
         cells["runs"] = [as_tuple(run) for run in cells.get("run", [""] * len(cells))]
-    keys = ["/".join(key) for key in keys_of(cells)]
-    title = f"{paper} {artefact}: {about.title} ({about.source}); scale: {scale}"
+    title = f"{runs.paper} {artefact}: {about.title} ({about.source}); scale: {runs.scale}"
     if cell is None:
-        width = max(map(len, keys), default=0)
-        rows = [row for _, row in cells.iterrows()]
-        held = _held_against(runs, artefact, keys, rows)
-        lines = [
-            _line(f"{key:<{width}}", row, _of_cell(paper, key, items))
-            for key, row, items in zip(keys, rows, held, strict=True)
-        ]
-        return "\n".join([title, *lines, *_absent(runs, artefact)])
-    wanted = find_cell(cell, keys, f"{paper} {artefact} ({scale})", left_out(runs, artefact))
+        return "\n".join([title, *_all_cells(runs, artefact, cells)])
+    return f"{title}\n{_one_cell(runs, artefact, cells, cell)}"
+
+
+def _all_cells(runs: RunSet, artefact: str, cells: pd.DataFrame) -> list[str]:
+    """Return a line for each cell, and lines of what is left out."""
+    keys = ["/".join(key) for key in keys_of(cells)]
+    width = max(map(len, keys), default=0)
+    rows = [row for _, row in cells.iterrows()]
+    held = _held_against(runs, artefact, keys, rows)
+    lines = [
+        _line(f"{key:<{width}}", row, _of_cell(runs.paper, key, items))
+        for key, row, items in zip(keys, rows, held, strict=True)
+    ]
+    return lines + _absent(runs, artefact)
+
+
+def _one_cell(runs: RunSet, artefact: str, cells: pd.DataFrame, cell: str) -> str:
+    """Return the values of a cell, what they are held against and made by, and each of its runs."""
+    about, keys = runs.plan.artefact(artefact), ["/".join(key) for key in keys_of(cells)]
+    where = f"{runs.paper} {artefact} ({runs.scale})"
+    wanted = find_cell(cell, keys, where, left_out(runs, artefact))
     chosen = cells[[key == wanted for key in keys]]
-    ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
-    planned = {run.id: run for run in runs.members(about.runs)}
-    parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
     rows = [row for _, row in chosen.iterrows()]
     values = [_value(row, each=True) for row in rows]
     held = _held_against(runs, artefact, [wanted] * len(rows), rows)
     values += [_told(item) for items in held for item in items]
     if artefact in runs.plan.tables:
         values.append(f"cells: {about.cells}")
-    plan = from_here(file_of(paper))
-    values.append(f"made by {place_of(paper, artefact)} from runs of {plan}")
-    return "\n\n".join(["\n".join([title, wanted, *values]), *parts])
+    place = place_of(runs.paper, artefact)
+    values.append(f"made by {place} from runs of {from_here(file_of(runs.paper))}")
+    planned = {run.id: run for run in runs.members(about.runs)}
+    ids = dict.fromkeys(run_id for ids in chosen["runs"] for run_id in ids)
+    parts = [_run(planned[run_id], runs.record(planned[run_id])) for run_id in ids]
+    return "\n\n".join(["\n".join([wanted, *values]), *parts])
 
 
 def _why_verdict(runs: RunSet, name: str) -> str:

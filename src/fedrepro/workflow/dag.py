@@ -164,8 +164,7 @@ class Workflow:
 
     def datasets(self) -> list[str]:
         """Return what says that the data sets of all plans are here."""
-        runs = (run for paper in self.papers for run in expand(paper, self.scale))
-        return sorted({self.ready(run.spec.dataset.name) for run in runs})
+        return sorted({self.ready(run.spec.dataset.name) for run in self._status.runs})
 
     def record_of(self, run_id: str) -> str:
         """Return the file of a run's record."""
@@ -217,8 +216,7 @@ class Workflow:
         Raises:
             FedreproError: some runs are on the data set's own, or another, content.
         """
-        planned = [run for paper in self.papers for run in expand(paper, self.scale)]
-        datasets = {run.spec.dataset for run in planned}
+        datasets = {run.spec.dataset for run in self._status.runs}
         contents = {dataset.content or "" for dataset in datasets if dataset.name == name}
         if len(contents) > 1:
             raise FedreproError(

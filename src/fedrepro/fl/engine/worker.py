@@ -25,13 +25,13 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
     OutOfTime,
+    PredictJob,
     is_out_of_memory,
     too_large,
     unexpected,
 )
 from fedrepro.fl.engine.resources import Resources
-from fedrepro.fl.requests import Predict, Prediction, Trained
-from fedrepro.fl.spec import RunSpec
+from fedrepro.fl.requests import Prediction, Trained
 
 RECEIVED = "data set received"
 _KEPT_BLOCK = 1 << 30
@@ -53,18 +53,10 @@ class DataMessage:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results."""
+    """Lanes of one key; ``stacked`` trains them as one."""
 
     jobs: Sequence[LaneJob]
     stacked: bool
-
-
-@dataclass(frozen=True)
-class PredictTask:
-    """Requests of one run with one model each. Answered by a list of predictions."""
-
-    spec: RunSpec
-    requests: Sequence[Predict]
 
 
 def set_memory_use() -> None:
@@ -103,9 +95,9 @@ def work(pipe: Connection) -> None:
 
 
 def attempt(
-    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+    task: TrainTask | PredictJob, resources: Resources, deadline: float = math.inf
 ) -> list[Any]:
-    """Perform a task; an error of the program becomes the error of all its lanes or models.
+    """Perform a task; an error of the program becomes the error of all its lanes.
 
     Raises:
         OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
@@ -115,24 +107,23 @@ def attempt(
     except OutOfTime:
         raise
     except Exception as error:
-        asked = task.jobs if isinstance(task, TrainTask) else task.requests
-        return [unexpected(error)] * len(asked)
+        lanes = len(task.jobs) if isinstance(task, TrainTask) else 1
+        return [unexpected(error)] * lanes
 
 
 def perform(
-    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+    task: TrainTask | PredictJob, resources: Resources, deadline: float = math.inf
 ) -> list[Trained | LaneError] | list[Prediction]:
-    """Train the lanes or ask the models of a task, in order.
+    """Train the lanes of a task, in order, or predict.
 
     Raises:
         OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
         RuntimeError: PyTorch failed, other than for want of memory to train a lane.
     """
-    if isinstance(task, PredictTask):
-        net, data = resources.network(task.spec), resources.data(task.spec)
-        return [lane.predict(net, data, asked, asked.models[0]) for asked in task.requests]
-    spec = task.jobs[0].spec
+    spec = task.spec if isinstance(task, PredictJob) else task.jobs[0].spec
     net, data = resources.network(spec), resources.data(spec)
+    if isinstance(task, PredictJob):
+        return [lane.predict(net, data, task)]
     if task.stacked:
         try:
             return dense.train_stack(net, data, task.jobs, deadline)

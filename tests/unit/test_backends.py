@@ -321,6 +321,26 @@ def test_predictions_agree(two_workers):
                 assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
 
 
+def test_models_predict_each_on_their_own_examples_as_they_would_alone(two_workers):
+    spec = make_spec()
+    fed = federation(spec)
+    one, other = (fed.initial_weights(k) for k in range(2))
+    models = [one, other, one, one]
+    rng = np.random.default_rng(3)
+    own = [rng.integers(0, fed.train_size, count) for count in (1, 2001, 1000, 30)]
+    request = Predict(models, "train", own)
+    assert jobs.Ask(spec, data.load("synthetic"), request).passes == 3032
+    alone = [
+        answer(LoopBackend(), spec, Predict([model], "train", examples))[0]
+        for model, examples in zip(models, own, strict=True)
+    ]
+    for backend in (LoopBackend(), GraphsBackend(), PoolBackend(1), two_workers):
+        for ours, theirs in zip(answer(backend, spec, request), alone, strict=True):
+            assert np.array_equal(ours.classes, theirs.classes)
+            assert np.array_equal(ours.correct, theirs.correct)
+            assert ours.loss == theirs.loss
+
+
 def test_predictions_of_graphs_follow_one_another_in_a_slot():
     """With a part of the split, then all of it, then a part again: other lengths of the rows."""
     spec = make_spec(model=SMALL_CNN)

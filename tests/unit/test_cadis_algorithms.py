@@ -196,16 +196,17 @@ def test_fedfa_as_written_asks_the_trained_models_about_their_own_examples():
     params = fedfa.Params(name="fedfa", alpha=1.0, participants=2, accuracy_of="trained")
     fed = Federation(params, sizes=(2, 4, 1))
     state = fedfa.init(fed)
-    hits = {1.0: [1, 1], 2.0: [1, 0, 0, 0]}
+    hits = {1.0: [True, True], 2.0: [True, False, False, False]}
 
     def answer(request):
         if isinstance(request, Train):
             return add_client(request)
-        return right_on(hits[request.models[0].item()])(request)
+        correct = [np.array(hits[model.item()]) for model in request.models]
+        return [Prediction(np.zeros(len(own), int), own, 0.0) for own in correct]
 
     requests, _ = drive(fedfa.round(fed, state, 0), answer)
-    assert [type(request) for request in requests] == [Train, Predict, Predict]
-    assert [request.examples.tolist() for request in requests[1:]] == [[0, 1], [2, 3, 4, 5]]
+    assert [type(request) for request in requests] == [Train, Predict]
+    assert [own.tolist() for own in requests[1].examples] == [[0, 1], [2, 3, 4, 5]]
     first, second = fedfa.shares([1.0, 0.25], [1, 1], 1.0, guard=True)
     assert state.weights.item() == pytest.approx(first * 1 + second * 2)
     assert first < second  # the less accurate counts for more

@@ -429,6 +429,27 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
         (lambda fed, w: Predict([w], "test", np.array([-1])), "Predict.examples has positions"),
         (lambda fed, w: Predict([w], "test", np.zeros(0, int)), "Predict.examples is empty"),
         (lambda fed, w: Predict([], "test"), "Predict.models is []"),
+        (lambda fed, w: Predict([w], "validation"), "Predict.split is 'validation', not train or"),
+        (
+            lambda fed, w: Predict([w], "test", w),
+            "neither an array of positions, int64 [n], nor a list with one for each model",
+        ),
+        (
+            lambda fed, w: Predict([w, w], "test", [0, 1]),
+            "Predict.examples[0] is 0, not an array of positions",
+        ),
+        (
+            lambda fed, w: Predict([w, w], "test", [np.arange(3)]),
+            "Predict.examples has 1 arrays for 2 models; give one for each, or one array without",
+        ),
+        (
+            lambda fed, w: Predict([w, w], "test", [np.arange(3), np.array([500])]),
+            "Predict.examples[1] has positions that the 500 examples do not have",
+        ),
+        (
+            lambda fed, w: Predict([w, w], "test", [np.arange(3), np.zeros(0, int)]),
+            "Predict.examples[1] is empty; leave out a model that has no examples",
+        ),
         (
             lambda fed, w: Train(
                 [lane_of(fed, w)], 0, objective=Objective(terms=(("pairwise_divergence", 1.0),))

@@ -73,14 +73,19 @@ class Answers:
                 for lane in request.lanes
             ]
         assert isinstance(request, Predict)
-        weight = request.models[0][0].item()
+        each = zip(request.models, request.examples, strict=True)
+        return [self._prediction(weights[0].item(), examples) for weights, examples in each]
+
+    def _prediction(self, weight, examples):
         correct = np.array(
-            [
-                image % 10 < round(10 * self.accuracy(image // 10, weight))
-                for image in request.examples
-            ]
+            [image % 10 < round(10 * self.accuracy(image // 10, weight)) for image in examples]
         )
-        return [Prediction(np.zeros(len(correct), dtype=np.int64), correct, self.loss(weight))]
+        return Prediction(np.zeros(len(correct), dtype=np.int64), correct, self.loss(weight))
+
+
+def shown(request):
+    """Return the images that each model of a request is asked about."""
+    return [images.tolist() for images in request.examples]
 
 
 def play(fed, rounds, answers=None):
@@ -161,15 +166,17 @@ def test_devices_that_are_not_drawn_receive_the_model_and_keep_their_scores():
     fed = FakeFederation(devices=3, drawn={0: [0, 1], 1: [1, 2]}, milestones=(0,))
     _, requests, metrics = play(fed, 2)
     assert metrics[0]["sent_models"] == 3
-    assert requests[0][1].examples.tolist() == list(range(30))  # milestone: all devices
-    validated = {image // 10 for asked in requests[1][1:] for image in asked.examples}
+    kinds = [type(one) for asked in requests for one in asked]
+    assert kinds == [Train, Predict] * 2  # one request, however many models there are
+    assert shown(requests[0][1]) == [list(range(30))]  # milestone: all devices
+    validated = {image // 10 for images in shown(requests[1][1]) for image in images}
     assert validated == {1, 2}
 
 
 def test_score_scope_all_validates_every_device():
     fed = FakeFederation(devices=3, drawn={0: [0]}, milestones=(5,), score_scope="all")
     _, requests, _ = play(fed, 1)
-    assert requests[0][1].examples.tolist() == list(range(30))
+    assert shown(requests[0][1]) == [list(range(30))]
 
 
 def test_clones_split_the_devices():
@@ -344,11 +351,9 @@ def test_log_and_evaluation():
     state.models = [torch.tensor([4.0, 0.0]), torch.tensor([5.0, 0.0])]
     asked, metrics = drive(fedcd.evaluate(fed, state), answers)
     # device 0 prefers model 0 (0.9), device 1 the clone of a parent of 0.3
-    assert [request.examples.tolist() for request in asked] == [
-        list(range(10)),
-        list(range(10, 20)),
-    ]
-    assert all(request.split == "test" for request in asked)
+    assert [request.split for request in asked] == ["test"]  # one request, whatever the models
+    assert shown(asked[0]) == [list(range(10)), list(range(10, 20))]
+    assert [model.tolist() for model in asked[0].models] == [[4.0, 0.0], [5.0, 0.0]]
     assert metrics == {"accuracy": pytest.approx(0.9), "loss": 1.0}
     fedcd._remember(state)
     kept = fedcd.summary(fed, state)
@@ -363,7 +368,7 @@ def test_a_model_is_asked_once_about_the_images_of_all_who_prefer_it():
     fed = FakeFederation(milestones=())
     state = fedcd.init(fed)
     asked, metrics = drive(fedcd.evaluate(fed, state), Answers(lambda device, _: (device + 1) / 10))
-    assert len(asked) == 1
+    assert [len(request.models) for request in asked] == [1]
     assert metrics["accuracy"] == pytest.approx(0.25)
     assert state.log["correct"] == [[1, 2, 3, 4]]
 
@@ -372,7 +377,7 @@ def test_the_loss_counts_a_model_by_the_images_it_is_asked_about():
     fed = FakeFederation(devices=3, milestones=())
     state = set_up(fed, [{0: 1.0}, {0: 1.0}, {1: 1.0}], weights=[0, 1])
     asked, metrics = drive(fedcd.evaluate(fed, state), Answers(loss=lambda weight: 1 + 3 * weight))
-    assert [len(request.examples) for request in asked] == [20, 10]
+    assert [len(images) for images in shown(asked[0])] == [20, 10]
     assert metrics["loss"] == pytest.approx((20 * 1 + 10 * 4) / 30)
 
 
@@ -443,7 +448,7 @@ def test_momentum_kick_by_hand():
     assert requests[0].lanes[0].weights[0].item() == pytest.approx(0.909)
     assert requests[0].lanes[0].optimizer_state["velocity"].item() == pytest.approx(0.91)
     asked, _ = drive(fedcd.evaluate(fed, state), Answers())
-    assert len(asked) == 2  # each device its own copy
+    assert [len(request.models) for request in asked] == [2]  # each device its own copy
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The pool's worker processes: killed, replaced, given up, and heard when they fail."""
 
 import functools
+import math
 import multiprocessing
 import os
 import re
@@ -349,7 +350,30 @@ def test_few_models_are_asked_by_all_workers_to_the_same_bits(make_pool, models,
         assert ours.loss == one.loss
         assert np.array_equal(ours.classes, one.classes)
         assert np.array_equal(ours.correct, one.correct)
-    assert len(backend._pool) == min(3, models * -(-count // 1000))
+    batches = models * math.ceil(count / 1000)
+    share = math.ceil(batches / 3)
+    assert len(backend._pool) == math.ceil(batches / share)  # no more would be faster
+
+
+def test_lists_of_unequal_lengths_are_shared_out_evenly_to_the_same_bits(make_pool):
+    spec = make_spec(model={"name": "mnist_cnn", "width": 0.125})
+    fed = federation(spec)
+    rng = np.random.default_rng(5)
+    own = [rng.integers(0, fed.train_size, count) for count in (3500, 10, 1000, 1001)]
+    one, other = (fed.initial_weights(i) for i in range(2))
+    request = Predict([one, other, other, one], "train", own)
+    expected = answer(make_pool(1), spec, request)
+    backend = make_pool(2)
+    for ours, theirs in zip(answer(backend, spec, request), expected, strict=True):
+        assert ours.loss == theirs.loss
+        assert np.array_equal(ours.classes, theirs.classes)
+        assert np.array_equal(ours.correct, theirs.correct)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    # Eight batches are four for each worker: nobody has more, and the longest go first.
+    assert [len(piece.job.examples) for piece in backend._waiting] == [3500, 1001, 1000, 10]
+    backend = make_pool(4)
+    backend.submit(1, Ask(spec, data.load("synthetic"), request))
+    assert [len(piece.job.examples) for piece in backend._waiting] == [2000, 1500, 1001, 1000, 10]
 
 
 @given(

@@ -124,17 +124,18 @@ class Trained:
 
 @dataclass(frozen=True)
 class Predict:
-    """Predict with every model on the same examples, without training.
+    """Predict with every model, without training: on the same examples or each on its own.
 
     Attributes:
         models: weights, each float32 [parameters + buffers].
         split: the official split that ``examples`` are positions in.
-        examples: int64 [n]; None is the whole split.
+        examples: int64 [n] for all models; or a list with one such array for each model, of any
+            lengths but 0; None is the whole split.
     """
 
     models: Sequence[Weights]
     split: Literal["train", "test"]
-    examples: IntArray | None = None
+    examples: IntArray | Sequence[IntArray] | None = None
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class Messages:
             if run.idle == 1:
                 idle = f"1 client of a round holds {batch} and takes no step"
             self.say(
-                f"{run.id}: {idle} (last_batch: {run.spec.last_batch}); unchanged weights count in "
-                "the mean, and the record says so (idle_clients)"
+                f"{run.id}: {idle} (last_batch: {run.spec.last_batch}); unchanged weights, and "
+                "losses of 0, count in the means, and the record says so (idle_clients)"
             )
 
     def close(self) -> None:

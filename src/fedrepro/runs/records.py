@@ -94,7 +94,8 @@ class Provenance(Origin):
         imported: the first rounds, if they come from a checkpoint that was imported: what that says
             of the machines that trained them, which nothing here can prove.
         idle_clients: the most clients of a round that took no step, as they hold less than a
-            batch, among the rounds of the process that ended the run.
+            batch, among the rounds of the process that ended the run; a client without a step
+            counts in ``train_loss`` as 0.
         dataset_source: as in :class:`fedrepro.fl.data.Dataset`, like the two below.
     """
 

@@ -197,8 +197,8 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     """Clone if the last round was a milestone; train, average, score and delete (Algorithm 1).
 
     Yields:
-        :class:`Train` for all pairs of a drawn device and one of its models; :class:`Predict` on
-        validation images, model by model.
+        :class:`Train` for all pairs of a drawn device and one of its models; with milestones,
+        :class:`Predict` on validation images.
 
     Returns:
         ``train_loss``; and counts: ``trained_models`` (pairs of device and model), ``sent_models``
@@ -438,7 +438,7 @@ def _ask(fed: Federation, state: State, name: str, pairs: Sequence[Held]) -> Ste
     """Ask each model once about the images of all devices that are paired with it.
 
     Yields:
-        One :class:`Predict` for each model.
+        One :class:`Predict`.
 
     Returns:
         Pair -> how many images of the device's set ``name`` the model gets right; and the mean loss
@@ -449,16 +449,19 @@ def _ask(fed: Federation, state: State, name: str, pairs: Sequence[Held]) -> Ste
     for i, m in pairs:
         own = m in state.kicks[i]  # the device's copy is not the server's
         groups.setdefault((i if own else -1, m), []).append(i)
+    models = [_held(fed, state, (devices[0], m)) for (_, m), devices in groups.items()]
+    shown = [
+        np.unique(np.concatenate([node_set.parts[i] for i in devices]))
+        for devices in groups.values()
+    ]
+    answers: list[Prediction] = yield Predict(models, node_set.split, shown)
     right: dict[Held, int] = {}
     loss, asked = 0.0, 0
-    for (_, m), devices in groups.items():
-        examples = np.unique(np.concatenate([node_set.parts[i] for i in devices]))
-        weights = _held(fed, state, (devices[0], m))
-        answers: list[Prediction] = yield Predict([weights], node_set.split, examples)
+    for ((_, m), devices), examples, answer in zip(groups.items(), shown, answers, strict=True):
         for i in devices:
             places = np.searchsorted(examples, node_set.parts[i])
-            right[i, m] = int(answers[0].correct[places].sum())
-        loss, asked = loss + len(examples) * answers[0].loss, asked + len(examples)
+            right[i, m] = int(answer.correct[places].sum())
+        loss, asked = loss + len(examples) * answer.loss, asked + len(examples)
     return right, loss / asked
 
 
@@ -476,7 +479,7 @@ def evaluate(fed: Federation, state: State) -> Steps:
     """Test every device's highest-scoring model on the device's own test images (section 2).
 
     Yields:
-        One :class:`Predict` for each model that some device prefers.
+        One :class:`Predict`, with each model that some device prefers.
 
     Returns:
         ``accuracy`` (fraction), the unweighted mean over the devices; ``loss``, the mean over the

@@ -78,12 +78,14 @@ def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Ste
 
 
 def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequence[int]) -> Steps:
-    """Return the accuracy (fraction) of each client's trained model on the client's examples."""
-    own = []
-    for result, k in zip(trained, clients, strict=True):
-        answer: list[Prediction] = yield Predict([result.weights], "train", fed.clients[k])
-        own.append(float(answer[0].correct.mean()))
-    return own
+    """Return the accuracy (fraction) of each client's trained model on the client's examples.
+
+    Yields:
+        One :class:`Predict`.
+    """
+    models = [result.weights for result in trained]
+    answers: list[Prediction] = yield Predict(models, "train", [fed.clients[k] for k in clients])
+    return [answer.accuracy for answer in answers]
 
 
 def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:

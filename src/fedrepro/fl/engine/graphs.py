@@ -19,7 +19,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,6 +43,7 @@ from fedrepro.fl.engine.jobs import (
     LaneJob,
     OpenRequests,
     OutOfTime,
+    PredictJob,
     check_time,
     is_out_of_memory,
     too_large,
@@ -53,7 +54,7 @@ from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import STREAMS, CudaPlace, HostPlace, Place
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.slot import Kind, Piece, Slot
-from fedrepro.fl.requests import Predict, Prediction, Trained
+from fedrepro.fl.requests import Prediction, Trained
 from fedrepro.fl.spec import RunSpec
 
 MOST_SLOTS = 256
@@ -116,28 +117,18 @@ class GraphsBackend:
         self._resources.add_dataset(ask.dataset)
         if not ask.jobs:
             return 0.0
-        size = self._lane_kind(ask.jobs[0]).size
+        size = self._kind(ask.jobs[0]).size
         return max(ask.lanes / MOST_SLOTS, ask.lanes * size / self._limit)
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request and divide it into lanes or models."""
         self._resources.add_dataset(ask.dataset)
         self._prepare(ask)
-        request, spec = ask.request, ask.spec
-        if isinstance(request, Predict):
-            key = ("predict", spec.dataset, spec.model, spec.precision, request.split)
-            pieces = [
-                Piece(ticket, i, key, spec, None, request, model)
-                for i, model in enumerate(request.models)
-            ]
-        else:
-            pieces = [
-                Piece(ticket, i, ("train", job.key), spec, job) for i, job in enumerate(ask.jobs)
-            ]
-        kinds = [self._kind(piece) for piece in pieces]  # which may fail, before anything is open
+        jobs: Sequence[LaneJob | PredictJob] = ask.jobs or ask.predict_jobs
+        kinds = [self._kind(job) for job in jobs]  # which may fail, before anything is open
         self._open.add(ticket, ask)
-        for kind, piece in zip(kinds, pieces, strict=True):
-            kind.waiting.append(piece)
+        for number, (kind, job) in enumerate(zip(kinds, jobs, strict=True)):
+            kind.waiting.append(Piece(ticket, number, job))
 
     def _prepare(self, ask: Ask) -> None:
         """Compute the network inputs of the splits once, where there is room for them."""
@@ -156,17 +147,14 @@ class GraphsBackend:
                 raise
         return self._resources.data(spec)
 
-    def _kind(self, piece: Piece) -> Kind:
-        if piece.job is not None:
-            return self._lane_kind(piece.job)
-        if piece.key not in self._kinds:
-            self._kinds[piece.key] = Kind(self._prediction_bytes(piece.spec), _MOST_PREDICTING)
-        return self._kinds[piece.key]
-
-    def _lane_kind(self, job: LaneJob) -> Kind:
-        key = ("train", job.key)
+    def _kind(self, job: LaneJob | PredictJob) -> Kind:
+        key = job.key
         if key not in self._kinds:
-            self._kinds[key] = Kind(self._slot_bytes(job), MOST_SLOTS)
+            self._kinds[key] = (
+                Kind(self._slot_bytes(job), MOST_SLOTS)
+                if isinstance(job, LaneJob)
+                else Kind(self._prediction_bytes(job.spec), _MOST_PREDICTING)
+            )
         return self._kinds[key]
 
     def _slot_bytes(self, job: LaneJob) -> int:
@@ -274,7 +262,7 @@ class GraphsBackend:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)  # nothing may still use what is freed here
             slot.leave()
-            self._kinds[piece.key].slots.remove(slot)
+            self._kind(piece.job).slots.remove(slot)
             self._fail(piece, error)
         return None
 
@@ -287,10 +275,10 @@ class GraphsBackend:
 
     def _do_with_less(self, piece: Piece, error: Exception) -> None:
         """Try a piece again, with fewer slots of its kind, unless it had all the memory."""
-        kind = self._kinds[piece.key]
+        kind = self._kind(piece.job)
         freed, busy = self._free_idle(), bool(self._busy())
         if not (freed or busy):
-            self._settle(piece, too_large(piece.name, error))
+            self._settle(piece, too_large(piece.job.name, error))
             return
         kind.most = max(1, len(kind.slots))
         kind.pauses = busy
@@ -383,12 +371,12 @@ class GraphsBackend:
         return self._places[(self._made - 1) % STREAMS]
 
     def _work(self, kind: Kind, piece: Piece) -> Training | Predicting:
-        spec, job, data = piece.spec, piece.job, self._resources.data(piece.spec)
-        if job is None:
-            assert piece.request is not None
+        job, spec = piece.job, piece.job.spec
+        data = self._resources.data(spec)
+        if isinstance(job, PredictJob):
             # Networks that train in bfloat16 predict in float32, which likes channels first.
             net = self._network(spec, channels_last=spec.precision == "tf32")
-            return Predicting(net, data, piece.request.split, fixed=True)
+            return Predicting(net, data, job.split, fixed=True)
         if kind.compiled is None and self._pays_to_compile(job):
             kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
@@ -423,13 +411,13 @@ class GraphsBackend:
         Training alone looks for operations that are not deterministic: a network that trains
         without them predicts without them.
         """
-        strict = self.deterministic and piece.job is not None
+        strict = self.deterministic and isinstance(piece.job, LaneJob)
         cudnn = torch.backends.cudnn
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark, cudnn.deterministic = False, self.deterministic
         try:
             with (
-                precision(piece.spec),
+                precision(piece.job.spec),
                 deterministic_operations() if strict else contextlib.nullcontext(),
             ):
                 yield

@@ -1,14 +1,15 @@
-"""Lanes as the backends see them: which of them fit together, and what a backend offers."""
+"""Lanes and models as the backends see them: which fit together, and what a backend offers."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import time
 import traceback
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.requests import (
     IntArray,
     Lane,
-    Predict,
     Prediction,
     Request,
     Train,
@@ -111,6 +111,27 @@ class LaneJob:
 
 
 _NO_STEP_SIZE = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
+
+
+@dataclass(frozen=True)
+class PredictJob:
+    """One model to predict with, and on which examples, with its run."""
+
+    spec: RunSpec
+    weights: Weights
+    split: Literal["train", "test"]
+    examples: IntArray
+    name = "a prediction"
+
+    @property
+    def key(self) -> Hashable:
+        """What predictions must have in common to follow one another in a slot."""
+        return "predict", self.spec.dataset, self.spec.model, self.spec.precision, self.split
+
+    def divided(self, size: int) -> list[PredictJob]:
+        """Return the same in jobs of so many examples each, the last one of the rest."""
+        starts = range(0, len(self.examples), size)
+        return [replace(self, examples=self.examples[start : start + size]) for start in starts]
 
 
 def check_lane(job: LaneJob, net: FlatModule) -> None:
@@ -255,14 +276,23 @@ class Ask:
         """Work in forward passes of one example; a training step counts as three."""
         if isinstance(self.request, Train):
             return sum(3.0 * job.epochs * len(job.lane.examples) for job in self.jobs)
-        return float(self.lanes * len(self.asked_about(self.request)))
+        return float(sum(len(job.examples) for job in self.predict_jobs))
 
-    def asked_about(self, request: Predict) -> IntArray:
-        """Return the positions of the examples of a request to predict, int64 [n]."""
-        if request.examples is not None:
-            return request.examples
-        labels = self.dataset.test_y if request.split == "test" else self.dataset.train_y
-        return np.arange(len(labels))
+    @functools.cached_property
+    def predict_jobs(self) -> list[PredictJob]:
+        """The models to predict with, each with its examples; none if the request trains."""
+        request = self.request
+        if isinstance(request, Train):
+            return []
+        examples = request.examples
+        if examples is None:
+            labels = self.dataset.test_y if request.split == "test" else self.dataset.train_y
+            examples = np.arange(len(labels))
+        each = [examples] * self.lanes if isinstance(examples, np.ndarray) else examples
+        return [
+            PredictJob(self.spec, weights, request.split, own)
+            for weights, own in zip(request.models, each, strict=True)
+        ]
 
     @property
     def lanes(self) -> int:
@@ -293,7 +323,7 @@ class _Open:
     ask: Ask
     results: list[Any]
     missing: int
-    parts: int
+    parts: Sequence[int] | None
     seconds: float = 0.0
 
     @property
@@ -302,10 +332,10 @@ class _Open:
         for one in self.results:
             if isinstance(one, LaneError):
                 return one
-        if self.parts == 1:
+        if self.parts is None:
             return self.results
-        starts = range(0, len(self.results), self.parts)
-        return [joined(self.results[start : start + self.parts]) for start in starts]
+        each = iter(self.results)
+        return [joined(list(itertools.islice(each, count))) for count in self.parts]
 
 
 class OpenRequests:
@@ -317,16 +347,16 @@ class OpenRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, ticket: int, ask: Ask, parts: int = 1) -> None:
+    def add(self, ticket: int, ask: Ask, parts: Sequence[int] | None = None) -> None:
         """Take a request.
 
         Args:
             ticket: names it.
             ask: the request.
-            parts: how many results, one after the other, make up that of a lane or model; those of
-                a model are its predictions on successive batches.
+            parts: for each model, how many results, one after the other, make up its own: its
+                predictions on successive batches. None: each lane or model has one result.
         """
-        count = ask.lanes * parts
+        count = ask.lanes if parts is None else sum(parts)
         self._open[ticket] = _Open(ask, [None] * count, count, parts)
 
     def asks(self) -> list[Ask]:

@@ -26,10 +26,10 @@ from fedrepro.fl import device_streams, streams
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine import optim
 from fedrepro.fl.engine.data import DeviceData, Split
-from fedrepro.fl.engine.jobs import LaneJob, check_finite, check_lane, check_time
+from fedrepro.fl.engine.jobs import LaneJob, PredictJob, check_finite, check_lane, check_time
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.losses import LossTerm, Outputs
-from fedrepro.fl.requests import IntArray, OptimizerState, Predict, Prediction, Trained, Weights
+from fedrepro.fl.requests import IntArray, OptimizerState, Prediction, Trained, Weights
 from fedrepro.fl.spec import batch_sizes
 
 PREDICT_BATCH = 1000
@@ -492,20 +492,17 @@ class Predicting:
 
     @property
     def sizes(self) -> list[int]:
-        """Examples of each step of the loaded request."""
+        """Examples of each step of the loaded job."""
         return batch_sizes(self._count, PREDICT_BATCH, "keep")
 
-    def load(self, request: Predict, weights: Weights) -> bool:
+    def load(self, job: PredictJob) -> bool:
         """Take a model and the examples it is asked about; returns as :meth:`Training.load`."""
         net = self.net
-        net.load(weights)
+        net.load(job.weights)
         net.module.eval()
-        examples = request.examples
-        if examples is None:
-            examples = np.arange(len(self.data.labels[self._split]))
-        self._count = len(examples)
+        self._count = len(job.examples)
         self._loss.zero_()
-        moved = self._batches.load(rows_of(np.asarray(examples), PREDICT_BATCH))
+        moved = self._batches.load(rows_of(job.examples, PREDICT_BATCH))
         if moved:
             shape, device = self._batches.shape, net.flat.device
             self._classes = torch.zeros(shape, dtype=torch.int64, device=device)
@@ -540,10 +537,10 @@ class Predicting:
         )
 
 
-def predict(net: FlatModule, data: DeviceData, request: Predict, weights: Weights) -> Prediction:
+def predict(net: FlatModule, data: DeviceData, job: PredictJob) -> Prediction:
     """Predict with one model in evaluation mode, in batches of 1,000."""
-    predicting = Predicting(net, data, request.split)
-    predicting.load(request, weights)
+    predicting = Predicting(net, data, job.split)
+    predicting.load(job)
     for size in predicting.sizes:
         predicting.step(size)
     found = predicting.end()

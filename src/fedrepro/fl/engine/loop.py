@@ -76,6 +76,6 @@ class LoopBackend:
         resources, request, spec = self._resources, ask.request, ask.spec
         net, data = resources.network(spec), resources.data(spec)
         if not isinstance(request, Train):
-            return [lane.predict(net, data, request, weights) for weights in request.models]
+            return [lane.predict(net, data, job) for job in ask.predict_jobs]
         teacher = resources.teacher(spec, request.objective)
         return [lane.train_lane(net, teacher, data, job, deadline) for job in ask.jobs]

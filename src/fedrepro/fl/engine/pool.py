@@ -2,9 +2,9 @@
 
 This is how a CPU is kept busy: a large network fills a core by itself, so lanes are trained side by
 side rather than stacked, with convolution kernels stored channels last; with ``stack``, small dense
-networks are stacked within each worker (:mod:`.dense`). A few models that are asked about many
-examples are asked about a batch by each worker. A lane's bits depend neither on the number of
-workers nor on what else is in flight, and neither do those of predictions.
+networks are stacked within each worker (:mod:`.dense`). Where a model is to predict on more than a
+worker's share of a request, several workers do so on parts of it. A lane's bits depend neither on
+the number of workers nor on what else is in flight, and neither do those of predictions.
 
 The workers are started once, by a fork server that has imported PyTorch, and share the data sets. A
 worker that dies (killed for want of memory, usually) is replaced, and its lanes are tried again,
@@ -15,6 +15,7 @@ program in a task fails its lanes, with the traceback.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import multiprocessing
 import os
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.util import get_temp_dir
@@ -42,6 +43,7 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
     OpenRequests,
+    PredictJob,
     check_time,
 )
 from fedrepro.fl.engine.lane import PREDICT_BATCH
@@ -49,7 +51,6 @@ from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
     RECEIVED,
     DataMessage,
-    PredictTask,
     TrainTask,
     attempt,
     pack,
@@ -59,11 +60,10 @@ from fedrepro.fl.engine.worker import (
 )
 from fedrepro.fl.losses import LOSS_TERMS, LossTerm
 from fedrepro.fl.models import NETWORKS, Network
-from fedrepro.fl.requests import Predict, Train
+from fedrepro.fl.requests import Train
 
 _GROUP = Path("/sys/fs/cgroup")
 _LANES_A_WORKER = 2
-_MOST_PREDICTED = 8
 _MOST_DEATHS = 2
 _LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
 _LONGEST_HANDOVER = 5.0  # seconds
@@ -72,7 +72,7 @@ _LONGEST_TMPDIR = 70  # bytes; the name of a socket has 104 at most, of which Py
 
 @dataclass(eq=False)
 class _Piece:
-    """One lane of an open request, or one model to ask, or one batch of what to ask it.
+    """One lane of an open request, or one model and what to ask it, or a part of that.
 
     Attributes:
         ticket: names the request.
@@ -85,7 +85,7 @@ class _Piece:
 
     ticket: int
     number: int
-    job: LaneJob | Predict
+    job: LaneJob | PredictJob
     group: Hashable
     most: int
     deaths: int = 0
@@ -210,39 +210,28 @@ class PoolBackend:
             self._shared[name] = DataMessage(name, tensors, dataset.classes)
 
     def submit(self, ticket: int, ask: Ask) -> None:
-        """Take a request and divide it into lanes or models.
+        """Take a request and divide it into lanes, or into models and examples to predict on.
 
-        Lanes that are trained by themselves are started longest first, so that the workers end at
-        about the same time; a stack has lanes of all lengths.
+        Predictions, and lanes that are trained by themselves, are started longest first, so that
+        the workers end at about the same time; a stack has lanes of all lengths.
         """
         self._share(ask.dataset)
-        if isinstance(ask.request, Predict):
-            self._submit_predictions(ticket, ask, ask.request)
-            return
-        self._open.add(ticket, ask)
+        predictions = self._divided(ask.predict_jobs)
+        self._open.add(ticket, ask, [len(parts) for parts in predictions] or None)
+        jobs: list[LaneJob | PredictJob] = [*ask.jobs, *itertools.chain(*predictions)]
         alone = []
-        for i, job in enumerate(ask.jobs):
-            if self._can_stack(job):
+        for i, job in enumerate(jobs):
+            if isinstance(job, LaneJob) and self._can_stack(job):
                 self._waiting.append(_Piece(ticket, i, job, job.key, dense.MOST_STACKED))
             else:
                 alone.append(_Piece(ticket, i, job, (ticket, i), 1))
         self._waiting += sorted(alone, key=_work, reverse=True)
 
-    def _submit_predictions(self, ticket: int, ask: Ask, request: Predict) -> None:
-        """Divide a request into models, or into batches if there are more workers than models."""
-        batches = [request.examples]
-        if ask.lanes < self.workers:
-            examples = ask.asked_about(request)
-            starts = range(0, len(examples), PREDICT_BATCH)
-            batches = [examples[start : start + PREDICT_BATCH] for start in starts] or batches
-        self._open.add(ticket, ask, len(batches))
-        alone = [
-            replace(request, models=[model], examples=batch)
-            for model in request.models
-            for batch in batches
-        ]
-        most = _MOST_PREDICTED * len(batches)
-        self._waiting += [_Piece(ticket, i, job, ticket, most) for i, job in enumerate(alone)]
+    def _divided(self, jobs: Sequence[PredictJob]) -> list[list[PredictJob]]:
+        """Divide the examples of each model that has more than a worker's share, in batches."""
+        batches = sum(math.ceil(len(job.examples) / PREDICT_BATCH) for job in jobs)
+        share = PREDICT_BATCH * math.ceil(batches / self.workers)
+        return [job.divided(share) for job in jobs]
 
     def _can_stack(self, job: LaneJob) -> bool:
         if not self._stack:
@@ -275,8 +264,7 @@ class PoolBackend:
     def _perform_here(self, deadline: float) -> None:
         pieces = self._next_pieces(idle=1)
         started = time.perf_counter()
-        task = self._task(self._open.ask(pieces[0].ticket), pieces)
-        results = attempt(task, self._resources, deadline)
+        results = attempt(self._task(pieces), self._resources, deadline)
         self._finish(pieces, results, time.perf_counter() - started)
 
     def _let_workers_perform(self, deadline: float) -> None:
@@ -359,16 +347,16 @@ class PoolBackend:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
                 worker.receiving += 1
-            send(worker.pipe, replace(self._task(ask, pieces), own=self._own(ask)))
+            send(worker.pipe, (self._task(pieces), self._own(ask)))
         except OSError:
             self._bury(worker)
 
-    def _task(self, ask: Ask, pieces: Sequence[_Piece]) -> TrainTask | PredictTask:
-        requests = [piece.job for piece in pieces if isinstance(piece.job, Predict)]
-        if requests:
-            return PredictTask(ask.spec, requests)
+    def _task(self, pieces: Sequence[_Piece]) -> TrainTask | PredictJob:
+        first = pieces[0].job
+        if isinstance(first, PredictJob):
+            return first
         jobs = [piece.job for piece in pieces if isinstance(piece.job, LaneJob)]
-        return TrainTask(jobs, stacked=self._can_stack(jobs[0]))
+        return TrainTask(jobs, stacked=self._can_stack(first))
 
     def _own(self, ask: Ask) -> bytes:
         """Return what of a request the program defines itself, as of :func:`.worker.pack`."""
@@ -415,18 +403,19 @@ class PoolBackend:
         lost = [piece for piece in pieces if piece.deaths >= _MOST_DEATHS]
         self._waiting = [piece for piece in pieces if piece not in lost] + self._waiting
         for piece in lost:
-            name = "a prediction" if isinstance(piece.job, Predict) else piece.job.name
             error = LaneError(
-                f"{name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); is there "
-                "enough memory?"
+                f"{piece.job.name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); "
+                "is there enough memory?"
             )
             self._finish([piece], [error], 0.0)
 
 
 def _work(piece: _Piece) -> int:
-    """Return how many examples a lane trains on; 1 for a prediction."""
+    """Return how many examples a lane trains on, or a model predicts on."""
     job = piece.job
-    return 1 if isinstance(job, Predict) else job.epochs * len(job.lane.examples)
+    if isinstance(job, PredictJob):
+        return len(job.examples)
+    return job.epochs * len(job.lane.examples)
 
 
 def _end(worker: _Worker) -> str:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from fedrepro.fl.engine import lane
-from fedrepro.fl.engine.jobs import LaneJob, is_out_of_memory
+from fedrepro.fl.engine.jobs import LaneJob, PredictJob, is_out_of_memory
 from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
 from fedrepro.fl.engine.places import Place, Step
-from fedrepro.fl.requests import Predict, Prediction, Trained, Weights
-from fedrepro.fl.spec import RunSpec
+from fedrepro.fl.requests import Prediction, Trained
 
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
 _OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
@@ -27,17 +26,8 @@ class Piece:
 
     ticket: int
     number: int
-    key: Hashable
-    spec: RunSpec
-    job: LaneJob | None
-    request: Predict | None = None
-    weights: Weights | None = None
+    job: LaneJob | PredictJob
     since: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        return "a prediction" if self.job is None else self.job.name
 
 
 @dataclass
@@ -91,21 +81,20 @@ class Slot:
         Raises:
             LaneError: the lane cannot be trained.
         """
-        self.piece = piece
+        self.piece, job = piece, piece.job
         self._marks.clear()
         with self._place.using():
             if isinstance(self.work, Training):
-                assert piece.job is not None
-                one = piece.job.lane
+                assert isinstance(job, LaneJob)
+                one = job.lane
                 moments = (one.optimizer_state or {}).values()
                 tensors = [value for value in moments if isinstance(value, torch.Tensor)]
                 self._place.take_over(one.weights, one.linear, *tensors)
-                moved = self.work.load(piece.job)
+                moved = self.work.load(job)
             else:
-                assert piece.request is not None
-                assert piece.weights is not None
-                self._place.take_over(piece.weights)
-                moved = self.work.load(piece.request, piece.weights)
+                assert isinstance(job, PredictJob)
+                self._place.take_over(job.weights)
+                moved = self.work.load(job)
         if moved:
             self._replays.clear()
         self._left.extend(self.work.sizes)
@@ -177,12 +166,12 @@ class Slot:
                 try:
                     self._place.capture(stage)
                 except Exception:
-                    plain = self.piece.spec.model_dump(mode="json", exclude_defaults=True)
+                    plain = self.piece.job.spec.model_dump(mode="json", exclude_defaults=True)
                     what = f"spec field {field} = {plain.get(field)}"
                     break
         return (
-            f"{self.piece.name} takes its steps without a CUDA graph, several times slower: {what} "
-            f"cannot be captured ({str(error).splitlines()[0]})"
+            f"{self.piece.job.name} takes its steps without a CUDA graph, several times slower: "
+            f"{what} cannot be captured ({str(error).splitlines()[0]})"
         )
 
     def _end(self) -> None:

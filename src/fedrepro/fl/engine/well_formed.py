@@ -14,7 +14,7 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.requests import Lane, Predict, Request, Train
+from fedrepro.fl.requests import IntArray, Lane, Predict, Request, Train
 
 
 def check_request(name: str, request: Request, dataset: Dataset) -> None:
@@ -72,11 +72,32 @@ def _check_prediction(request: Predict, dataset: Dataset) -> None:
         raise FedreproError(f"Predict.models is {models!r:.50}, not a list of weights")
     for model in models:
         _check_weights("Predict.models", model)
+    if request.split not in ("train", "test"):
+        raise FedreproError(f"Predict.split is {request.split!r:.50}, not train or test")
     labels = dataset.test_y if request.split == "test" else dataset.train_y
-    if request.examples is not None:
-        _check_positions("Predict.examples", request.examples, len(labels))
-        if not len(request.examples):
-            raise FedreproError("Predict.examples is empty")
+    examples, limit = request.examples, len(labels)
+    if isinstance(examples, np.ndarray):
+        _check_asked("Predict.examples", examples, limit)
+    elif isinstance(examples, Sequence):
+        for i, own in enumerate(examples):
+            _check_asked(f"Predict.examples[{i}]", own, limit)
+        if len(examples) != len(models):
+            raise FedreproError(
+                f"Predict.examples has {len(examples)} arrays for {len(models)} models; give one "
+                "for each, or one array without a list for all"
+            )
+    elif examples is not None:
+        raise FedreproError(
+            f"Predict.examples is {examples!r:.50}, neither an array of positions, int64 [n], nor "
+            "a list with one for each model"
+        )
+
+
+def _check_asked(what: str, positions: IntArray, limit: int) -> None:
+    """Refuse what a model cannot predict on: no examples have no accuracy."""
+    _check_positions(what, positions, limit)
+    if not len(positions):
+        raise FedreproError(f"{what} is empty; leave out a model that has no examples")
 
 
 def _check_weights(what: str, weights: object) -> None:

@@ -27,6 +27,7 @@ from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
     OutOfTime,
+    PredictJob,
     is_out_of_memory,
     too_large,
     unexpected,
@@ -35,8 +36,7 @@ from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.losses import LOSS_TERMS, LossTerm
 from fedrepro.fl.models import NETWORKS, Network
 from fedrepro.fl.partition import Scheme
-from fedrepro.fl.requests import Predict, Prediction, Trained
-from fedrepro.fl.spec import RunSpec
+from fedrepro.fl.requests import Prediction, Trained
 
 RECEIVED = "data set received"
 _KEPT_BLOCK = 1 << 30
@@ -58,26 +58,10 @@ class DataMessage:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Lanes of one key; ``stacked`` trains them as one. Answered by a list of results.
-
-    ``own`` is as of :func:`pack`.
-    """
+    """Lanes of one key; ``stacked`` trains them as one."""
 
     jobs: Sequence[LaneJob]
     stacked: bool
-    own: bytes = b""
-
-
-@dataclass(frozen=True)
-class PredictTask:
-    """Requests of one run with one model each. Answered by a list of predictions.
-
-    ``own`` is as of :func:`pack`.
-    """
-
-    spec: RunSpec
-    requests: Sequence[Predict]
-    own: bytes = b""
 
 
 def pack(own: Sequence[Network | LossTerm]) -> bytes:
@@ -138,43 +122,52 @@ def work(pipe: Connection) -> None:
                 pipe.send(RECEIVED)
                 continue
             started = time.perf_counter()
-            results = attempt(message, resources)
+            task, own = message
+            results = attempt(task, resources, own=own)
             send(pipe, (results, time.perf_counter() - started))
 
 
 def attempt(
-    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+    task: TrainTask | PredictJob,
+    resources: Resources,
+    deadline: float = math.inf,
+    own: bytes = b"",
 ) -> list[Any]:
-    """Perform a task; an error of the program becomes the error of all its lanes or models.
+    """Perform a task; an error of the program becomes the error of all its lanes.
+
+    Args:
+        task: the task.
+        resources: of this process.
+        deadline: in seconds of ``time.monotonic()``.
+        own: as of :func:`pack`, if this process does not know it otherwise.
 
     Raises:
         OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
     """
     try:
+        if own:
+            _unpack(own)
         return list(perform(task, resources, deadline))
     except OutOfTime:
         raise
     except Exception as error:
-        asked = task.jobs if isinstance(task, TrainTask) else task.requests
-        return [unexpected(error)] * len(asked)
+        lanes = len(task.jobs) if isinstance(task, TrainTask) else 1
+        return [unexpected(error)] * lanes
 
 
 def perform(
-    task: TrainTask | PredictTask, resources: Resources, deadline: float = math.inf
+    task: TrainTask | PredictJob, resources: Resources, deadline: float = math.inf
 ) -> list[Trained | LaneError] | list[Prediction]:
-    """Train the lanes or ask the models of a task, in order.
+    """Train the lanes of a task, in order, or predict.
 
     Raises:
         OutOfTime: the deadline, in seconds of ``time.monotonic()``, has passed.
         RuntimeError: PyTorch failed, other than for want of memory to train a lane.
     """
-    if task.own:
-        _unpack(task.own)
-    if isinstance(task, PredictTask):
-        net, data = resources.network(task.spec), resources.data(task.spec)
-        return [lane.predict(net, data, asked, asked.models[0]) for asked in task.requests]
-    spec = task.jobs[0].spec
+    spec = task.spec if isinstance(task, PredictJob) else task.jobs[0].spec
     net, data = resources.network(spec), resources.data(spec)
+    if isinstance(task, PredictJob):
+        return [lane.predict(net, data, task)]
     if task.stacked:
         try:
             return dense.train_stack(net, data, task.jobs, deadline)

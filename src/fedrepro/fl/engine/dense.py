@@ -340,7 +340,10 @@ def _input_gradients(delta: torch.Tensor, weight: torch.Tensor, batched: bool) -
     """Return the gradients of a linear layer's inputs, [lanes, batch, in]."""
     if batched:
         return torch.bmm(delta, weight)
-    return torch.stack([_alone(d) @ w for d, w in zip(delta, weight, strict=True)])
+    each = zip(map(_alone, delta), weight, strict=True)
+    if delta.shape[1] == weight.shape[2] == 1:  # where autograd multiplies the other way round
+        return torch.stack([(w.t() @ d.t()).t() for d, w in each])
+    return torch.stack([d @ w for d, w in each])
 
 
 def _alone(matrix: torch.Tensor) -> torch.Tensor:

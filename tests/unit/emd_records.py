@@ -43,7 +43,7 @@ def claimed(run: PlannedRun) -> float:
     row = DATASETS[labels["dataset"]]
     if run.group == "sharing_scratch":
         beta = float(run.coordinates["beta"])
-        known = {0: ALONE, 0.1: 0.7412, 0.25: 0.7872}
+        known = {0: ALONE, 0.05: 0.71, 0.1: 0.7412, 0.25: 0.7872}
         return float(np.interp(beta, list(known), list(known.values())))
     if run.group == "sharing_warm":
         beta, alpha = (float(run.coordinates[key]) for key in ("beta", "alpha"))

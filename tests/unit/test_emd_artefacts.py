@@ -70,6 +70,7 @@ def test_expected_counts():
         "sweep_text": 6,
         "fig7a": 3,
         "fig7b": 2,
+        "warm_up": 2,
     }
     assert sum(number.value == "sd" for number in expected.all_numbers()) == 27
     assert all(number.reason for number in expected.all_numbers())

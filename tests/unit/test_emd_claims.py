@@ -33,10 +33,11 @@ AT_175 = (0.7412 + 0.7872) / 2
 NO_TEST = (
     *("F7a-0", "T2-mean-mnist@1.8", "T3-one_class_large-mnist", "T1-one_class_large-mnist"),
     *("X-variation-mnist", "X-variation-cifar10", "X-variation-kws"),
+    *("W-G10", "W-G20"),
     *("X-reduction-mnist", "ZA22", "ZB1", "ZB3", "ZB5"),
 )
 """What is no target: quoted of another experiment, what a reading was chosen by or is made of that,
-a bound, or true by construction."""
+a bound, where training is stopped, or true by construction."""
 
 AGAINST = {
     "ZB4": World(accuracy={"mnist_iid_own_initial": 0.99}),
@@ -126,6 +127,7 @@ AGAINST = {
     "ZA20-rise-20": World(accuracy={"sharing_warm/0.2/0.5": 0.7468}),
     "ZA20-order": World(accuracy={"sharing_warm/0.2/0.25": 0.7}),
     "ZA21": World(accuracy={"sharing_warm/0.1/0.5": 0.44 + 0.24}),
+    "ZA21-beta": World(accuracy={"sharing_scratch/0.05": 0.44 + 0.24}),
     "ZA21-trend": World(accuracy={"sharing_warm/0.1/0.5": 0.43}),
     "ZA22": World(skew=1.81),
     "ZA23": World(accuracy={"sharing_warm/0.1/1": 0.75}),
@@ -178,6 +180,7 @@ JUST = [
     ("ZA16-kws", World(jitter=30)),
     ("ZA20", World(accuracy={"sharing_warm/0.2/0.5": 0.7708 - 0.009})),
     ("ZA21", World(accuracy={"sharing_warm/0.1/0.5": 0.44 + 0.26})),
+    ("ZA21-beta", World(accuracy={"sharing_scratch/0.05": 0.44 + 0.26})),
     ("ZA22", World(odd=0.0008)),
     ("ZA24-mnist", World(peak={"mnist/conv2": 1.62})),  # three EMDs out of place: -0.905
 ]

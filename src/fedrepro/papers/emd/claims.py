@@ -121,6 +121,7 @@ def _rank_correlation(values: pd.Series) -> float:
 
 RULES.add(near(accuracy), "near")
 RULES.add(leads(accuracy), "leads")
+RULES.add(leads(shared), "sharing_leads")
 
 
 # Table 3, figures 1 and 8

@@ -236,8 +236,8 @@ def calms_down(found: list[Log], *, until: int, above: float, since: int, below:
 def moves_together(found: list[Log]) -> _Decided:
     """Curves of archetypes correlate more within meta-archetypes than across."""
     within, across = (
-        _sample("", found, [_correlation(log, together) for log in found])
-        for together in (True, False)
+        _sample(name, found, [_correlation(log, together) for log in found])
+        for name, together in (("correlation within", True), ("across", False))
     )
     evidence = f"mean correlation {within.mean:.2f} within, {across.mean:.2f} across"
     return [less(within, across, strict=True)], evidence, within.mean - across.mean

@@ -163,7 +163,7 @@ AGAINST_AT_LITE = {
 AGAINST_OURS = "NE5-mnist-as_run"
 """A claim of the paper whose opposite is one of ours, NR5, so that no world has both."""
 
-MEASURED = {"NO1"}
+MEASURED = {"NO1", "NO2"}
 """Claims on measured times, which need no run."""
 
 OTHER_WAYS = [
@@ -235,7 +235,13 @@ NOT_OF_MEANS = {
     *("only_own_rows_rise", "rising_rows_are_labels", "recovers_clusters", "merges_all"),
     *("wrong_pairs", "pairs_known", "is_lost", "oscillates", "unequal_amounts", "main_cluster"),
     *("parts_groups", "finds_groups", "gains_follow", "largest_gain", "among_best", "no_better"),
-    *("speed_ups_follow", "best_in_most", "labels_per_client", "server_takes_about"),
+    *(
+        "speed_ups_follow",
+        "best_in_most",
+        "labels_per_client",
+        "server_takes_about",
+        "trains_longer",
+    ),
 }
 """Rules on the same thing in every run, on partitions, and on what is printed."""
 
@@ -455,6 +461,22 @@ def test_the_server_takes_about_as_long_on_every_network(
     assert finding.ours == pytest.approx(max(1.0, cadis_ms / fedprox_ms, cadis_ms))
     assert finding.runs == []
     assert f"N: CADIS {cadis_ms} ms, FedAvg 1.0 ms, FedProx {fedprox_ms} ms" in finding.evidence
+
+
+@pytest.mark.parametrize(("least", "holds"), [(1.1, True), (1.0, False), (0.9, False)])
+def test_training_takes_longer_in_every_pair_on_every_network(tmp_path, monkeypatch, least, holds):
+    lines = [
+        {"network": "N", "method": "CADIS", "ms": [1.0], "ratio": [1.5, 1.6]},
+        {"network": "M", "method": "CADIS", "ratio": [1.4, least, 1.3]},
+        {"network": "M", "method": "FedFA", "ratio": [0.1]},
+    ]
+    monkeypatch.setattr(measurements, "measured", lambda: {"lines": lines})
+    runs = RunSet("cadis", "lite", tmp_path)
+    finding = decide("NO2", runs)
+    assert (finding.holds, finding.ours, finding.runs) == (holds, least, [])
+    assert f"M: 1.30 times FedAvg's ({least:.2f} to 1.40)" in finding.evidence
+    with pytest.raises(FedreproError, match="fedprox has no measured ratio"):
+        RULES["trains_longer"](runs, what="cadis", than="fedprox")
 
 
 @pytest.mark.parametrize(("name", "holds"), OF_THE_PAPER.items())

@@ -17,6 +17,7 @@ import pandas as pd
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.papers.cadis.measurements import (
     BASELINES,
+    LOCAL_RATIO,
     OVER_BEST,
     OVER_FEDAVG,
     PRINTED_PILL,
@@ -640,6 +641,22 @@ def server_takes_about(runs: RunSet, *, what: str, to: Sequence[str], times: flo
         for network, row in shown.iterrows()
     )
     return Finding(most <= times + SLACK, f"{evidence}; at most {most:.2f} times", [], most)
+
+
+@RULES.add
+def trains_longer(runs: RunSet, *, what: str) -> Finding:
+    """Hold where a client trains longer than with FedAvg in every measured pair, on every network.
+
+    By the ratios that ``benchmarks/cadis.py`` measured: no run is trained for it.
+    """
+    found, one = timings(), called(runs.paper, what)
+    ratios = found[(found["what"] == LOCAL_RATIO) & (found["method"] == one)]
+    told = "; ".join(
+        f"{row.network}: {row.mean:.2f} times FedAvg's ({row.low:.2f} to {row.high:.2f})"
+        for row in ratios.itertuples()
+    )
+    least = float(ratios["low"].min())
+    return Finding(least > 1, f"{one}, {told}", [], least)
 
 
 # The partitions: the text against the authors' lists

@@ -439,12 +439,15 @@ def test_what_a_dense_stack_would_not_compute_is_none(layers, expected):
 
 def test_a_relu_that_serves_twice_is_stacked_as_two(monkeypatch):
     """As in ``act = nn.ReLU()``, which PyTorch lists once among a network's children."""
-    act = nn.ReLU()
-    net = nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 30), act, nn.Linear(30, 30), act, nn.Linear(30, 10)
-    )
-    assert dense.is_dense(net)
-    shared = Network("liu1", lambda *_: net, mflop=1.0)
+
+    def build(*_):
+        act = nn.ReLU()
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 30), act, nn.Linear(30, 30), act, nn.Linear(30, 10)
+        )
+
+    assert dense.is_dense(build())
+    shared = Network("liu1", build, mflop=1.0)
     monkeypatch.setitem(NETWORKS._found, "liu1", (shared, None, shared.module))
     spec = make_spec()
     fed = federation(spec)

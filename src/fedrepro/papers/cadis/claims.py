@@ -113,26 +113,32 @@ def _ids(found: Sequence[Found]) -> list[str]:
     return [one.run.id for one in found]
 
 
-def _sample(
-    runs: RunSet, what: str, measure: Measure, error: Measure = lambda _: 0.0, **where: Any
+def _estimated(
+    runs: RunSet, what: str, estimate: Callable[[RunRecord], tuple[float, float]], **where: Any
 ) -> Sample:
-    """Return a measure of the chosen runs by seed; of several of a seed the mean.
+    """Return an estimate from each of the chosen runs by seed; of several of a seed the mean.
 
     Args:
         runs: of which to choose.
         what: the method.
-        measure: of a run.
-        error: standard error of the measure, for another reason than the seed.
+        estimate: of a run, and its standard error for another reason than the seed.
         where: of :func:`chosen`.
     """
     found = chosen(runs, what, **where)
     by_seed: dict[int, list[float]] = {}
+    errors = []
     for run, record in found:
-        by_seed.setdefault(run.seed, []).append(measure(record))
+        value, error = estimate(record)
+        by_seed.setdefault(run.seed, []).append(value)
+        errors.append(error)
     values = tuple(float(np.mean(several)) for several in by_seed.values())
-    errors = [error(record) for _, record in found]
     name, ids = called(runs.paper, what), tuple(_ids(found))
     return Sample(name, values, ids, tuple(by_seed), error=rms(errors))
+
+
+def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
+    """Return a measure of the chosen runs, likewise, that has no error but the seed's."""
+    return _estimated(runs, what, lambda record: (measure(record), 0.0), **where)
 
 
 def _mean_over(
@@ -142,9 +148,12 @@ def _mean_over(
     **where: Any,
 ) -> Sample:
     """Return the mean of some rounds of the chosen runs; its error is that of independent ones."""
-    return _sample(
-        runs, what, lambda r: float(np.mean(rounds(r))), lambda r: error_of_mean(rounds(r)), **where
-    )
+
+    def mean(record: RunRecord) -> tuple[float, float]:
+        values = rounds(record)
+        return float(np.mean(values)), error_of_mean(values)
+
+    return _estimated(runs, what, mean, **where)
 
 
 def _tested(sample: Sample, runs: RunSet, what: str, **where: Any) -> Sample:
@@ -177,13 +186,11 @@ def rounds(runs: RunSet, what: str, *, target: float, **where: Any) -> Sample:
     groups = {one.run.group for one in chosen(runs, what, **where)}
     error = sampling_error(target, runs.evaluated(groups).examples)
 
-    def reach(record: RunRecord) -> float:
-        return rounds_to(record, target)
+    def reach(record: RunRecord) -> tuple[float, float]:
+        sooner, first, later = (rounds_to(record, target + by) for by in (-error, 0, error))
+        return first, (later - sooner) / 2
 
-    def uncertain(record: RunRecord) -> float:
-        return (rounds_to(record, target + error) - rounds_to(record, target - error)) / 2
-
-    return _sample(runs, what, reach, uncertain, **where)
+    return _estimated(runs, what, reach, **where)
 
 
 RULES.add(leads(accuracy), "leads")
@@ -303,13 +310,11 @@ def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: A
 def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where accuracy moves less from one of the last evaluations to the next."""
 
-    def step(record: RunRecord) -> float:
-        return mean_step(tail(record, last=last))
+    def step(record: RunRecord) -> tuple[float, float]:
+        late = tail(record, last=last)
+        return mean_step(late), error_of_mean(steps(late))
 
-    def error(record: RunRecord) -> float:
-        return error_of_mean(steps(tail(record, last=last)))
-
-    one, other = (_sample(runs, name, step, error, **where) for name in (what, than))
+    one, other = (_estimated(runs, name, step, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -340,10 +345,7 @@ def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any)
     def of_small(record: RunRecord) -> tuple[float, float]:
         return accuracy_by_size(record, last=last)[1]
 
-    one, other = (
-        _sample(runs, name, lambda r: of_small(r)[0], lambda r: of_small(r)[1], **where)
-        for name in (what, than)
-    )
+    one, other = (_estimated(runs, name, of_small, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     margin = less(one, other, strict=True)
     return compared([other, one], [margin], lead(one, other), networks=networks)

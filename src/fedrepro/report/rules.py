@@ -14,12 +14,13 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -67,15 +68,22 @@ class Sample:
         return cls(name, values, ids, seeds, on)
 
     @classmethod
-    def over_rounds(cls, name: str, cells: pd.DataFrame, column: str) -> Sample:
-        """Return the means over the rounds of a frame that has one row a run and round.
+    def over_rounds(
+        cls, name: str, rounds: Iterable[ArrayLike], runs: Iterable[str], seeds: Iterable[int]
+    ) -> Sample:
+        """Return the mean over some rounds of each run; its error is that of independent ones.
 
-        The error is that of a mean of independent rounds.
+        It is not for what rises or falls through these rounds, whose spread is no error.
+
+        Args:
+            name: what a reader calls it.
+            rounds: of each run, [rounds].
+            runs: their ids.
+            seeds: theirs.
         """
-        runs = cells.groupby(["run", "seed"], sort=False)[column]
-        return replace(
-            cls.of(name, runs.mean().reset_index(), column), error=rms(runs.agg(error_of_mean))
-        )
+        each = [np.asarray(values, dtype=float) for values in rounds]
+        means, error = tuple(float(of.mean()) for of in each), rms([*map(error_of_mean, each)])
+        return cls(name, means, tuple(runs), tuple(seeds), error=error)
 
     @property
     def mean(self) -> float:

@@ -43,7 +43,6 @@ from fedrepro.report.rules import (
     paired,
     taking,
 )
-from fedrepro.report.stats import error_of_mean, rms
 from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
@@ -103,23 +102,19 @@ def _finding(
     return Finding(bool(holds), evidence, _ids(used), ours)
 
 
-def _sample(
-    name: str, found: Sequence[Log], values: Iterable[float], errors: Sequence[float] = (0.0,)
-) -> Sample:
-    """Return values of logs, one of each, by seed, and the standard errors that they have."""
+def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
+    """Return values of logs, one of each, by seed."""
     seeds = tuple(log.run.seed for log in found)
-    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds, error=rms(errors))
+    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds)
 
 
 def _over_rounds(
     name: str, found: Sequence[Log], rounds: Callable[[Log], Floats | Sequence[float]]
 ) -> Sample:
-    """Return the mean of some rounds of each log; its error is that of independent rounds.
-
-    It is not for what rises or falls through these rounds, whose spread is no error.
-    """
-    each = [np.asarray(rounds(log), dtype=float) for log in found]
-    return _sample(name, found, [of.mean() for of in each], [error_of_mean(of) for of in each])
+    """Return the mean of some rounds of each log, as :meth:`Sample.over_rounds`."""
+    return Sample.over_rounds(
+        name, map(rounds, found), _ids(found), (log.run.seed for log in found)
+    )
 
 
 def _mean(values: Iterable[Any]) -> Floats:

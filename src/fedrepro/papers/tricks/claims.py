@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, POINTS, VOTES, grid, hypotheses
@@ -119,10 +120,16 @@ def in_the_end(quantity: str) -> Quantity:
 
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
         table = lately(diagnosis(runs, [what]), last)
-        cells = table[table["quantity"] == quantity]
-        return Sample.over_rounds(title_of(runs, what), cells, "value")
+        return _over_rounds(title_of(runs, what), table[table["quantity"] == quantity])
 
     return mean
+
+
+def _over_rounds(title: str, table: pd.DataFrame) -> Sample:
+    """Return the mean of each run's rounds, of which the table has one a row."""
+    runs = list(table.groupby("run", sort=False))
+    rounds, seeds = [of["value"] for _, of in runs], [of["seed"].iloc[0] for _, of in runs]
+    return Sample.over_rounds(title, rounds, [str(run) for run, _ in runs], seeds)
 
 
 RULES.add(leads(in_the_end(SAME_SIGN)), "signs_agree_more")
@@ -139,7 +146,7 @@ def changes_lately(runs: RunSet, what: str, *, last: float) -> Sample:
     """Return the mean size of the step of accuracy to each evaluation in the last rounds."""
     title, steps = title_of(runs, what), runs.curves([what], ACCURACY)
     steps["value"] = steps.groupby("run")["value"].diff().abs()
-    return Sample.over_rounds(title, lately(steps.dropna(subset=["value"]), last), "value")
+    return _over_rounds(title, lately(steps.dropna(subset=["value"]), last))
 
 
 @RULES.add

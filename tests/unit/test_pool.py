@@ -32,6 +32,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.engine import checkpoint, pool, worker
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime, joined
+from fedrepro.fl.engine.messages import Message
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.requests import Predict, Prediction, Train
 
@@ -224,14 +225,68 @@ def test_an_error_of_the_program_in_a_worker_fails_its_lane_with_the_traceback(
     assert all(map(torch.equal, weights(fine), weights(expected)))
 
 
-def test_tensors_go_through_a_pipe_as_arrays_and_once_each():
+# Messages
+
+
+@pytest.mark.parametrize("size", [0, 100, 127, 128, 4096])
+def test_tensors_travel_as_arrays_and_once_each(size):
+    """In the block if it is large enough for 12 and 24 bytes, each rounded up to 64."""
+    weights, examples = torch.arange(3.0), np.arange(3)
+    block = torch.zeros(size, dtype=torch.uint8)
     here, there = multiprocessing.Pipe()
-    weights = torch.arange(3.0)
-    worker.send(here, [weights, {"moments": weights}])
-    sent, state = there.recv()
+    here.send(Message.of([weights, {"moments": weights}, examples], block))
+    message = there.recv()
+    assert message.size == 128
+    assert bool(message.arrays) == (size < 128)
+    assert bool(block.any()) == (size >= 128)
+    sent, state, order = message.open(block, copy=True)
     assert torch.equal(sent, weights)
     assert state["moments"] is sent
     assert not sent.is_shared()
+    np.testing.assert_array_equal(order, examples)
+    block.zero_()
+    sent += 1
+    np.testing.assert_array_equal(order, examples)
+    assert torch.equal(sent, weights + 1)
+
+
+def test_what_is_opened_without_a_copy_lies_in_the_block():
+    block = torch.zeros(4096, dtype=torch.uint8)
+    (sent,) = Message.of([torch.arange(3.0)], block).open(block, copy=False)
+    block.zero_()
+    assert torch.equal(sent, torch.zeros(3))
+
+
+def test_workers_get_room_for_what_they_had_and_more_when_it_grows(make_pool):
+    backend = make_pool(2)
+    rooms = []
+    for width in (0.25, 0.25, 0.5):
+        spec, request = some_request((20, 20), model={"name": "mnist_cnn", "width": width})
+        expected = answer(make_pool(1), spec, request)
+        found = answer(backend, spec, request)
+        assert all(map(torch.equal, weights(found), weights(expected)))
+        rooms.append([one.blocks.size for one in backend._pool])
+    largest = [one.room for one in backend._pool]
+    assert rooms[0] == [0, 0]
+    assert 0 < rooms[1][0] < largest[0] <= 2 * found[0].weights.nbytes + 4096
+    answer(backend, spec, request)
+    assert all(one.blocks.size >= one.room for one in backend._pool)
+
+
+def test_without_shared_memory_for_them_arrays_go_through_the_pipe(make_pool, monkeypatch):
+    def full(size):
+        if size:
+            raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>")
+        return blocks(0)
+
+    blocks = pool.Blocks.of
+    spec, request = some_request()
+    expected = answer(make_pool(1), spec, request)
+    monkeypatch.setattr(pool.Blocks, "of", full)
+    backend = make_pool(2)
+    for _ in range(2):
+        assert all(map(torch.equal, weights(answer(backend, spec, request)), weights(expected)))
+    assert all(one.blocks.size < one.room for one in backend._pool)
 
 
 # Division of the work
@@ -458,7 +513,7 @@ def test_closing_does_not_wait_long_for_a_worker_that_stands_still(make_pool, mo
     backend._hand_out()
     workers = list(backend._pool)
     backend.close()
-    assert [one.receiving for one in workers] == [1, 1]
+    assert all(one.receiving for one in workers)
     assert not any(one.process.is_alive() for one in workers)
 
 

@@ -47,6 +47,7 @@ from fedrepro.fl.engine.jobs import (
     check_time,
 )
 from fedrepro.fl.engine.lane import PREDICT_BATCH
+from fedrepro.fl.engine.messages import Blocks, Message
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
     RECEIVED,
@@ -54,7 +55,6 @@ from fedrepro.fl.engine.worker import (
     TrainTask,
     attempt,
     pack,
-    send,
     set_memory_use,
     work,
 )
@@ -123,14 +123,18 @@ class _Worker:
         process: it.
         pipe: to it.
         known: names of the data sets that were sent to it.
-        receiving: how many of them it has not confirmed yet.
+        blocks: for the arrays of its tasks and results; empty at first.
+        receiving: how many data sets and blocks it has not confirmed yet.
+        room: bytes of the arrays of its largest task or result so far.
         pieces: what it works on.
     """
 
     process: ForkServerProcess
     pipe: Connection
     known: set[str] = field(default_factory=set)
+    blocks: Blocks = field(default_factory=lambda: Blocks.of(0))
     receiving: int = 0
+    room: int = 0
     pieces: list[_Piece] = field(default_factory=list)
 
 
@@ -347,9 +351,25 @@ class PoolBackend:
                 worker.pipe.send(self._shared[ask.dataset.name])
                 worker.known.add(ask.dataset.name)
                 worker.receiving += 1
-            send(worker.pipe, (self._task(pieces), self._own(ask)))
+            self._make_room(worker)
+            task = self._task(pieces), self._own(ask)
+            message = Message.of(task, worker.blocks.task)
+            worker.room = max(worker.room, message.size)
+            worker.pipe.send(message)
         except OSError:
             self._bury(worker)
+
+    def _make_room(self, worker: _Worker) -> None:
+        """Give a worker blocks for arrays as large as it has had; the first go through the pipe."""
+        if worker.room <= worker.blocks.size:
+            return
+        try:
+            blocks = Blocks.of(1 << (worker.room - 1).bit_length())
+        except RuntimeError:  # too little shared memory: arrays go through the pipe, more slowly
+            return
+        worker.pipe.send(blocks)
+        worker.blocks = blocks
+        worker.receiving += 1
 
     def _task(self, pieces: Sequence[_Piece]) -> TrainTask | PredictJob:
         first = pieces[0].job
@@ -381,7 +401,8 @@ class PoolBackend:
         if message == RECEIVED:
             worker.receiving -= 1
             return
-        results, seconds = message
+        results, seconds = message.open(worker.blocks.results, copy=True)
+        worker.room = max(worker.room, message.size)
         pieces, worker.pieces = worker.pieces, []
         self._finish(pieces, results, seconds)
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import io
 import math
 import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
-from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.engine import dense, lane
 from fedrepro.fl.engine.jobs import (
     LaneError,
@@ -32,13 +29,13 @@ from fedrepro.fl.engine.jobs import (
     too_large,
     unexpected,
 )
+from fedrepro.fl.engine.messages import Blocks, Message
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.losses import LOSS_TERMS, LossTerm
 from fedrepro.fl.models import NETWORKS, Network
-from fedrepro.fl.partition import Scheme
 from fedrepro.fl.requests import Prediction, Trained
 
-RECEIVED = "data set received"
+RECEIVED = "received"
 _KEPT_BLOCK = 1 << 30
 _KEPT_KERNELS = 128
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
@@ -114,17 +111,22 @@ def work(pipe: Connection) -> None:
     torch.set_num_threads(1)
     set_memory_use()
     resources = Resources(torch.device("cpu"), channels_last=True)
+    blocks = Blocks.of(0)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             message = pipe.recv()
+            if isinstance(message, Message):
+                started = time.perf_counter()
+                task, own = message.open(blocks.task, copy=False)
+                results = attempt(task, resources, own=own)
+                answer = results, time.perf_counter() - started
+                pipe.send(Message.of(answer, blocks.results))
+                continue
             if isinstance(message, DataMessage):
                 resources.add(message.name, message.tensors, message.classes)
-                pipe.send(RECEIVED)
-                continue
-            started = time.perf_counter()
-            task, own = message
-            results = attempt(task, resources, own=own)
-            send(pipe, (results, time.perf_counter() - started))
+            else:
+                blocks = message
+            pipe.send(RECEIVED)
 
 
 def attempt(
@@ -186,34 +188,3 @@ def perform(
                 raise
             results.append(too_large(job.name, error))
     return results
-
-
-def send(pipe: Connection, value: object) -> None:
-    """Send a task or result."""
-    content = io.BytesIO()
-    _Pickler(content).dump(value)
-    pipe.send_bytes(content.getbuffer())
-
-
-class _Pickler(pickle.Pickler):
-    """Sends tensors as plain arrays, and specs without their algorithm and partition.
-
-    Next to the training of a lane the copy costs nothing; in shared memory, as pipes hand tensors
-    over otherwise, each would cost a file. A worker has no use for algorithms and partitions, and
-    could not import those that the main program defines.
-    """
-
-    def reducer_override(self, value: Any) -> Any:
-        """Return how to make a value again, or leave it to the usual way."""
-        if isinstance(value, torch.Tensor):
-            return _as_array(value)
-        unused = isinstance(value, AlgorithmParams | Scheme)
-        return (type(None), ()) if unused else NotImplemented
-
-
-def _as_array(tensor: torch.Tensor) -> tuple[Callable[[NDArray[Any]], torch.Tensor], tuple[Any]]:
-    return _as_tensor, (tensor.numpy(),)
-
-
-def _as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    return torch.from_numpy(array)

@@ -46,6 +46,7 @@ AGAINST = {
     "A17": World(calm_from={"hyper_fedcd": None}),
     "A18": World(level={("hyper_fedcd", 0): 0.39}),
     "A18-baseline": World(level={("hyper_fedcd", 2): 0.45}),
+    "A18-gain": World(level={("hyper_fedavg", 3): 0.0, ("hyper_fedcd", 3): 0.6}),
     "A19": World(centre_swing=0.2),
     "A19-changes": World(fedavg_swing=0.001),
     "A19-changes-end": World(fedavg_swing=0.001, centre_swing=0.001),

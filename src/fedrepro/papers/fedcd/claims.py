@@ -148,9 +148,10 @@ def accuracy(
     experiment: str,
     first: int,
     last: int,
+    method: str = FEDCD,
     above_label: bool = False,
 ) -> Sample:
-    """Return FedCD's mean accuracy of an archetype, or of a meta-archetype, in some rounds.
+    """Return a method's mean accuracy of an archetype, or of a meta-archetype, in some rounds.
 
     With ``above_label`` it is less the share of each device's most frequent label.
     """
@@ -161,10 +162,51 @@ def accuracy(
         mean: Floats = above[:, chosen].mean(axis=1)
         return mean
 
-    return _over_rounds(f"{of} {what}", _logs(runs, experiment, FEDCD, first, last), rounds)
+    return _over_rounds(f"{of} {what}", _logs(runs, experiment, method, first, last), rounds)
 
 
 RULES.add(leads(accuracy), "leads")
+
+
+@RULES.add
+def gains_more(
+    runs: RunSet,
+    *,
+    what: Sequence[int],
+    over: Sequence[int],
+    than: str,
+    experiment: str,
+    first: int,
+    last: int,
+) -> Finding:
+    """FedCD's gain over another method is larger on each of some archetypes than on others."""
+    named = {
+        archetype: tuple(
+            accuracy(
+                runs,
+                archetype,
+                of="archetype",
+                experiment=experiment,
+                first=first,
+                last=last,
+                method=method,
+            )
+            for method in (FEDCD, than)
+        )
+        for archetype in (*what, *over)
+    }
+    gains = {archetype: lead(*samples) for archetype, samples in named.items()}
+    margins = [
+        combined(
+            [(1, named[a][0]), (-1, named[a][1]), (-1, named[b][0]), (1, named[b][1])],
+            what=f"gain on archetype {a} - on archetype {b}",
+            strict=True,
+        )
+        for a, b in itertools.product(what, over)
+    ]
+    evidence = _shown({f"archetype {a}": gain for a, gain in gains.items()}, in_points)
+    used = [log for method in (FEDCD, than) for log in _logs(runs, experiment, method)]
+    return _finding(margins, evidence, used, min(gains[a] - gains[b] for a in what for b in over))
 
 
 @RULES.add

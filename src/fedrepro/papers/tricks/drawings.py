@@ -78,22 +78,22 @@ _ARROWS = {
 
 
 def draw_updates(cells: pd.DataFrame) -> MplFigure:
-    """Draw arrows from the global weights: a row a run, a column a round.
+    """Draw arrows from the global weights, of every seed: a row a training, a column a round.
 
-    The percentage is the part of the agents' arrows that lies in the two directions, the lesser.
+    The percentage is the part of the agents' arrows that lies in the two directions, the least.
     """
     titles = cells["title"].unique()
     canvas = Canvas(len(titles), cells["round"].nunique(), height=2.3 * len(titles))
     panels = cells.groupby(["title", "round"], sort=False)
     for axis, ((_, number), panel) in zip(canvas, panels, strict=True):
-        ends = {end["series"]: end for end in panel.to_dict("records")}
         for series, (ink, width) in _ARROWS.items():
-            x, y = ends[series]["x"], ends[series]["y"]
             arrow = {"arrowstyle": "-|>", "shrinkA": 0, "shrinkB": 0, "linewidth": width}
-            axis.annotate("", (x, y), (0, 0), arrowprops=arrow | {"color": ink.options["color"]})
-            axis.plot((0, x), (0, y), alpha=0)
+            arrow["color"] = ink.options["color"]
+            for x, y in panel.loc[panel["series"] == series, ["x", "y"]].to_numpy():
+                axis.annotate("", (x, y), (0, 0), arrowprops=arrow)
+                axis.plot((0, x), (0, y), alpha=0)
             canvas.key(series, ink, linewidth=width)
-        shown = min(ends[agent]["in_plane"] for agent in AGENTS)
+        shown = panel.loc[panel["series"].isin(AGENTS), "in_plane"].min()
         axis.set_title(f"round {number}: {100 * shown:.0f} %", fontsize=9)
         axis.set_aspect("equal", adjustable="datalim")
         axis.margins(0.12)
@@ -103,7 +103,7 @@ def draw_updates(cells: pd.DataFrame) -> MplFigure:
         axis.set_ylabel(f"{title}\nalong the agents' difference", fontsize=8)
     what = (
         "Unit: the length of SGD's update. Percentage: how much of the agents' updates, by length,"
-        "\nlies in the two directions drawn; the lesser of the two agents"
+        "\nlies in the two directions drawn; the least of all agents and seeds"
     )
     return canvas.legend(4, what)
 

@@ -22,6 +22,7 @@ pairs. docs/reproducibility.md shows it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -138,13 +139,14 @@ def train_here(network: str, backend: str, threads: int, data_root: Path) -> Tra
     def fail(_: str, error: Exception) -> None:
         raise SystemExit(f"{network}: {error}")
 
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = make_backend(backend, workers=2)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(make_backend(backend, workers=2)) as trainer,
+    ):
         began = time.process_time()
         listener = Listener(ended.append, fail, look)
         drive([spec], lambda _: part, trainer, listener, Storage(Path(folder)), Limits())
         seconds = time.process_time() - began
-        trainer.close()
     accuracy = np.array(ended[0].progress.metrics["accuracy"])
     return Trained(np.stack(rounds), accuracy, seconds)
 

@@ -218,7 +218,7 @@ def bugged(*_: Any) -> nn.Sequential:
                 "mine",
                 functools.partial(lambda lock, *a: make_network().build(*a), threading.Lock()),
             ),
-            r"^mine: cannot be sent to the processes that train \(.*lock.*\); .* with workers=1$",
+            r"^run \w+ failed: mine: cannot be sent to the processes.*lock.*with workers=1",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, mo
     assert verify.tolerance_of("liu3") == verify.TOLERANCE
     file = tmp_path / measured.MEASURED
     file.parent.mkdir()
-    points = {"liu3": (1.5, 7.8), "liu1": (0.0, 0.1)}
+    points = {"liu3": (1.5, 7.8), "liu1": (0.0, 0.1), "liu2": ()}
     changes = {
         name: {
             str(i): {"equal": False, "weights": [], "points": [], "most_points": much}
@@ -149,6 +149,7 @@ def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, mo
     file.write_text(json.dumps({"on": {}, "rounds": [], "networks": networks}))
     assert verify.tolerance_of("liu3") == pytest.approx(0.078)
     assert verify.tolerance_of("liu1") == verify.TOLERANCE
+    assert verify.tolerance_of("liu2") == verify.TOLERANCE
     assert verify.tolerance_of("resnet9") == verify.TOLERANCE
     monkeypatch.setattr(verify, "find_root", lambda: None)
     assert verify.tolerance_of("liu3") == verify.TOLERANCE

@@ -145,7 +145,7 @@ def tolerance_of(network: str) -> float:
     found = measured.read(here).networks.get(network)
     if found is None:
         return TOLERANCE
-    return max(TOLERANCE, *(change.most_points / 100 for change in found.changes.values()))
+    return max([TOLERANCE, *(change.most_points / 100 for change in found.changes.values())])
 
 
 def compare(

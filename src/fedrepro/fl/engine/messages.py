@@ -1,62 +1,99 @@
-"""Messages between the pool and its workers, whose arrays lie in shared memory.
+"""Messages between the pool and its workers, whose arrays lie in memory that both see.
 
 The weights of a lane are megabytes. Through a pipe the kernel copies them in small parts, with both
-processes at work on it; through memory that both see, each side copies them once.
+processes at work on it; through a block of memory each side copies them once. Blocks are files
+without a name, whose descriptors go over the pipe, so that nothing is left of them when the last
+process that has one ends, however it ends.
 """
 
 from __future__ import annotations
 
 import io
+import mmap
+import os
 import pickle
+import socket
+import tempfile
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.partition import Scheme
 
 _ALIGNED = 64  # bytes
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Memory that a worker shares with the pool: for the arrays of a task, and of its results.
+class Block:
+    """Memory that several processes see.
 
     Attributes:
-        task: uint8 [size].
-        results: uint8 [size].
+        memory: it; what is made of it without a copy keeps it alive.
     """
 
-    task: torch.Tensor
-    results: torch.Tensor
+    def __init__(self, descriptor: int) -> None:
+        """Map an open file, whose descriptor is closed with the block."""
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+        self.memory = memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))
 
     @classmethod
-    def of(cls, size: int) -> Blocks:
-        """Return blocks of so many bytes each.
+    def new(cls, size: int) -> Block:
+        """Return a block of at least so many bytes; those that are not used take no memory.
 
         Raises:
-            RuntimeError: there is too little shared memory.
+            FedreproError: the system refuses it.
         """
-        task, results = (torch.empty(size, dtype=torch.uint8) for _ in range(2))
-        for block in (task, results):
-            block.share_memory_()  # type: ignore[no-untyped-call]
-        return cls(task, results)
+        length = 1 << max(0, size - 1).bit_length()
+        try:
+            descriptor = _nameless_file()
+            os.ftruncate(descriptor, length)
+            return cls(descriptor)
+        except OSError as error:
+            raise FedreproError(
+                f"no block of {length / 2**20:.0f} MiB to share with a worker process: "
+                f"{error.strerror or error}; raise the limit, or train with fewer --workers"
+            ) from error
 
-    @property
-    def size(self) -> int:
-        """Bytes of each."""
-        return len(self.task)
+    def send(self, pipe: Connection) -> None:
+        """Send it through a pipe, which must be a socket."""
+        with _socket(pipe) as channel:
+            socket.send_fds(channel, [b"."], [self._descriptor])
+
+    @classmethod
+    def receive(cls, pipe: Connection) -> Block:
+        """Return the block that the other side sends.
+
+        Raises:
+            EOFError: the other side has ended.
+        """
+        with _socket(pipe) as channel:
+            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        if not descriptors:
+            raise EOFError
+        return cls(descriptors[0])
+
+
+def _nameless_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("fedrepro")
+    with tempfile.TemporaryFile() as file:  # macOS
+        return os.dup(file.fileno())
+
+
+def _socket(pipe: Connection) -> socket.socket:
+    return socket.socket(fileno=os.dup(pipe.fileno()))
 
 
 @dataclass(frozen=True)
 class Message:
     """A value as it goes through a pipe.
-
-    Tensors are sent as plain arrays, and specs without their algorithm and partition, for which a
-    worker has no use; it could not import those that the main program defines.
 
     Attributes:
         content: the value, pickled without its arrays.
@@ -68,50 +105,64 @@ class Message:
     sizes: Sequence[int]
     arrays: Sequence[bytearray]
 
-    @classmethod
-    def of(cls, value: object, block: torch.Tensor) -> Message:
-        """Write a value's arrays to a block, uint8 [size], or to the message if they do not fit."""
-        content = io.BytesIO()
-        pickled: list[pickle.PickleBuffer] = []
-        _Pickler(content, protocol=5, buffer_callback=pickled.append).dump(value)
-        arrays = [buffer.raw() for buffer in pickled]
-        message = cls(content.getvalue(), [array.nbytes for array in arrays], [])
-        if message.size > len(block):
-            return replace(message, arrays=[bytearray(array) for array in arrays])
-        for part, array in zip(message._parts(block), arrays, strict=True):
-            part[:] = array
-        return message
-
     @property
     def size(self) -> int:
         """Bytes that its arrays take in a block."""
         return sum(map(_padded, self.sizes))
 
-    def open(self, block: torch.Tensor, *, copy: bool) -> Any:
+    def open(self, memory: memoryview, *, copy: bool) -> Any:
         """Return the value.
 
         Args:
-            block: where its arrays lie if they do not come with it, uint8 [size].
+            memory: of the block where its arrays lie if they do not come with it.
             copy: whether the arrays are to outlive what is written to the block next.
         """
         arrays: Sequence[bytearray | memoryview] = self.arrays
         if not arrays:
-            parts = self._parts(block)
+            parts = _parts(memory, self.sizes)
             arrays = [bytearray(part) for part in parts] if copy else parts
         return pickle.loads(self.content, buffers=arrays)
 
-    def _parts(self, block: torch.Tensor) -> list[memoryview]:
-        """Return where in a block the arrays lie, one after another."""
-        memory, begin = block.numpy().data, 0
-        parts = []
-        for size in self.sizes:
-            parts.append(memory[begin : begin + size])
-            begin += _padded(size)
-        return parts
+
+class Pickled:
+    """A value that is about to be sent.
+
+    Tensors are sent as plain arrays, and specs without their algorithm and partition, for which a
+    worker has no use; it could not import those that the main program defines.
+
+    Attributes:
+        size: bytes that its arrays take in a block.
+    """
+
+    def __init__(self, value: object) -> None:
+        content = io.BytesIO()
+        pickled: list[pickle.PickleBuffer] = []
+        _Pickler(content, protocol=5, buffer_callback=pickled.append).dump(value)
+        self._content = content.getvalue()
+        self._arrays = [buffer.raw() for buffer in pickled]
+        self._sizes = [array.nbytes for array in self._arrays]
+        self.size = sum(map(_padded, self._sizes))
+
+    def message(self, memory: memoryview) -> Message:
+        """Write its arrays to a block, or to the message if they do not fit there."""
+        if self.size > len(memory):
+            return Message(self._content, self._sizes, [bytearray(one) for one in self._arrays])
+        for part, array in zip(_parts(memory, self._sizes), self._arrays, strict=True):
+            part[:] = array
+        return Message(self._content, self._sizes, [])
 
 
 def _padded(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
+
+
+def _parts(memory: memoryview, sizes: Sequence[int]) -> list[memoryview]:
+    """Return where arrays of these sizes lie, one after another."""
+    begin, parts = 0, []
+    for size in sizes:
+        parts.append(memory[begin : begin + size])
+        begin += _padded(size)
+    return parts
 
 
 class _Pickler(pickle.Pickler):

@@ -26,7 +26,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from multiprocessing.util import get_temp_dir
+from multiprocessing.util import Finalize, get_temp_dir
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,11 +47,11 @@ from fedrepro.fl.engine.jobs import (
     check_time,
 )
 from fedrepro.fl.engine.lane import PREDICT_BATCH
-from fedrepro.fl.engine.messages import Blocks, Message
+from fedrepro.fl.engine.messages import Block, Message, Pickled
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.engine.worker import (
-    RECEIVED,
     DataMessage,
+    RoomMessage,
     TrainTask,
     attempt,
     pack,
@@ -66,7 +66,6 @@ _GROUP = Path("/sys/fs/cgroup")
 _LANES_A_WORKER = 2
 _MOST_DEATHS = 2
 _LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
-_LONGEST_HANDOVER = 5.0  # seconds
 _LONGEST_TMPDIR = 70  # bytes; the name of a socket has 104 at most, of which Python takes 32
 
 
@@ -123,18 +122,16 @@ class _Worker:
         process: it.
         pipe: to it.
         known: names of the data sets that were sent to it.
-        blocks: for the arrays of its tasks and results; empty at first.
-        receiving: how many data sets and blocks it has not confirmed yet.
-        room: bytes of the arrays of its largest task or result so far.
+        room: for the arrays of its tasks and, once a task is done, of its results.
+        needed: bytes of its largest results so far.
         pieces: what it works on.
     """
 
     process: ForkServerProcess
     pipe: Connection
     known: set[str] = field(default_factory=set)
-    blocks: Blocks = field(default_factory=lambda: Blocks.of(0))
-    receiving: int = 0
-    room: int = 0
+    room: memoryview = field(default_factory=lambda: memoryview(b""))
+    needed: int = 0
     pieces: list[_Piece] = field(default_factory=list)
 
 
@@ -181,7 +178,7 @@ class PoolBackend:
         self.workers = self.cores = workers or _cores()
         self._stack = stack
         self._resources = Resources(self.device, channels_last=True)
-        self._shared: dict[str, DataMessage] = {}
+        self._shared: dict[str, tuple[DataMessage, Block]] = {}
         self._stackable: dict[Hashable, bool] = {}
         self._packed: dict[tuple[str, ...], bytes] = {}
         self._open = OpenRequests()
@@ -189,6 +186,7 @@ class PoolBackend:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fedrepro.fl.engine.worker"])
         self._pool: list[_Worker] = []
+        Finalize(self, _kill, args=(self._pool,), exitpriority=0)
         if self.workers == 1:
             set_memory_use()
         else:
@@ -205,13 +203,14 @@ class PoolBackend:
 
     def _share(self, dataset: Dataset) -> None:
         """Put a data set where the workers can see it."""
-        name = dataset.name
-        if name not in self._shared:
-            tensors = tensors_of(dataset)
-            if self.workers > 1:
-                _move_to_shared_memory(name, tensors)
-            self._resources.add(name, tensors, dataset.classes)
-            self._shared[name] = DataMessage(name, tensors, dataset.classes)
+        if self.workers == 1:
+            self._resources.add_dataset(dataset)
+        elif dataset.name not in self._shared:
+            pickled = Pickled((dataset.name, tensors_of(dataset), dataset.classes))
+            block = Block.new(pickled.size)
+            content = pickled.message(block.memory)
+            self._resources.add(*content.open(block.memory, copy=False))
+            self._shared[dataset.name] = DataMessage(content), block
 
     def submit(self, ticket: int, ask: Ask) -> None:
         """Take a request and divide it into lanes, or into models and examples to predict on.
@@ -223,6 +222,12 @@ class PoolBackend:
         predictions = self._divided(ask.predict_jobs)
         self._open.add(ticket, ask, [len(parts) for parts in predictions] or None)
         jobs: list[LaneJob | PredictJob] = [*ask.jobs, *itertools.chain(*predictions)]
+        try:
+            self._own(ask)
+        except FedreproError as error:
+            for i in range(len(jobs)):
+                self._open.settle(ticket, i, LaneError(str(error)), 0.0)
+            return
         alone = []
         for i, job in enumerate(jobs):
             if isinstance(job, LaneJob) and self._can_stack(job):
@@ -288,28 +293,7 @@ class PoolBackend:
 
     def close(self) -> None:
         """End the workers, even in the middle of a task."""
-        try:
-            self._let_data_arrive()
-        finally:
-            for worker in self._pool:
-                worker.pipe.close()
-                worker.process.kill()
-            for worker in self._pool:
-                worker.process.join()
-            self._pool = []
-
-    def _let_data_arrive(self) -> None:
-        """Wait for workers that are being sent a data set, but not for long.
-
-        Python hands shared memory over in a thread of its own, which prints a traceback if the
-        receiver is killed meanwhile.
-        """
-        end = time.monotonic() + _LONGEST_HANDOVER
-        for worker in self._pool:
-            with contextlib.suppress(EOFError, OSError):
-                while worker.receiving and worker.pipe.poll(max(0.0, end - time.monotonic())):
-                    worker.pipe.recv()
-                    worker.receiving -= 1
+        _kill(self._pool)
 
     def _hand_out(self) -> None:
         idle = [worker for worker in self._pool if not worker.pieces]
@@ -346,30 +330,21 @@ class PoolBackend:
     def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:
         ask = self._open.ask(pieces[0].ticket)
         worker.pieces = pieces
+        task = Pickled((self._task(pieces), self._own(ask)))
         try:
             if ask.dataset.name not in worker.known:
-                worker.pipe.send(self._shared[ask.dataset.name])
+                message, block = self._shared[ask.dataset.name]
+                worker.pipe.send(message)
+                block.send(worker.pipe)
                 worker.known.add(ask.dataset.name)
-                worker.receiving += 1
-            self._make_room(worker)
-            task = self._task(pieces), self._own(ask)
-            message = Message.of(task, worker.blocks.task)
-            worker.room = max(worker.room, message.size)
-            worker.pipe.send(message)
-        except OSError:
+            if max(task.size, worker.needed) > len(worker.room):
+                block = Block.new(max(task.size, worker.needed))
+                worker.pipe.send(RoomMessage())
+                block.send(worker.pipe)
+                worker.room = block.memory
+            worker.pipe.send(task.message(worker.room))
+        except ConnectionError:
             self._bury(worker)
-
-    def _make_room(self, worker: _Worker) -> None:
-        """Give a worker blocks for arrays as large as it has had; the first go through the pipe."""
-        if worker.room <= worker.blocks.size:
-            return
-        try:
-            blocks = Blocks.of(1 << (worker.room - 1).bit_length())
-        except RuntimeError:  # too little shared memory: arrays go through the pipe, more slowly
-            return
-        worker.pipe.send(blocks)
-        worker.blocks = blocks
-        worker.receiving += 1
 
     def _task(self, pieces: Sequence[_Piece]) -> TrainTask | PredictJob:
         first = pieces[0].job
@@ -379,7 +354,13 @@ class PoolBackend:
         return TrainTask(jobs, stacked=self._can_stack(first))
 
     def _own(self, ask: Ask) -> bytes:
-        """Return what of a request the program defines itself, as of :func:`.worker.pack`."""
+        """Return what of a request the program defines itself, as of :func:`.worker.pack`.
+
+        Raises:
+            FedreproError: as there.
+        """
+        if self.workers == 1:
+            return b""
         network, request = ask.spec.model.name, ask.request
         terms = request.objective.terms if isinstance(request, Train) else ()
         key = (network, *(name for name, _ in terms))
@@ -394,20 +375,21 @@ class PoolBackend:
 
     def _take_back(self, worker: _Worker) -> None:
         try:
-            message = worker.pipe.recv()
+            message: Message = worker.pipe.recv()
         except (EOFError, OSError):  # in the middle of an answer, too
             self._bury(worker)
             return
-        if message == RECEIVED:
-            worker.receiving -= 1
-            return
-        results, seconds = message.open(worker.blocks.results, copy=True)
-        worker.room = max(worker.room, message.size)
+        results, seconds = message.open(worker.room, copy=True)
+        worker.needed = max(worker.needed, message.size)
         pieces, worker.pieces = worker.pieces, []
         self._finish(pieces, results, seconds)
 
-    def _finish(self, pieces: Sequence[_Piece], results: Sequence[Any], seconds: float) -> None:
+    def _finish(
+        self, pieces: Sequence[_Piece], results: Sequence[Any] | LaneError, seconds: float
+    ) -> None:
         total = sum(map(_work, pieces))
+        if isinstance(results, LaneError):
+            results = [results] * len(pieces)
         for piece, result in zip(pieces, results, strict=True):
             share = seconds * _work(piece) / max(1, total)
             self._open.settle(piece.ticket, piece.number, result, share)
@@ -415,9 +397,8 @@ class PoolBackend:
     def _bury(self, worker: _Worker) -> None:
         """Put the pieces of a dead worker back, to be tried in smaller tasks."""
         pieces = worker.pieces
-        worker.pipe.close()
-        worker.process.join()
         self._pool.remove(worker)
+        _kill([worker])
         for piece in pieces:
             piece.deaths += len(pieces) == 1
             piece.most = max(1, len(pieces) // 2)
@@ -428,7 +409,7 @@ class PoolBackend:
                 f"{piece.job.name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); "
                 "is there enough memory?"
             )
-            self._finish([piece], [error], 0.0)
+            self._finish([piece], error, 0.0)
 
 
 def _work(piece: _Piece) -> int:
@@ -444,14 +425,14 @@ def _end(worker: _Worker) -> str:
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
-def _move_to_shared_memory(name: str, tensors: dict[str, torch.Tensor]) -> None:
-    try:
-        for tensor in tensors.values():
-            tensor.share_memory_()  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        raise FedreproError(
-            f"data set {name} needs {size / 2**20:.0f} MiB of shared memory (/dev/shm) for the "
-            "workers to see, and there is less; enlarge it (docker run --shm-size=2g), or train "
-            "with --workers 1"
-        ) from error
+def _kill(workers: list[_Worker]) -> None:
+    """End workers and empty the list; at the end of the program, too, if the pool was not closed.
+
+    They ignore the signal by which Python would end them then, and wait for.
+    """
+    for worker in workers:
+        worker.pipe.close()
+        worker.process.kill()
+    for worker in workers:
+        worker.process.join()
+    workers.clear()

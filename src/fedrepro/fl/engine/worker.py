@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-import torch.multiprocessing  # noqa: F401 - teaches pipes to hand over tensors in shared memory
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import dense, lane
@@ -29,13 +28,12 @@ from fedrepro.fl.engine.jobs import (
     too_large,
     unexpected,
 )
-from fedrepro.fl.engine.messages import Blocks, Message
+from fedrepro.fl.engine.messages import Block, Message, Pickled
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.losses import LOSS_TERMS, LossTerm
 from fedrepro.fl.models import NETWORKS, Network
 from fedrepro.fl.requests import Prediction, Trained
 
-RECEIVED = "received"
 _KEPT_BLOCK = 1 << 30
 _KEPT_KERNELS = 128
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
@@ -43,14 +41,14 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt
 
 @dataclass(frozen=True)
 class DataMessage:
-    """A data set that the worker has not seen yet; its tensors are in shared memory.
+    """A data set that the worker has not seen yet; the block with its tensors follows."""
 
-    Answered by :data:`RECEIVED`.
-    """
+    content: Message
 
-    name: str
-    tensors: dict[str, torch.Tensor]
-    classes: int
+
+@dataclass(frozen=True)
+class RoomMessage:
+    """A block for the arrays of tasks, and then of their results, follows."""
 
 
 @dataclass(frozen=True)
@@ -111,22 +109,28 @@ def work(pipe: Connection) -> None:
     torch.set_num_threads(1)
     set_memory_use()
     resources = Resources(torch.device("cpu"), channels_last=True)
-    blocks = Blocks.of(0)
+    room = memoryview(b"")
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             message = pipe.recv()
-            if isinstance(message, Message):
-                started = time.perf_counter()
-                task, own = message.open(blocks.task, copy=False)
-                results = attempt(task, resources, own=own)
-                answer = results, time.perf_counter() - started
-                pipe.send(Message.of(answer, blocks.results))
-                continue
             if isinstance(message, DataMessage):
-                resources.add(message.name, message.tensors, message.classes)
+                memory = Block.receive(pipe).memory
+                resources.add(*message.content.open(memory, copy=False))
+            elif isinstance(message, RoomMessage):
+                room = Block.receive(pipe).memory
             else:
-                blocks = message
-            pipe.send(RECEIVED)
+                started = time.perf_counter()
+                results = _answer(message, room, resources)
+                answer = Pickled((results, time.perf_counter() - started))
+                pipe.send(answer.message(room))
+
+
+def _answer(message: Message, room: memoryview, resources: Resources) -> list[Any] | LaneError:
+    try:
+        task, own = message.open(room, copy=False)
+    except Exception as error:
+        return unexpected(error)
+    return attempt(task, resources, own=own)
 
 
 def attempt(
@@ -134,8 +138,8 @@ def attempt(
     resources: Resources,
     deadline: float = math.inf,
     own: bytes = b"",
-) -> list[Any]:
-    """Perform a task; an error of the program becomes the error of all its lanes.
+) -> list[Any] | LaneError:
+    """Perform a task; an error of the program is the result of all its lanes.
 
     Args:
         task: the task.
@@ -153,8 +157,7 @@ def attempt(
     except OutOfTime:
         raise
     except Exception as error:
-        lanes = len(task.jobs) if isinstance(task, TrainTask) else 1
-        return [unexpected(error)] * lanes
+        return unexpected(error)
 
 
 def perform(

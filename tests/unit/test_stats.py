@@ -82,18 +82,27 @@ def test_the_jackknife_of_any_statistic_has_it_as_its_mean() -> None:
 
 
 def test_the_bootstrap_counts_all_resamples() -> None:
-    """Of 27 resamples of three values each single one is 3.7 %, and 6 are all three."""
+    """Percentiles of three seeds are expanded by t: 20 % become 9.69 %, and 5 % all but nothing."""
     values = {3: 0.2, 5: 0.5, 9: 1.1}
 
     def mean(seeds: Sequence[int]) -> float:
         return sum(values[seed] for seed in seeds) / len(seeds)
 
     assert bootstrap(mean, [*values]) == pytest.approx((0.2, 1.1))
-    assert bootstrap(mean, [*values], confidence=0.9) == pytest.approx((0.3, 0.9))
+    assert bootstrap(mean, [*values], confidence=0.9) == pytest.approx((0.2, 1.1))
     drawn = np.random.default_rng(0).choice([0.2, 0.5, 1.1], (20_000, 3)).mean(axis=1)
     low, high = bootstrap(mean, [*values], confidence=0.6)
-    assert np.quantile(drawn, [0.2, 0.8]) == pytest.approx([low, high])
+    assert np.quantile(drawn, [0.0969, 0.9031]) == pytest.approx([low, high])
     assert bootstrap(mean, [5]) == (0.5, 0.5)
+
+
+def test_the_bootstrap_covers_a_mean_of_few_values_about_as_often_as_it_says() -> None:
+    """Five normal values, 400 times: 94 % is the most that their range can cover."""
+    drawn = np.random.default_rng(0).normal(size=(400, 5))
+    intervals = [
+        bootstrap(lambda some, values=values: values[[*some]].mean(), range(5)) for values in drawn
+    ]
+    assert np.mean([low <= 0 <= high for low, high in intervals]) > 0.9
 
 
 def test_the_bootstrap_sees_a_spread_where_the_jackknife_has_none() -> None:

@@ -63,7 +63,7 @@ def why(
         str | None,
         typer.Argument(
             help="Table or figure, such as table2, or id of a published number or claim, such as "
-            "B8; default: list the tables and figures.",
+            "ZA2-mnist; default: list the tables and figures.",
             show_default=False,
         ),
     ] = None,

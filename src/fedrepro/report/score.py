@@ -68,7 +68,8 @@ class Score:
         """Return the counts as the cells of a row, by column."""
         outcomes = {str(verdict): self.outcomes[verdict] or "" for verdict in DECIDED}
         targets = {"all": self.targets, "tried": self.tried}
-        return targets | outcomes | {"not informative": self.uninformative or ""}
+        others = {"not informative": self.uninformative, "1-2 seeds": self.few}
+        return targets | outcomes | {name: count or "" for name, count in others.items()}
 
 
 def in_words(name: str) -> str:
@@ -228,6 +229,7 @@ def text(checks: Iterable[Check], *, verbose: bool = False) -> str:
         + [str(count or "") for count in one.counts().values()]
         for one in scores(items)
     ]
-    heads = ["paper", "scale", "", "reading", "all", "tried", *DECIDED, "not informative"]
+    heads = ["paper", "scale", "", "reading", "all", "tried", *DECIDED]
+    heads += ["not informative", "1-2 seeds"]
     table = tabulate(rows, heads, tablefmt="simple")
     return "\n\n".join(["\n".join(map(line, items)), table] if verbose else [table])

@@ -61,8 +61,7 @@ def _scores(found: Iterable[score.Score], keys: Sequence[str]) -> str:
             "what": item.what,
             "reading": score.in_words(item.reading),
         }
-        few = {"1-2 seeds": item.few or ""}
-        rows.append({key: own[key] for key in keys} | item.counts() | few)
+        rows.append({**{key: own[key] for key in keys}, **item.counts()})
     return _filled(rows)
 
 
@@ -81,13 +80,17 @@ def _score(paper: str) -> str:
     keys = ["scale", "what", "reading"]
     lines = [_scores(found, keys) if found else "Nothing has been tried."]
     for scale, items in checks.items():
-        tests = score.significance(item for item in items if item.origin == "paper")
-        if tests.tested:
+        claims = [item for item in items if (item.kind, item.origin) == ("claim", "paper")]
+        for reading in score.readings(claims):
+            tests = score.significance(item for item in claims if item.reading in ("", reading))
+            if not tests.tested:
+                continue
             single, adjusted = tests.single, tests.adjusted
+            read = f", {score.in_words(reading)}," if reading else ""
             lines.append(
-                f"At scale {scale} {tests.tested} of the paper's claims compare means of several "
-                f"seeds. Significant one by one (p < {LEVEL}, one-sided): {single.met} for the "
-                f"claim, {single.unmet} against; after Holm's adjustment for all of them: "
+                f"At scale {scale}{read} {tests.tested} of the paper's claims compare means of "
+                f"several seeds. Significant one by one (p < {LEVEL}, one-sided): {single.met} for "
+                f"the claim, {single.unmet} against; after Holm's adjustment for all of them: "
                 f"{adjusted.met} for, {adjusted.unmet} against."
             )
     return "\n\n".join(lines)

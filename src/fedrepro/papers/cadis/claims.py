@@ -8,6 +8,7 @@ part in a round. The last group of rules is about published numbers alone.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -220,11 +221,14 @@ def varies_slightly(
     """Hold where each accuracy differs by so many points or less between numbers of clients."""
     samples, margins, ranges = list[Sample](), list[Margin](), dict[str, float]()
     for name in what:
-        each = [accuracy(runs, name, clients=k, **where) for k in clients]
-        lowest, *_, highest = sorted(each, key=lambda sample: sample.mean)
-        margins.append(less(lowest, highest, -points / 100, f"{lowest.name}, lowest - highest"))
-        ranges[lowest.name] = lead(highest, lowest)
-        samples += each
+        each = {k: accuracy(runs, name, clients=k, **where) for k in clients}
+        pairs = [*itertools.permutations(each, 2)]
+        method = each[clients[0]].name
+        margins += [
+            less(each[a], each[b], -points / 100, f"{method}, {a} - {b} clients") for a, b in pairs
+        ]
+        ranges[method] = max(lead(each[a], each[b]) for a, b in pairs)
+        samples += each.values()
     evidence = ", ".join(f"{name} {in_points(apart)}" for name, apart in ranges.items())
     return compared(samples, margins, max(ranges.values()), f"range: {evidence}")
 
@@ -272,10 +276,12 @@ def as_soon(
     samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
         one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
-        allowed = within / 100 * other.mean
-        to = f"rounds to {target:g} %"
-        margins.append(less(one, other, -allowed, f"{one.name} - {other.name}, {to}"))
-        margins.append(less(other, one, -allowed, f"{other.name} - {one.name}, {to}"))
+        allowed = within / 100
+        for terms, what_of in (
+            ([(1, one), (allowed - 1, other)], f"{one.name} - {1 - allowed:g} x {other.name}"),
+            ([(1 + allowed, other), (-1, one)], f"{1 + allowed:g} x {other.name} - {one.name}"),
+        ):
+            margins.append(combined(terms, what=f"{what_of}, rounds to {target:g} %"))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
     return compared(samples, margins, None, "; ".join(parts), networks=())
@@ -419,18 +425,24 @@ def merges_all(runs: RunSet, *, vector: str, thresholds: Sequence[float], **wher
 def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> Finding:
     """Hold where the mean cosine of clients of other labels is that high."""
 
-    def cosine(name: str) -> Sample:
+    def cosine(name: str, warm_up: int) -> Sample:
         def other_labels(record: RunRecord) -> float:
             return float(record.final["vectors"][name]["other"][1])
 
-        sample = _sample(runs, "probe", other_labels, **where)
-        return dataclasses.replace(sample, name=name.replace("_", " "))
+        sample = _sample(runs, "probe", other_labels, warm_up=warm_up, **where)
+        weights = "trained" if warm_up else "fresh"
+        return dataclasses.replace(sample, name=f"{name.replace('_', ' ')}, {weights} weights")
 
-    vectors = sorted(chosen(runs, "probe", **where)[0].record.final["vectors"])
-    samples = {name: cosine(name) for name in vectors}
-    found, each = samples[vector], listed([*samples.values()], "{:.3f}".format)
+    probes = chosen(runs, "probe", **where)
+    begins = sorted({int(run.coordinates.get("warm_up", 0)) for run, _ in probes})
+    vectors = sorted(probes[0].record.final["vectors"])
+    samples = {name: [cosine(name, begin) for begin in begins] for name in vectors}
+    found = samples[vector]
+    each = listed([*itertools.chain(*samples.values())], "{:.3f}".format)
     evidence = f"mean cosine of clients of other labels: {each}"
-    return compared([found], [found.above(above, strict=True)], found.mean, evidence, networks=())
+    margins = [sample.above(above, strict=True) for sample in found]
+    lowest = min(sample.mean for sample in found)
+    return compared(found, margins, lowest, evidence, networks=())
 
 
 @RULES.add

@@ -18,7 +18,7 @@ class Seeds(RunSet):
         vars(self).update(vars(runs), _worlds=worlds)
 
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:
-        planned = RunSet.members(self, groups)
+        planned = [run for run in RunSet.members(self, groups) if run.seed == 0]
         seeds = range(len(self._worlds))
         return [dataclasses.replace(run, seed=seed) for seed in seeds for run in planned]
 

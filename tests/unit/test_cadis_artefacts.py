@@ -742,11 +742,13 @@ def test_fig2_takes_each_seeds_own_best():
     assert dotted == pytest.approx([70, 70])
 
 
-@pytest.mark.parametrize(("scale", "dataset"), [("lite", "MNIST"), ("paper", "CIFAR-100")])
-def test_fig10_names_its_data_set(request, scale, dataset):
+@pytest.mark.parametrize(
+    ("scale", "title"), [("lite", "MNIST, n = 3"), ("paper", "CIFAR-100, n = 1")]
+)
+def test_fig10_names_its_data_set(request, scale, title):
     frame = artefacts.frame(request.getfixturevalue(scale), "fig10")
     figure = DRAWINGS["fig10"](frame)
-    assert figure.axes[0].get_title() == f"{dataset}, n = 1"
+    assert figure.axes[0].get_title() == title
 
 
 def test_fig8_says_over_what_it_averages(lite):

@@ -32,6 +32,7 @@ from fedrepro.report.rules import (
     steadier,
     steady,
     together,
+    whole_seeds,
     within,
 )
 from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed, t_interval
@@ -375,13 +376,19 @@ def test_a_weighted_sum_has_the_error_of_its_weights() -> None:
 def test_what_rests_on_one_seed_or_two_says_so() -> None:
     base = accuracies(0.9)
     firm, open_ = (compared([base], [base.above(bound)]) for bound in (0.8, 0.899))
-    assert firm.few == "one seed"
-    assert open_.few == "one seed, and other test examples or rounds could turn it"
+    assert firm.few(1) == "one seed"
+    assert open_.few(1) == "one seed, and other test examples or rounds could turn it"
     two = accuracies(0.9, 0.91)
-    assert compared([two], [two.above(0.8)]).few == "two seeds"
+    assert compared([two], [two.above(0.8)]).few(2) == "two seeds"
     three = accuracies(0.9, 0.91, 0.92)
-    assert compared([three], [three.above(0.8)]).few == ""
-    assert Finding(True, "", ["x"]).few == ""
+    assert compared([three], [three.above(0.8)]).few(3) == ""
+    assert Finding(True, "", ["x"]).few(1) == Finding(False, "", ["x"]).few(1) == "one seed"
+
+
+def test_seeds_of_which_runs_are_missing_are_left_out():
+    table = pd.DataFrame({"seed": [0, 0, 1, 2, 2], "value": range(5)})
+    assert [*whole_seeds(table)["value"]] == [0, 1, 3, 4]
+    assert [*whole_seeds(table[2:3])["value"]] == [2]
 
 
 def test_a_margin_says_what_difference_it_is() -> None:

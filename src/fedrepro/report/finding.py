@@ -184,13 +184,12 @@ class Finding:
         """Over how many seeds its margins are; 0 without margins."""
         return min((margin.seeds for margin in self.margins), default=0)
 
-    @property
-    def few(self) -> str:
-        """What to say of margins of one seed or two; empty for others."""
-        if self.seeds not in (1, 2) or not self.defined:
+    def few(self, seeds: int) -> str:
+        """Return what to say if it rests on one seed or two; empty for others."""
+        if seeds not in (1, 2) or not self.defined:
             return ""
-        told = "one seed" if self.seeds == 1 else "two seeds"
-        open_ = self.seeds == 1 and not self.firm and not self.undecided
+        told = "one seed" if seeds == 1 else "two seeds"
+        open_ = seeds == 1 and not self.firm and not self.undecided
         return f"{told}, and other test examples or rounds could turn it" if open_ else told
 
 

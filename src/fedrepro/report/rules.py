@@ -232,6 +232,16 @@ def paired(*samples: Sample) -> list[tuple[float, ...]]:
     return [tuple(values[seed] for values in found) for seed in common]
 
 
+def whole_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the seeds that have as many as any; runs of the others are missing.
+
+    Args:
+        table: with a column ``seed``.
+    """
+    rows = table["seed"].map(table["seed"].value_counts())
+    return table[rows == rows.max()]
+
+
 Quantity: TypeAlias = Callable[..., Sample]
 """``quantity(runs, what, **where)``; its further parameters are values that claims may give."""
 Rule: TypeAlias = Callable[..., Finding]

@@ -332,6 +332,7 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             missing=[run.id for run in error.missing],
         )
     verdict = _verdict_of(finding)
+    seeds = finding.seeds or _seeds(runs, finding.runs)
     part = _part_of(runs, runs.plan.runs, finding.runs)
     explained = verdict != "reproduced" and not claim.unusable
     return _rounded(
@@ -339,10 +340,10 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             unjudged,
             verdict=verdict,
             evidence="; ".join(
-                filter(None, (finding.evidence, finding.few, finding.undecided, part))
+                filter(None, (finding.evidence, finding.few(seeds), finding.undecided, part))
             ),
             ours=None if finding.ours is None else _known(finding.ours),
-            seeds=finding.seeds or _seeds(runs, finding.runs),
+            seeds=seeds,
             margins=[_shown(margin) for margin in finding.margins],
             p=_known(finding.p),
             needed=finding.needed if verdict == "inconclusive" else None,

@@ -52,6 +52,7 @@ from fedrepro.report.rules import (
     listed,
     near,
     together,
+    whole_seeds,
 )
 from fedrepro.report.stats import error_of_mean, rms, sampling_error
 from fedrepro.runs.plan import PlannedRun
@@ -568,7 +569,7 @@ def _grid(runs: RunSet, group: str) -> pd.DataFrame:
         MissingRunsError: a record is missing.
     """
     found = results(runs, [group])
-    return found.assign(best=found["record"].map(best))
+    return whole_seeds(found.assign(best=found["record"].map(best)))
 
 
 def _levels(grid: pd.DataFrame, axis: str) -> pd.DataFrame:

@@ -176,12 +176,12 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
             if len(points):
                 canvas.curve(axis, points, ink, series, factor=factor)
     met = cells[cells["series"] == MET]
-    dotted, grey = Ink("black", ":"), Ink("grey")
+    dotted, grey = Ink("black", ":"), Ink("grey", "-.")
     known.plot(met["x"], 100 * met["mean"], linewidth=0.9, **dotted.options)
     canvas.key(f"{MET} (computed)", dotted)
     seen = float(cells.loc[cells["series"] == SEEN, "x"].iloc[0])
     if seen <= met["x"].max():
-        known.axvline(seen, color=grey.options["color"], linewidth=0.8)
+        known.axvline(seen, linewidth=0.8, **grey.options)
         canvas.key(f"{SEEN} (expected)", grey)
     canvas.over_rounds("")
     error.set(title="mean squared error of the similarities")

@@ -52,6 +52,7 @@ from fedrepro.report.rules import (
     paired,
     steady,
     undecided,
+    whole_seeds,
     within,
 )
 from fedrepro.report.stats import jackknife
@@ -269,7 +270,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
 @RULES.add
 def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """In every layer Spearman's rank correlation of EMD and mean divergence is high."""
-    table = _divergence(runs, "emd", dataset, ["sweep"])
+    table = whole_seeds(_divergence(runs, "emd", dataset, ["sweep"]))
 
     def ranks(seeds: Sequence[int] | None = None) -> pd.Series:
         return _means(table, seeds).apply(_rank_correlation)
@@ -289,7 +290,7 @@ def divergence_rises_most(
     runs: RunSet, *, layers: Sequence[str], low: float, high: float, dataset: str
 ) -> Finding:
     """Between two EMDs the divergence rises most in these layers."""
-    table = _divergence(runs, "emd", dataset, ["sweep"])
+    table = whole_seeds(_divergence(runs, "emd", dataset, ["sweep"]))
 
     def rise(seeds: Sequence[int] | None = None) -> pd.Series:
         means = _means(table, seeds)

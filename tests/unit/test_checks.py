@@ -67,8 +67,9 @@ def test_counts_by_paper_and_kind() -> None:
     other = dataclasses.replace(ITEM, paper="cadis", verdict="not run")
     header, _, *rows = score.text([ITEM, CLAIM, other]).splitlines()
     assert header.split()[:6] == ["paper", "scale", "reading", "all", "tried", "reproduced"]
+    assert header.endswith("1-2 seeds")
     assert [row.split() for row in rows] == [
-        ["emd", "paper", "printed", "values", "1", "1", "1"],
+        ["emd", "paper", "printed", "values", "1", "1", "1", "1"],
         ["emd", "paper", "paper's", "claims", "1", "1", "1"],
         ["cadis", "paper", "printed", "values", "1"],
     ]

@@ -70,7 +70,7 @@ def test_counts_by_paper_and_kind() -> None:
     assert header.endswith("1-2 seeds")
     assert [row.split() for row in rows] == [
         ["emd", "paper", "printed", "values", "1", "1", "1", "1"],
-        ["emd", "paper", "paper's", "claims", "1", "1", "1"],
+        ["emd", "paper", "paper's", "claims", "1", "1", "1", "1"],
         ["cadis", "paper", "printed", "values", "1"],
     ]
 

@@ -105,6 +105,13 @@ class Cluster:
         said = self.ask("scontrol", "--oneliner", "show", "job", number)
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
+    def accepts(self, command: str, *arguments: str) -> bool:
+        """Return whether a command of SLURM succeeds."""
+        done = subprocess.run(
+            [self.folder / "bin" / command, *arguments], capture_output=True, check=False
+        )
+        return done.returncode == 0
+
     def wait(self, until: Callable[[], object]) -> None:
         """Wait until something holds."""
         deadline = time.monotonic() + PATIENCE

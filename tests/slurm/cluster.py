@@ -85,9 +85,7 @@ class Cluster:
 
     def ask(self, command: str, *arguments: str) -> str:
         """Return what a command of SLURM prints."""
-        done = subprocess.run(
-            [self.folder / "bin" / command, *arguments], capture_output=True, text=True, check=False
-        )
+        done = self._run(command, *arguments)
         assert done.returncode == 0, done.stderr + self.log
         return done.stdout
 
@@ -107,10 +105,12 @@ class Cluster:
 
     def accepts(self, command: str, *arguments: str) -> bool:
         """Return whether a command of SLURM succeeds."""
-        done = subprocess.run(
-            [self.folder / "bin" / command, *arguments], capture_output=True, check=False
+        return self._run(command, *arguments).returncode == 0
+
+    def _run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.folder / "bin" / command, *arguments], capture_output=True, text=True, check=False
         )
-        return done.returncode == 0
 
     def wait(self, until: Callable[[], object]) -> None:
         """Wait until something holds."""

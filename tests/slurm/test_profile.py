@@ -95,7 +95,7 @@ def trained(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Train
         training(long).suspend()  # SLURM looks for jobs past their limit every 30 seconds
         (number,) = jobs_of(long, cluster, said(clone))
         end = "scontrol", "update", f"JobId={number}", "EndTime=now"
-        cluster.wait(lambda: cluster.accepts(*end))  # it has called now an invalid time
+        cluster.wait(lambda: cluster.accepts(*end))  # may be refused at first, as an invalid time
         plain = train_without_slurm(clone, short, long)  # meanwhile
         cluster.wait(lambda: cluster.job(number)["JobState"] == "TIMEOUT")
         left = Path(

@@ -277,12 +277,11 @@ def as_soon(
     samples, margins, parts = list[Sample](), list[Margin](), list[str]()
     for target in percent:
         one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
-        allowed = within / 100
-        for terms, what_of in (
-            ([(1, one), (allowed - 1, other)], f"{one.name} - {1 - allowed:g} x {other.name}"),
-            ([(1 + allowed, other), (-1, one)], f"{1 + allowed:g} x {other.name} - {one.name}"),
-        ):
-            margins.append(combined(terms, what=f"{what_of}, rounds to {target:g} %"))
+        low, high, to = 1 - within / 100, 1 + within / 100, f"rounds to {target:g} %"
+        above = f"{one.name} - {low:g} x {other.name}, {to}"
+        below = f"{high:g} x {other.name} - {one.name}, {to}"
+        margins.append(combined([(1, one), (-low, other)], what=above))
+        margins.append(combined([(high, other), (-1, one)], what=below))
         parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
         samples += [one, other]
     return compared(samples, margins, None, "; ".join(parts), networks=())

@@ -36,6 +36,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     combined,
+    compared,
     lead,
     leads,
     less,
@@ -180,33 +181,28 @@ def gains_more(
     last: int,
 ) -> Finding:
     """FedCD's gain over another method is larger on each of some archetypes than on others."""
-    named = {
-        archetype: tuple(
-            accuracy(
-                runs,
-                archetype,
-                of="archetype",
-                experiment=experiment,
-                first=first,
-                last=last,
-                method=method,
-            )
-            for method in (FEDCD, than)
-        )
-        for archetype in (*what, *over)
+    where: dict[str, Any] = {
+        "of": "archetype",
+        "experiment": experiment,
+        "first": first,
+        "last": last,
     }
-    gains = {archetype: lead(*samples) for archetype, samples in named.items()}
+    ours, theirs = (
+        {a: accuracy(runs, a, method=method, **where) for a in (*what, *over)}
+        for method in (FEDCD, than)
+    )
+    gains = {a: lead(ours[a], theirs[a]) for a in ours}
     margins = [
         combined(
-            [(1, named[a][0]), (-1, named[a][1]), (-1, named[b][0]), (1, named[b][1])],
+            [(1, ours[a]), (-1, theirs[a]), (-1, ours[b]), (1, theirs[b])],
             what=f"gain on archetype {a} - on archetype {b}",
             strict=True,
         )
         for a, b in itertools.product(what, over)
     ]
     evidence = _shown({f"archetype {a}": gain for a, gain in gains.items()}, in_points)
-    used = [log for method in (FEDCD, than) for log in _logs(runs, experiment, method)]
-    return _finding(margins, evidence, used, min(gains[a] - gains[b] for a in what for b in over))
+    least = min(gains[a] for a in what) - max(gains[b] for b in over)
+    return compared([*ours.values(), *theirs.values()], margins, least, evidence)
 
 
 @RULES.add

@@ -377,7 +377,7 @@ def test_what_rests_on_one_seed_or_two_says_so() -> None:
     base = accuracies(0.9)
     firm, open_ = (compared([base], [base.above(bound)]) for bound in (0.8, 0.899))
     assert firm.few(1) == "one seed"
-    assert open_.few(1) == "one seed, and other test examples or rounds could turn it"
+    assert open_.few(1) == "one seed, and other seeds, test examples or rounds could turn it"
     two = accuracies(0.9, 0.91)
     assert compared([two], [two.above(0.8)]).few(2) == "two seeds"
     three = accuracies(0.9, 0.91, 0.92)

@@ -190,7 +190,7 @@ class Finding:
             return ""
         told = "one seed" if seeds == 1 else "two seeds"
         open_ = seeds == 1 and not self.firm and not self.undecided
-        return f"{told}, and other test examples or rounds could turn it" if open_ else told
+        return f"{told}, and other seeds, test examples or rounds could turn it" if open_ else told
 
 
 def not_planned(runs: RunSet, group: str, what: str) -> FedreproError:

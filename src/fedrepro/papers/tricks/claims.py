@@ -6,6 +6,7 @@ differences in percentage points. Rules of the paper's own numbers rest on no ru
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -47,7 +48,17 @@ from fedrepro.report.rules import (
 )
 from fedrepro.runs.runset import RunSet
 
-accuracy = final(ACCURACY)
+
+def accuracy(runs: RunSet, what: str) -> Sample:
+    """Return the final accuracy of a group of runs.
+
+    One run or two say nothing of other seeds: the standard deviation that the paper prints of the
+    group, if any, is the error of each.
+    """
+    sample = final(ACCURACY)(runs, what)
+    spread = printed(runs.paper).get(what, {}).get("sd", 0.0)
+    return dataclasses.replace(sample, error=spread)
+
 
 RULES = Rules()
 RULES.add(near(accuracy), "near")

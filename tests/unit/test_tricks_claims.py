@@ -193,7 +193,7 @@ def test_distances_are_means_over_the_seeds(as_claimed):
 
 
 def test_a_gain_within_the_published_spread_is_not_firm_on_one_seed(as_claimed):
-    # Table 4 prints 2.4 points for momentum 0.5 and 2.6 for the baseline: 1.96 errors are 6.9 points
+    # Table 4 prints 2.4 points for momentum 0.5, 2.6 for the baseline: 1.96 errors are 6.9 points
     world = World(accuracy={"niid": 0.73, "momentum_5": 0.79}, spread=EXACT)
     one, three = Seeds(as_claimed, world), Seeds(as_claimed, world, world, world)
     assert decide("OA6-trend", one).holds

@@ -230,12 +230,17 @@ def test_a_published_number_leads_to_its_runs() -> None:
     assert all(f"{run.id}  emd mnist_sweep emd=0.36 seed={run.seed}" in text for run in AT_036)
 
 
-def test_a_number_without_records_says_what_is_left_out() -> None:
+def test_a_number_without_records_says_how_many_runs_are_missing() -> None:
     text = why("selective", "T2-3", None, "paper")
     assert "  verdict       not run\n" in text
-    assert "  because       Left out, as they have no record: " in text
-    assert "1 of 1 runs each of Model 2, centralised; Model 3, centralised." in text
+    which = "`fedrepro why selective table2 --scale paper` says which"
+    assert f"  because       12 of the 12 runs of table2 have no record: {which}" in text
     assert "  published     0.9954\n" in text, "without a cell its unit is not known"
+
+
+def test_a_claim_that_runs_cannot_decide_names_the_scale_whose_can() -> None:
+    because = "our lite runs cannot decide this claim; --scale paper can"
+    assert f"  because       {because}\n" in f"{why('cadis', 'NC3', None, 'lite')}\n"
 
 
 def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: Any) -> None:

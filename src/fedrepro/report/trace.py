@@ -158,20 +158,30 @@ def _why_verdict(runs: RunSet, name: str) -> str:
         cell = "/".join(cell_key(*entry.cell))
         known["cell"] = f'fedrepro why {paper} {entry.artefact} "{cell}" --scale {runs.scale}'
         if item.verdict == "not run":
-            because = left_out(runs, entry.artefact)
+            because = _missing_of(runs, entry.artefact)
         elif item.verdict == "not decidable":
             because = item.evidence or "numbers are judged at the published scale"
     if isinstance(entry, Claim):
         values = ", ".join(f"{key}: {value}" for key, value in entry.values.items())
         known["rule"] = f"{entry.rule} ({values})"
+        if runs.scale not in entry.scales:
+            because += f"; --scale {entry.scales[0]} can"
     known |= {"reading": item.reading, "verdict": item.verdict, "because": because}
     if item.kind == "claim" and item.seeds:
         known["seeds"] = str(item.seeds)
     known["margins"] = f"\n{16 * ' '}".join(map(condition, item.margins))
-    known["p"] = "" if item.p is None else f"{item.p:.2g}"
+    known["p value"] = "" if item.p is None else f"{item.p:.2g}, one-sided"
     title = f"{paper} {name}, scale {runs.scale}: {item.statement or 'a published number'}"
     told = [f"  {key:<14}{value}" for key, value in known.items() if value]
     return "\n".join([title, *told, *_runs_of(runs, item)])
+
+
+def _missing_of(runs: RunSet, artefact: str) -> str:
+    """Say how many runs of a table or figure have no record, and where they are listed."""
+    groups = runs.groups_of(artefact)
+    of = f"{len(runs.missing(groups))} of the {len(runs.planned(groups))} runs of {artefact}"
+    listed = f"fedrepro why {argument(runs.paper)} {artefact} --scale {runs.scale}"
+    return f"{of} have no record: `{listed}` says which"
 
 
 def _runs_of(runs: RunSet, item: Check) -> list[str]:

@@ -665,6 +665,20 @@ def test_a_damaged_record_of_another_run_keeps_no_run_from_being_taken(claims):
     assert ours.take(IDS[0])
 
 
+def test_a_run_is_taken_without_a_list_of_all_records(claims, monkeypatch):
+    """There may be thousands, and each run is taken once."""
+    ours, _, _ = claims
+    folders, listed = [], Store.listed
+
+    def noted(store, folder):
+        folders.append(folder)
+        return listed(store, folder)
+
+    monkeypatch.setattr(Store, "listed", noted)
+    assert ours.take(IDS[0])
+    assert set(folders) == {"claims"}
+
+
 def test_something_else_as_a_claim_is_an_error(claims):
     ours, _, store = claims
     store.create(f"claims/{IDS[0]}.7.json", b"{}")

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import socket
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -218,15 +217,12 @@ def _verify(content: bytes, run_id: str, where: str) -> None:
     Raises:
         FedreproError: it is not; the message says where it is.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = records.path_of(run_id, Path(folder))
-        file.write_bytes(content)
-        try:
-            records.read(run_id, file.parent)
-        except BadFile as error:
-            raise FedreproError(
-                f"{where}: {error.problem}; delete it there, and push a good one"
-            ) from error
+    try:
+        records.checked(content, records.path_of(run_id))
+    except BadFile as error:
+        raise FedreproError(
+            f"{where}: {error.problem}; delete it there, and push a good one"
+        ) from error
 
 
 def _run(name: str) -> str:
@@ -313,13 +309,22 @@ class SharedClaims(Claims):
         try:
             taken = self._claim(run_id)
             if taken:
-                self.fetch([run_id])
+                self._fetch(run_id)
         except BaseException:
             self.release(run_id)
             raise
         if not taken:
             self.release(run_id)
         return taken
+
+    def _fetch(self, run_id: str) -> None:
+        """Take in the record of a run, if the store has it; what else is there is not listed."""
+        for folder in (records.FOLDER, records.OWN_FOLDER):
+            name = records.path_of(run_id, folder).as_posix()
+            content = self._store.content(name)
+            if content is not None:
+                _verify(content, run_id, f"{self._store.address}: {name}")
+                transfer.keep(name, content, self._checkpoints)
 
     def _claim(self, run_id: str) -> bool:
         """Claim a run in the store; return whether no other process holds it."""

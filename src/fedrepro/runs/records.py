@@ -3,7 +3,8 @@
 ``results/runs/<run id>.json`` holds the spec and component versions (from which the id is derived
 again on reading), per-round metrics, the final evaluation, the partition's class counts, and where
 the numbers come from. Floats have 6 significant digits. A record is written to a temporary name
-and moved into place; a checksum over its content makes a half-written or edited file an error.
+and, once it is on the disk, moved into place; a checksum over its content makes a damaged or edited
+file an error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import write_text
+from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
@@ -188,7 +189,7 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     plain["checksum"] = checksum(plain)
     record = RunRecord.model_validate(plain)
     file = path_of(record.run_id, folder)
-    write_text(file, _dump(plain))
+    write_bytes(file, _dump(plain).encode(), durable=True)  # its checkpoint is deleted afterwards
     return file
 
 

@@ -571,6 +571,22 @@ def test_an_abandoned_claim_is_taken_over_once(claims):
     third.release_all()
 
 
+def test_a_process_that_was_killed_takes_its_runs_up_again_at_once(claims):
+    ours, theirs, store = claims
+    again, copied = SharedClaims(store, Path("ours")), SharedClaims(store, Path("ours"))
+    copied._host = "another"  # which has a copy of the folder, not its locks
+    assert ours.take(IDS[0])
+    assert not again.take(IDS[0]), "it is alive"
+    ours._names.clear()
+    ours.release(IDS[0])  # by the system, where a process ends
+    assert not theirs.take(IDS[0])
+    assert not copied.take(IDS[0])
+    assert again.take(IDS[0])
+    assert [*store.listed("claims")] == [f"claims/{IDS[0]}.2.json"]
+    again.release_all()
+    assert theirs.take(IDS[0])
+
+
 def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch):
     ours, theirs, _ = claims
     create, taken = Store.create, []

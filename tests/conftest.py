@@ -52,6 +52,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _do_not_wait_for_the_disk() -> Iterator[None]:
+    """What tests write, tens of thousands of records, need not outlast a loss of power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _close_figures() -> Iterator[None]:
     """Close what a test has drawn: Matplotlib keeps figures and warns of the twenty-first."""

@@ -16,7 +16,7 @@ from torch.nn import functional
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
 from fedrepro.fl.algorithms import ALGORITHMS
-from fedrepro.fl.engine import active, admission, checkpoint, driver, optim
+from fedrepro.fl.engine import active, admission, checkpoint, driver, host_copy, optim, saved
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.driver import Listener, drive
@@ -350,6 +350,42 @@ def test_a_summary_may_not_replace_the_last_evaluation(tmp_path, monkeypatch):
     small_runs.change_algorithm(monkeypatch, "sgd", summary=lambda *_: {"accuracy": 0.999})
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
     assert "sgd: `summary` returns accuracy, which the last" in str(*failures.values())
+
+
+def test_a_snapshot_after_many_rounds_is_as_much_work_as_after_few(tmp_path, monkeypatch):
+    run = ActiveRun(make_spec(), data.load("synthetic"), Storage(tmp_path, math.inf))
+    mapped, calls = host_copy.mapped, []
+
+    def counted(value, change):
+        calls.append(value)
+        return mapped(value, change)
+
+    monkeypatch.setattr(host_copy, "mapped", counted)
+    work = []
+    for _ in range(3):
+        run.progress.metrics["train_loss"] += [0.5] * 1000
+        calls.clear()
+        run._snapshot()
+        work.append(len(calls))
+    assert len(set(work)) == 1
+
+
+def test_a_run_that_ends_without_a_record_is_saved_as_before_its_summary(tmp_path, monkeypatch):
+    """A checkpoint with one would be refused: its names are in no evaluation."""
+    small_runs.change_algorithm(monkeypatch, "sgd", summary=lambda *_: {"groups": 2})
+    spec = make_spec(algorithm={"name": "sgd"})
+
+    def no_room(_):
+        raise FedreproError("no room for the record")
+
+    with pytest.raises(FedreproError, match="no room"):
+        drive_runs([spec], LoopBackend(), tmp_path, no_room, lambda *_: pytest.fail("failed"))
+    found = saved.read(tmp_path / f"{run_id(spec)}.pt", run_id(spec))
+    assert found.progress.round == 3
+    assert "groups" not in found.progress.final
+    done, _ = collect([spec], tmp_path)
+    assert done[run_id(spec)].resumed_at == 3
+    assert done[run_id(spec)].progress.final == found.progress.final | {"groups": 2}
 
 
 def test_numbers_of_numpy_may_be_logged_and_resumed(tmp_path, monkeypatch):

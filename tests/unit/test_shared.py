@@ -571,6 +571,22 @@ def test_an_abandoned_claim_is_taken_over_once(claims):
     third.release_all()
 
 
+def test_a_process_that_was_killed_takes_its_runs_up_again_at_once(claims):
+    ours, theirs, store = claims
+    again, copied = SharedClaims(store, Path("ours")), SharedClaims(store, Path("ours"))
+    copied._host = "another"  # which has a copy of the folder, not its locks
+    assert ours.take(IDS[0])
+    assert not again.take(IDS[0]), "it is alive"
+    ours._names.clear()
+    ours.release(IDS[0])  # by the system, where a process ends
+    assert not theirs.take(IDS[0])
+    assert not copied.take(IDS[0])
+    assert again.take(IDS[0])
+    assert [*store.listed("claims")] == [f"claims/{IDS[0]}.2.json"]
+    again.release_all()
+    assert theirs.take(IDS[0])
+
+
 def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch):
     ours, theirs, _ = claims
     create, taken = Store.create, []
@@ -663,6 +679,20 @@ def test_a_damaged_record_of_another_run_keeps_no_run_from_being_taken(claims):
     ours, _, store = claims
     store.create(NAMES[1], b"{}")
     assert ours.take(IDS[0])
+
+
+def test_a_run_is_taken_without_a_list_of_all_records(claims, monkeypatch):
+    """There may be thousands, and each run is taken once."""
+    ours, _, _ = claims
+    folders, listed = [], Store.listed
+
+    def noted(store, folder):
+        folders.append(folder)
+        return listed(store, folder)
+
+    monkeypatch.setattr(Store, "listed", noted)
+    assert ours.take(IDS[0])
+    assert set(folders) == {"claims"}
 
 
 def test_something_else_as_a_claim_is_an_error(claims):

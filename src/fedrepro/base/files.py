@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,10 +14,16 @@ def write_text(file: Path, text: str) -> None:
     write_bytes(file, text.encode())
 
 
-def write_bytes(file: Path, content: bytes) -> None:
+def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
     """Write a file atomically, in a folder that is made if need be.
 
     On failure the old file stays and no half-written one is left.
+
+    Args:
+        file: it.
+        content: of it.
+        durable: whether to wait until it is on the disk, some milliseconds, so that it outlasts a
+            loss of power; for what takes long to make again.
 
     Raises:
         FedreproError: the file cannot be written, or is a folder.
@@ -27,7 +34,12 @@ def write_bytes(file: Path, content: bytes) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
+        if durable:
+            sync(temporary)
         temporary.replace(file)
+        if durable:
+            with contextlib.suppress(OSError):  # not every file system can do it with a folder
+                sync(file.parent)
     except OSError as error:
         raise FedreproError(
             f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
@@ -35,6 +47,21 @@ def write_bytes(file: Path, content: bytes) -> None:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk.
+
+    A file that gets its name before that may be empty after a loss of power.
+
+    Raises:
+        OSError: there is no room for them, say.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def require_writable(folder: Path, size: int = 1) -> None:

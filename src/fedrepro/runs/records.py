@@ -3,7 +3,8 @@
 ``results/runs/<run id>.json`` holds the spec and component versions (from which the id is derived
 again on reading), per-round metrics, the final evaluation, the partition's class counts, and where
 the numbers come from. Floats have 6 significant digits. A record is written to a temporary name
-and moved into place; a checksum over its content makes a half-written or edited file an error.
+and, once it is on the disk, moved into place; a checksum over its content makes a damaged or edited
+file an error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import write_text
+from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
@@ -188,7 +189,7 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     plain["checksum"] = checksum(plain)
     record = RunRecord.model_validate(plain)
     file = path_of(record.run_id, folder)
-    write_text(file, _dump(plain))
+    write_bytes(file, _dump(plain).encode(), durable=True)  # its checkpoint is deleted afterwards
     return file
 
 
@@ -235,19 +236,19 @@ def training_time(run_id: str, folder: Path = FOLDER) -> TrainingTime | None:
     Raises:
         FedreproError: there is a file under this id, but it is damaged, edited or of another run.
     """
-    verified = _verified(path_of(run_id, folder))
-    return verified[1] if verified else None
+    file = path_of(run_id, folder)
+    content = _content(file)
+    return None if content is None else _took(content, file)
 
 
-def _verified(file: Path) -> tuple[str, TrainingTime] | None:
-    """Return a valid record's text and what the run took, or None if there is no file."""
+def _content(file: Path) -> bytes | None:
+    """Return what is in a record's file, or None if there is no file."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise _not_whole(file, error) from error
-    return text, _took(text, file)
 
 
 def _bad(file: Path, problem: str) -> BadFile:
@@ -259,10 +260,10 @@ def _not_whole(file: Path, error: Exception) -> BadFile:
 
 
 @functools.lru_cache(maxsize=4096)  # by content: judging a paper asks for a record many times
-def _took(text: str, file: Path) -> TrainingTime:
+def _took(found: bytes, file: Path) -> TrainingTime:
     """Return what the run of a record took; the record is verified."""
     try:
-        content = json.loads(text)
+        content = json.loads(found.decode())
         intact = content["checksum"] == checksum(content)
         derived = identity(content["spec"], content["versions"])
         complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
@@ -292,15 +293,29 @@ def read(run_id: str, folder: Path = FOLDER) -> RunRecord:
     Raises:
         FedreproError: it is missing, damaged, edited or of another run, or was trained on other
             data than its spec means.
-    """  # noqa: DOC501 - made by a function
+    """
     file = path_of(run_id, folder)
-    verified = _verified(file)
-    if verified is None:
+    content = _content(file)
+    if content is None:
         raise FedreproError(
             f"{file}: run {run_id} has no record; `fedrepro train {run_id}` trains it"
         )
+    return checked(content, file)
+
+
+def checked(content: bytes, file: Path) -> RunRecord:
+    """Return the record of which this is the content, verified as by :func:`read`.
+
+    Args:
+        content: of the record's file.
+        file: where that is or would be; its name says which run it is of.
+
+    Raises:
+        BadFile: it is no such record.
+    """  # noqa: DOC501 - made by a function
+    _took(content, file)
     try:
-        record = RunRecord.model_validate_json(verified[0])
+        record = RunRecord.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

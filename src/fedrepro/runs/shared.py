@@ -14,7 +14,6 @@ import json
 import os
 import re
 import socket
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Any
 from pydantic import AwareDatetime, ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
+from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.command import ambiguous
@@ -218,15 +218,12 @@ def _verify(content: bytes, run_id: str, where: str) -> None:
     Raises:
         FedreproError: it is not; the message says where it is.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        file = records.path_of(run_id, Path(folder))
-        file.write_bytes(content)
-        try:
-            records.read(run_id, file.parent)
-        except BadFile as error:
-            raise FedreproError(
-                f"{where}: {error.problem}; delete it there, and push a good one"
-            ) from error
+    try:
+        records.checked(content, records.path_of(run_id))
+    except BadFile as error:
+        raise FedreproError(
+            f"{where}: {error.problem}; delete it there, and push a good one"
+        ) from error
 
 
 def _run(name: str) -> str:
@@ -240,7 +237,7 @@ class Claim(Strict):
     Attributes:
         host: its machine.
         process: its number there.
-        token: drawn by the process.
+        token: drawn once for the folder of its checkpoints.
         renewed: when it last said so, by its own clock.
     """
 
@@ -261,7 +258,8 @@ class SharedClaims(Claims):
 
     A claim is an object that a process creates, and no other one replaces. Where there is an
     abandoned one, the next in number is created. A process that sees the claim of another one
-    after it has made its own takes that back.
+    after it has made its own takes that back. Claims that were made in the same folder do not
+    count: by the lock there, their process was killed, and its checkpoints are here.
 
     Args:
         store: what the machines share.
@@ -278,7 +276,7 @@ class SharedClaims(Claims):
         store.require_exclusive()
         self._store = store
         self._checkpoints = checkpoints
-        self._token = uuid.uuid4().hex
+        self._host, self._token = socket.gethostname(), _token(checkpoints)
         self._names: dict[str, str] = {}  # run id -> its claim
         self._naming = threading.Lock()
         self._end = threading.Event()
@@ -313,7 +311,7 @@ class SharedClaims(Claims):
         try:
             taken = self._claim(run_id)
             if taken:
-                self.fetch([run_id])
+                self._fetch(run_id)
         except BaseException:
             self.release(run_id)
             raise
@@ -321,18 +319,26 @@ class SharedClaims(Claims):
             self.release(run_id)
         return taken
 
+    def _fetch(self, run_id: str) -> None:
+        """Take in the record of a run, if the store has it; what else is there is not listed."""
+        for folder in (records.FOLDER, records.OWN_FOLDER):
+            name = records.path_of(run_id, folder).as_posix()
+            content = self._store.content(name)
+            if content is not None:
+                _verify(content, run_id, f"{self._store.address}: {name}")
+                transfer.keep(name, content, self._checkpoints)
+
     def _claim(self, run_id: str) -> bool:
         """Claim a run in the store; return whether no other process holds it."""
         found = self._claims(run_id)
-        if any(claim.counts for claim in found.values()):
+        if self._is_elsewhere(found):
             return False
         name = f"claims/{run_id}.{1 + max(map(_number, found), default=0)}.json"
         if not self._store.create(name, self._content()):
             return False
         with self._naming:
             self._names[run_id] = name
-        now = self._claims(run_id).values()
-        if any(claim.counts and claim.token != self._token for claim in now):
+        if self._is_elsewhere(self._claims(run_id)):
             return False
         for abandoned in found:
             self._store.delete(abandoned)
@@ -340,6 +346,11 @@ class SharedClaims(Claims):
             self._renewing = threading.Thread(target=self._renew, daemon=True)
             self._renewing.start()
         return True
+
+    def _is_elsewhere(self, claims: Mapping[str, Claim]) -> bool:
+        """Return whether one of the claims on a run counts that was made in another folder."""
+        here = self._host, self._token  # a copy of the folder may be on another machine
+        return any(claim.counts and (claim.host, claim.token) != here for claim in claims.values())
 
     def _claims(self, run_id: str) -> dict[str, Claim]:
         """Return the claims on a run, by name.
@@ -412,7 +423,7 @@ class SharedClaims(Claims):
 
     def _content(self) -> bytes:
         claim = Claim(
-            host=socket.gethostname(),
+            host=self._host,
             process=os.getpid(),
             token=self._token,
             renewed=datetime.datetime.now(datetime.UTC),
@@ -426,6 +437,14 @@ class SharedClaims(Claims):
                 with self._naming, contextlib.suppress(FedreproError):
                     if name := self._names.get(run_id):
                         self._store.replace(name, self._content())
+
+
+def _token(checkpoints: Path) -> str:
+    """Return what claims are marked with that are made in a folder of checkpoints."""
+    file = checkpoints / "token"
+    if not file.exists():
+        write_bytes(file, uuid.uuid4().hex.encode(), durable=True)
+    return file.read_text()
 
 
 def _number(claim: str) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import write_bytes
+from fedrepro.base.files import sync, write_bytes
 from fedrepro.runs.transfer import MOST_RECORD_BYTES
 
 MOST_BYTES = MOST_RECORD_BYTES + 1
@@ -203,11 +203,12 @@ class Store:
 
     def _write_local(self, file: Path, content: bytes, *, new: bool) -> None:
         if not new:
-            write_bytes(file, content)
+            write_bytes(file, content, durable=True)
             return
         temporary = Path(self._root, f".{uuid.uuid4().hex}.tmp")
         try:
             temporary.write_bytes(content)
+            sync(temporary)
             os.link(temporary, file)  # unlike a renaming does not replace a file
         except OSError as error:
             if error.errno in _NO_LINKS:

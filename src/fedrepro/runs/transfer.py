@@ -25,7 +25,7 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import write_bytes
+from fedrepro.base.files import sync, write_bytes
 from fedrepro.runs import records
 from fedrepro.runs.locks import Claims
 
@@ -102,6 +102,7 @@ def write(out: Path, files: Sequence[Path]) -> None:
                 for name, file in new.items():
                     if not _is_superseded(name, ended):
                         _add(tar, name, file)
+            sync(partial)
             partial.replace(out)
         except OSError as error:
             raise FedreproError(
@@ -221,7 +222,7 @@ def read(source: Path, checkpoints: Path) -> Imported:
 
 
 def _verify(name: str, file: Path) -> None:
-    """Refuse a member that is not what its name says; note in a checkpoint where it comes from.
+    """Refuse a member that is not what its name says.
 
     Args:
         name: of the member.
@@ -234,7 +235,7 @@ def _verify(name: str, file: Path) -> None:
         if file.suffix == ".json":
             records.read(file.stem, file.parent)
         else:
-            _mark_imported(file)
+            _verify_checkpoint(file)
     except BadFile as error:
         raise FedreproError(
             f"{name}: {error.problem}; get the tar file again, or make it again with `fedrepro "
@@ -248,37 +249,43 @@ def _records_beside(name: str) -> Path:
 
 
 def _take(file: Path, target: Path, imported: Imported) -> None:
-    """Take a verified checkpoint if that which is here has fewer rounds, or cannot be used."""
+    """Take a verified checkpoint if that which is here has fewer rounds, or cannot be used.
+
+    It notes that its rounds were trained elsewhere.
+    """
+    from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
+
     run_id, claims = file.stem, Claims(target.parent)
     if not claims.take(run_id):
         what = "stays" if target.exists() else "is not imported"
         imported.notes.append(f"{target}: {what}, as another process trains the run")
         return
     try:
-        before = target.exists()
-        rounds = _rounds(target) if before else -1
-        if rounds is not None and rounds >= (_rounds(file) or 0):
+        rounds, theirs = _rounds(target), saved.read(file, run_id)
+        assert theirs is not None
+        if rounds is not None and rounds >= theirs.progress.round:
             imported.known.append(run_id)
             return
-        write_bytes(target, file.read_bytes())
+        marked = theirs.model_copy(update={"imported": theirs.parts})
+        checkpoint.save(target, run_id, marked.model_dump())
         imported.checkpoints.append(run_id)
         if rounds is None:
             imported.notes.append(f"{target}: could not be used, and was replaced")
-        elif before:
+        elif rounds >= 0:
             imported.replaced.append(run_id)
     finally:
         claims.release(run_id)
 
 
 def _rounds(file: Path) -> int | None:
-    """Return how many rounds a checkpoint holds; None if it cannot be used."""
+    """Return how many rounds a checkpoint holds, -1 if there is none; None if it is unusable."""
     from fedrepro.fl.engine import saved  # needs PyTorch
 
     try:
         found = saved.read(file, file.stem)
     except FedreproError:
         return None
-    return found.progress.round if found else 0
+    return found.progress.round if found else -1
 
 
 def keep(name: str, content: bytes, checkpoints: Path) -> bool:
@@ -298,7 +305,7 @@ def keep(name: str, content: bytes, checkpoints: Path) -> bool:
     file = Path(name)
     new = not recorded(file.stem, file.parent)
     if new:
-        write_bytes(file, content)
+        write_bytes(file, content)  # may be taken in again, so the disk is not waited for
     (checkpoints / f"{file.stem}.pt").unlink(missing_ok=True)
     return new
 
@@ -316,11 +323,11 @@ def _is_compressed(file: Path) -> bool:
         return sum(part.file_size for part in parts.infolist()) > file.stat().st_size
 
 
-def _mark_imported(file: Path) -> None:
-    """Verify a checkpoint and note in it that its rounds were trained elsewhere.
+def _verify_checkpoint(file: Path) -> None:
+    """Refuse a checkpoint that is damaged, or whose content contradicts itself.
 
     Raises:
-        BadFile: it is damaged, or its content contradicts itself.
+        BadFile: it is.
     """  # noqa: DOC501 - made by a function
     from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
 
@@ -335,8 +342,6 @@ def _mark_imported(file: Path) -> None:
             )
     except ValidationError as error:
         raise checkpoint.unusable(file, "does not say what it was trained with") from error
-    marked = found.model_copy(update={"imported": found.parts})
-    checkpoint.save(file, file.stem, marked.model_dump())
 
 
 def content(source: Path, folder: Path) -> dict[str, Path]:

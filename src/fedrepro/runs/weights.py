@@ -53,7 +53,7 @@ def write(run: ActiveRun, folder: Path) -> None:
         named[name] = layout.view(flat, position).clone()
     content = io.BytesIO()
     torch.save(named, content)
-    write_bytes(path_of(run.id, folder), content.getvalue())
+    write_bytes(path_of(run.id, folder), content.getvalue(), durable=True)
 
 
 def require(run_id: str, folder: Path) -> None:

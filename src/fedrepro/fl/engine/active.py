@@ -207,11 +207,16 @@ class ActiveRun:
         return [*parts, Part(origin=self._origin, rounds=rounds, seconds=seconds)]
 
     def _snapshot(self) -> HostCopy:
-        """Copy state and progress as they are between two rounds; tensors are never changed."""
+        """Copy state and progress as they are between two rounds.
+
+        Tensors and evaluations are never changed, and of the metrics only the lists grow.
+        """
         distinct = {id(tensor): tensor.nbytes for tensor in tensors(vars(self.state))}
         self.state_bytes = sum(distinct.values())
-        progress = vars(self.progress) | {"metrics": dict(self.progress.metrics)}
-        return self._copier.copy({"state": vars(self.state), "progress": progress})
+        metrics = {name: list(values) for name, values in self.progress.metrics.items()}
+        copy = self._copier.copy({"state": vars(self.state)})
+        copy.content["progress"] = vars(self.progress) | {"metrics": metrics}
+        return copy
 
     def _round_done(self) -> None:
         """Keep the newest snapshot and, until that is complete, the one before.
@@ -308,7 +313,7 @@ class ActiveRun:
                 f"algorithm {self.spec.algorithm.name}: `summary` returns {min(both)}, which the "
                 "last evaluation has; give it another name"
             )
-        progress.final |= summary
+        progress.final = progress.final | summary
 
     def _steps_of(self, name: str, *arguments: Any) -> Steps:
         """Go through the generator that a function of the algorithm is to be."""

@@ -1,9 +1,9 @@
 """Checkpoints: the state of a run between two rounds, so that a killed run goes on where it was.
 
-A file ``.checkpoints/<run id>.pt`` is written to a temporary name and moved into place, so it is
-either whole or not there. It begins with a line that names its format and a line with the SHA-256
-of what follows, which is checked before any of that is used; what follows is read with
-``weights_only=True``: nothing in it is executed.
+A file ``.checkpoints/<run id>.pt`` is written to a temporary name and, once it is on the disk,
+moved into place, so it is either whole or not there. It begins with a line that names its format
+and a line with the SHA-256 of what follows, which is checked before any of that is used; what
+follows is read with ``weights_only=True``: nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fedrepro.base.errors import BadFile, FedreproError
+from fedrepro.base.files import sync
 
 FORMAT = 3
 _FIRST = b"fedrepro checkpoint "
@@ -63,6 +64,7 @@ def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
             header = _header(file.sha256.hexdigest())
             file.seek(0)
             file.write(header)
+        sync(temporary)
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         reason: BaseException = error
@@ -84,12 +86,12 @@ def load(path: Path, run_id: str) -> dict[str, Any] | None:
     Raises:
         FedreproError: the file is damaged or belongs to another run or format.
     """  # noqa: DOC501 - made by a function
-    if not path.exists():
-        return None
     try:
         with path.open("rb") as file:
             header = file.read(len(_header("0" * 64)))
             payload = file.read()
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise unusable(path, f"cannot be read ({error.strerror or error})") from error
     if header != _header(hashlib.sha256(payload).hexdigest()):

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedrepro.base.configfile import Model, Place, did_you_mean, nearest, places, validate
+from fedrepro.base.configfile import Model, Place, did_you_mean, nearest, places, renamed, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data as datasets
 from fedrepro.fl.algorithms import ALGORITHMS, Algorithm, AlgorithmParams
@@ -230,6 +230,8 @@ def train(
     for key, argument in _ARGUMENTS.items():
         if key in spec:
             raise FedreproError(f"{key}: {_say(argument)}")
+    if workers is not None and workers < 1:
+        raise FedreproError(f"workers: {workers}; give at least 1, or None for one a core")
     if Path(folder).exists() and not Path(folder).is_dir():
         raise FedreproError(f"folder: {folder} is a file; name a folder for records")
     if not isinstance(parts, Parts):
@@ -310,6 +312,8 @@ def _validate(
         arguments = {*inspect.signature(train).parameters, *RunSpec.model_fields} - {"spec"}
         if key in _ARGUMENTS:
             return f"; {_say(_ARGUMENTS[key])}"
+        if renamed(key, [*model.model_fields]):
+            return did_you_mean(key, [*model.model_fields])
         if key in arguments:
             return f"; say fr.train(..., {key}={value!r:.50})"
         if owners := places(key, RunSpec, known):
@@ -356,7 +360,7 @@ def _network(given: object) -> dict[str, Any]:
 
 def _numbers(seeds: Any) -> list[int]:
     try:
-        if isinstance(seeds, str | bytes):
+        if isinstance(seeds, str | bytes | bool):
             raise TypeError
         return [operator.index(seed) for seed in seeds] if np.ndim(seeds) else [*range(seeds)]
     except TypeError as error:

@@ -81,6 +81,7 @@ def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -
     ("change", "text"),
     [
         ({"train_x": IMAGES[0]}, r"train_x: shape \(8, 8\)"),
+        ({"train_x": np.zeros((60, 5))}, r"a table as x.reshape\(n, 1, 1, 5\)"),
         ({"train_x": IMAGES.astype(np.int64)}, "uint8 pixels or floats, not int64"),
         ({"train_x": np.full((60, 8, 8), np.nan)}, "finite floats"),
         ({"test_y": LABELS[:9] / 2}, "test_y: give class numbers"),

@@ -33,10 +33,11 @@ def data() -> fr.Dataset:
 def test_the_package_imports_nothing_until_it_is_used() -> None:
     program = (
         "import sys, fedrepro; print(fedrepro.__version__, 'train' in dir(fedrepro), "
+        "'import_module' in dir(fedrepro), "
         "[name for name in ('torch', 'pandas', 'numpy', 'pydantic') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == (f"{fr.__version__} True []\n", "")
+    assert (done.stdout, done.stderr) == (f"{fr.__version__} True False []\n", "")
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = fr.tarin  # type: ignore[attr-defined]
 
@@ -96,6 +97,14 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.partition("dirichelt", data, clients=2), "did you mean 'dirichlet'"),
         (lambda data: fr.partition("iid_plain", data, client=2), "client: unknown key; did you"),
         (lambda data: fr.algorithm("fedprocks"), "did you mean 'fedprox'"),
+        (lambda data: fr.algorithm("FedAdam"), "did you mean 'fedopt'"),
+        (lambda data: fr.algorithm("scaffold"), r"'scaffold' \(known: cadis"),
+        (lambda data: fr.algorithm("fedavg", fraction=0.1), "did you mean 'participants'"),
+        (lambda data: fr.partition("shards", data, clients=2), "did you mean 'class_blocks'"),
+        (lambda data: fr.partition("dirichlet", data, beta=1), "beta: .* did you mean 'alpha'"),
+        (lambda data: fr.train(data, [[0], [1]], learning_rate=1), "did you mean 'lr'"),
+        (lambda data: fr.train(data, [[0], [1]], workers=-1), "workers: -1; give at least 1"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=True), "seeds: True is neither how many"),
         (lambda data: fr.algorithm(AlgorithmParams), "unknown algorithm '<class .*known: cadis,"),
         (lambda data: fr.algorithm("fedprox", mu=-1), "mu: Input should be greater than"),
         (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),

@@ -153,8 +153,9 @@ def test_an_algorithm_may_evaluate_what_it_likes(
 
 def test_an_own_algorithm_is_not_taken_for_an_installed_one() -> None:
     own = make_algorithm()
-    with pytest.raises(FedreproError, match="there is an installed algorithm 'fedavg'; choose"):
+    with pytest.raises(FedreproError, match="there is an installed algorithm 'fedavg': use"):
         fr.algorithm(dataclasses.replace(own, params=fedavg.Params))
+    assert fr.algorithm(ALGORITHMS["fedavg"]) == fr.algorithm("fedavg")
     with pytest.raises(FedreproError, match="no algorithm"):
         ALGORITHMS.use(own.params)  # type: ignore[arg-type]
     assert not ALGORITHMS.is_unpackaged("fedavg")
@@ -208,7 +209,7 @@ def bugged(*_: Any) -> nn.Sequential:
         (nn.Linear, "model: <class .*Linear'> is no network"),
         (Network("mine", nn.Flatten()), r"model: Network\(name='mine', build=Flatten.* is no netw"),
         ({"name": nn.Flatten()}, "model: Flatten.* is no network"),
-        (Network("liu1", make_network().build), "an installed network 'liu1'; choose another name"),
+        (Network("liu1", make_network().build), "an installed network 'liu1': use that by its name"),
         (
             Network("mine", lambda *_: nn.Sequential(nn.Flatten())),
             "model.name: network mine must be a torch.nn.Sequential that ends with the",

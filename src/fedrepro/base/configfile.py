@@ -225,10 +225,35 @@ def _hint(keys: Sequence[str], model: type[BaseModel], content: Any) -> str:
     return did_you_mean(name, sorted({key for one in models for key in _fields(one)}))
 
 
+_ELSEWHERE = {
+    "beta": "alpha",
+    "clients_per_round": "participants",
+    "fedadagrad": "fedopt",
+    "fedadam": "fedopt",
+    "fedavgm": "fedopt",
+    "fedyogi": "fedopt",
+    "fraction": "participants",
+    "iid": "iid_plain",
+    "learning_rate": "lr",
+    "shards": "class_blocks",
+}
+"""What other projects call what has another name here."""
+
+
+def renamed(name: str, known: Sequence[str]) -> str:
+    """Return which of the known names is what other projects call so; "" if none is."""
+    here = _ELSEWHERE.get(name.lower(), "")
+    return here if here in known else ""
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    return renamed(name, known) or "".join(difflib.get_close_matches(name, known, n=1))
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return ``; did you mean 'x'?`` for an unknown name, or "" if none is near."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    near = _near(name, known)
+    return f"; did you mean '{near}'?" if near else ""
 
 
 @dataclass(frozen=True)
@@ -307,6 +332,6 @@ def _part(content: Any, key: str) -> Any:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return ``(did you mean 'x'? known: ...)`` for an unknown name."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    near = _near(name, known)
+    hint = f"did you mean '{near}'? " if near else ""
     return f"({hint}known: {', '.join(known)})"

@@ -107,7 +107,8 @@ class Registry(Mapping[str, C], Generic[C]):
         call gives it a version of its own, and no run is taken for one of an earlier call.
 
         Args:
-            component: of the kind; it replaces the one of its name that was used before.
+            component: of the kind; it replaces the one of its name that was used before. One that
+                is installed is known already.
 
         Returns:
             Its name.
@@ -122,7 +123,12 @@ class Registry(Mapping[str, C], Generic[C]):
                 "docs/first-algorithm.md have one of each kind"
             )
         if name in self and not self.is_unpackaged(name):
-            raise FedreproError(f"there is an installed {self._what} '{name}'; choose another name")
+            if component is self._found[name][0]:
+                return name
+            raise FedreproError(
+                f"there is an installed {self._what} '{name}': use that by its name, or give this "
+                "one another"
+            )
         version = UNPACKAGED, secrets.token_hex(6)
         self._found[name] = component, version, str(getattr(component, "module", ""))
         return name

@@ -126,8 +126,9 @@ def _examples(array: Images, what: str) -> Images:
     if given.ndim == 3:
         given = given[:, None]
     if given.ndim != 4 or not given.size:
+        table = f", a table as x.reshape(n, 1, 1, {given.shape[1]})" * (given.ndim == 2)
         raise FedreproError(
-            f"{what}: shape {given.shape}; give [n, channels, height, width], none of them 0"
+            f"{what}: shape {given.shape}; give [n, channels, height, width]{table}, none of them 0"
         )
     if _channels_last(given):
         raise FedreproError(

@@ -261,7 +261,7 @@ def _absent(runs: RunSet, artefact: str) -> list[str]:
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:
-    """Return the cell's value and the published one, as stored: fractions, not percent.
+    """Return the cell's value and the published one, with all digits that records keep.
 
     Ours are those that runs give; others are published, measured apart or computed.
 
@@ -269,21 +269,27 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
         row: of the cell.
         each: also the value of each seed.
     """
-    number = row.get("n", 1)
+    number, unit = row.get("n", 1), row.get("unit", "")
     if "mean" not in row or (not number and math.isnan(row["mean"])):
         text = "no number of ours"
     else:
-        text = f"{'ours ' if row['runs'] else ''}{_defined(row['mean'])}"
+        text = f"{'ours ' if row['runs'] else ''}{_defined(row['mean'], unit)}"
     if number > 1:
-        seeds = f", seeds {', '.join(map(_defined, row['values']))}" if each else ""
-        sd = "" if math.isnan(row["sd"]) else f"sd {row['sd']:.3g}, "
+        values = ", ".join(_defined(value, unit) for value in row["values"])
+        seeds = f", seeds {values}" if each else ""
+        spread = _defined(row["sd"], "points" if unit == "fraction" else unit, 3)
+        sd = "" if math.isnan(row["sd"]) else f"sd {spread}, "
         text += f" ({sd}n = {row['n']}{seeds})"
     published = float(row["published"])
-    return text + ("" if math.isnan(published) else f"; published {published:.6g}")
+    return text + ("" if math.isnan(published) else f"; published {_defined(published, unit)}")
 
 
-def _defined(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.6g}"
+def _defined(value: float, unit: str, digits: int = 6) -> str:
+    if math.isnan(value):
+        return "undefined"
+    if unit in ("fraction", "points"):
+        return f"{100 * value:.{digits}g} {'%' if unit == 'fraction' else 'points'}"
+    return f"{value:.{digits}g}"
 
 
 def _held_against(

@@ -352,10 +352,12 @@ def test_what_has_no_error_of_its_own_adds_none() -> None:
 def test_a_mean_over_rounds_has_the_error_of_its_rounds() -> None:
     """Two runs of four rounds; that of a single value is the root mean square of the two."""
     rounds = [[1, 2, 3, 4], [2, 2, 2, 2]]
-    sample = Sample.over_rounds("a", rounds, "xy", (2, 5))
-    assert (sample.values, sample.runs, sample.seeds) == ((2.5, 2), ("x", "y"), (2, 5))
+    runs = RunSet("tricks", "lite").members(["niid"])[1:3]
+    sample = Sample.over_rounds("a", runs, rounds)
+    assert (sample.values, sample.seeds) == ((2.5, 2), (1, 2))
+    assert sample.runs == (runs[0].id, runs[1].id)
     assert sample.error == pytest.approx(math.sqrt(5 / 3 / 4 / 2))
-    one = Sample.over_rounds("a", rounds[:1], "x", (2,))
+    one = Sample.over_rounds("a", runs[:1], rounds[:1])
     assert one.above(1).low == pytest.approx(1.5 - 1.959964 * math.sqrt(5 / 3 / 4))
     assert one.above(1).firm
     assert not one.above(2).firm, "other rounds could turn it"

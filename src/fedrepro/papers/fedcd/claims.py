@@ -105,17 +105,14 @@ def _finding(
 
 def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
     """Return values of logs, one of each, by seed."""
-    seeds = tuple(log.run.seed for log in found)
-    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds)
+    return Sample.of_runs(name, [log.run for log in found], values)
 
 
 def _over_rounds(
     name: str, found: Sequence[Log], rounds: Callable[[Log], Floats | Sequence[float]]
 ) -> Sample:
     """Return the mean of some rounds of each log, as :meth:`Sample.over_rounds`."""
-    return Sample.over_rounds(
-        name, map(rounds, found), _ids(found), (log.run.seed for log in found)
-    )
+    return Sample.over_rounds(name, [log.run for log in found], map(rounds, found))
 
 
 def _mean(values: Iterable[Any]) -> Floats:

@@ -184,7 +184,7 @@ def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
         for t in other
     ]
     ids = [run.id for run in runs.members([what, than])]
-    return Finding(all(margin.met for margin in margins), evidence, ids, ratio, margins)
+    return Finding.of(margins, evidence, ids, ratio)
 
 
 def _distances(runs: RunSet, group: str) -> dict[int, Sample]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -439,9 +440,12 @@ def wrong_pairs(
     found = chosen(runs, what, **where)
     shares = [record.metrics["wrong_pairs"][-1] for _, record in found]
     numbers = [record.metrics["clusters"][-1] for _, record in found]
-    evidence = "; ".join(
+    ends = Counter(
         f"{in_percent(share)} of the pairs wrong, {number:.1f} clusters"
         for share, number in zip(shares, numbers, strict=True)
+    )
+    evidence = "; ".join(
+        f"{end} ({times} of {len(found)} runs)" if times > 1 else end for end, times in ends.items()
     )
     holds = all(more_than < 100 * share <= at_most + SLACK for share in shares)
     return Finding(holds, evidence, _ids(found), float(np.mean(shares)))

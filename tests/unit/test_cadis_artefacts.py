@@ -36,10 +36,10 @@ from fedrepro.papers.cadis.measurements import (
     TABLES,
     accuracy_by_size,
     cluster_weights,
-    mean_step,
     partition_facts,
     results,
     rounds_to,
+    steps,
     tail,
 )
 from fedrepro.report import artefacts, drawings, expected, style
@@ -230,8 +230,8 @@ def test_the_tail_of_a_run_and_its_steps_by_hand():
     assert tail(record, last=40).tolist() == [0.5, 0.3]
     assert tail(record, last=100).tolist() == record.metrics["accuracy"]
     assert tail(record, "loss", last=50).tolist() == [2, 1]
-    assert mean_step(np.array([0.1, 0.3, 0.2])) == pytest.approx(0.15)
-    assert math.isnan(mean_step(np.array([0.1])))
+    assert steps(np.array([0.1, 0.3, 0.2])) == pytest.approx([0.2, 0.1])
+    assert np.isnan(steps(np.array([0.1]))).all()
 
 
 def test_a_target_is_reached_where_it_is_met_exactly():

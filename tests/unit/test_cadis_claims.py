@@ -267,6 +267,14 @@ def test_one_run_is_enough_against_what_all_do(request, name):
         assert not decide(name, Seeds(claimed(request, name), *worlds)).holds
 
 
+def test_runs_that_end_with_the_same_clusters_are_told_together(as_claimed):
+    worlds = MEANT, AGAINST["NE5-mnist"], MEANT
+    assert decide("NE5-mnist", Seeds(as_claimed, *worlds)).evidence == (
+        "0.50 % of the pairs wrong, 5.0 clusters (2 of 3 runs); "
+        "2.00 % of the pairs wrong, 5.0 clusters"
+    )
+
+
 OF_THE_END = {
     "leads_late",
     "steadier",

@@ -352,10 +352,12 @@ def test_what_has_no_error_of_its_own_adds_none() -> None:
 def test_a_mean_over_rounds_has_the_error_of_its_rounds() -> None:
     """Two runs of four rounds; that of a single value is the root mean square of the two."""
     rounds = [[1, 2, 3, 4], [2, 2, 2, 2]]
-    sample = Sample.over_rounds("a", rounds, "xy", (2, 5))
-    assert (sample.values, sample.runs, sample.seeds) == ((2.5, 2), ("x", "y"), (2, 5))
+    runs = RunSet("tricks", "lite").members(["niid"])[1:3]
+    sample = Sample.over_rounds("a", runs, rounds)
+    assert (sample.values, sample.seeds) == ((2.5, 2), (1, 2))
+    assert sample.runs == (runs[0].id, runs[1].id)
     assert sample.error == pytest.approx(math.sqrt(5 / 3 / 4 / 2))
-    one = Sample.over_rounds("a", rounds[:1], "x", (2,))
+    one = Sample.over_rounds("a", runs[:1], rounds[:1])
     assert one.above(1).low == pytest.approx(1.5 - 1.959964 * math.sqrt(5 / 3 / 4))
     assert one.above(1).firm
     assert not one.above(2).firm, "other rounds could turn it"
@@ -550,8 +552,7 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     assert unmet.needed(LEVEL / 2) > unmet.needed()
 
     def needed(*margins: Margin, undecided: str = "") -> int | None:
-        met = all(margin.met for margin in margins)
-        return Finding(met, "", [], margins=margins, undecided=undecided).needed
+        return Finding.of(margins, "", [], undecided=undecided).needed
 
     assert needed(firm) is None
     assert needed(firm, wide, wider) == wider.needed()  # all have to be firm

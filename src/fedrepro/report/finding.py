@@ -125,6 +125,19 @@ class Finding:
     margins: Sequence[Margin] = ()
     undecided: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        margins: Sequence[Margin],
+        evidence: str,
+        runs: Sequence[str],
+        ours: float | None = None,
+        undecided: str = "",
+    ) -> Finding:
+        """Return the finding that holds where all margins are met."""
+        holds = all(margin.met for margin in margins)
+        return cls(holds, evidence, runs, ours, margins, undecided)
+
     @property
     def defined(self) -> bool:
         """Whether our runs give every part a value."""

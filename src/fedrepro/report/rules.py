@@ -34,6 +34,7 @@ from fedrepro.report.stats import (
     sd_ratio_bounds,
     sd_ratio_p,
 )
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import Evaluated, RunSet
 
 NEAR_CHANCE = 2.5
@@ -68,8 +69,21 @@ class Sample:
         return cls(name, values, ids, seeds, on)
 
     @classmethod
+    def of_runs(
+        cls,
+        name: str,
+        runs: Sequence[PlannedRun],
+        values: Iterable[float],
+        on: Evaluated | None = None,
+        error: float = 0,
+    ) -> Sample:
+        """Return values of runs, one of each."""
+        ids, seeds = tuple(run.id for run in runs), tuple(run.seed for run in runs)
+        return cls(name, tuple(map(float, values)), ids, seeds, on, error)
+
+    @classmethod
     def over_rounds(
-        cls, name: str, rounds: Iterable[ArrayLike], runs: Iterable[str], seeds: Iterable[int]
+        cls, name: str, runs: Sequence[PlannedRun], rounds: Iterable[ArrayLike]
     ) -> Sample:
         """Return the mean over some rounds of each run; its error is that of independent ones.
 
@@ -77,13 +91,12 @@ class Sample:
 
         Args:
             name: what a reader calls it.
-            rounds: of each run, [rounds].
-            runs: their ids.
-            seeds: theirs.
+            runs: the runs.
+            rounds: of each of them, [rounds].
         """
         each = [np.asarray(values, dtype=float) for values in rounds]
-        means, error = tuple(float(of.mean()) for of in each), rms([*map(error_of_mean, each)])
-        return cls(name, means, tuple(runs), tuple(seeds), error=error)
+        error = rms([*map(error_of_mean, each)])
+        return cls.of_runs(name, runs, (of.mean() for of in each), error=error)
 
     @property
     def mean(self) -> float:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.papers.cadis.measurements import (
@@ -28,7 +30,6 @@ from fedrepro.papers.cadis.measurements import (
     accuracy_by_size,
     best,
     kind_of,
-    mean_step,
     participants,
     partition_facts,
     results,
@@ -54,10 +55,10 @@ from fedrepro.report.rules import (
     together,
     whole_seeds,
 )
-from fedrepro.report.stats import error_of_mean, rms, sampling_error
+from fedrepro.report.stats import rms, sampling_error
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.runset import Evaluated, RunSet
 
 ROUNDED = 1e-6
 """Records hold six digits."""
@@ -115,10 +116,15 @@ def _ids(found: Sequence[Found]) -> list[str]:
     return [one.run.id for one in found]
 
 
+def _tested_on(runs: RunSet, what: str, **where: Any) -> Evaluated:
+    """Return what accuracies of the chosen runs are measured on."""
+    return runs.evaluated({one.run.group for one in chosen(runs, what, **where)})
+
+
 def _estimated(
     runs: RunSet, what: str, estimate: Callable[[RunRecord], tuple[float, float]], **where: Any
 ) -> Sample:
-    """Return an estimate from each of the chosen runs by seed; of several of a seed the mean.
+    """Return an estimate from each of the chosen runs.
 
     Args:
         runs: of which to choose.
@@ -126,57 +132,38 @@ def _estimated(
         estimate: of a run, and its standard error for another reason than the seed.
         where: of :func:`chosen`.
     """
-    found = chosen(runs, what, **where)
-    by_seed: dict[int, list[float]] = {}
-    errors = []
-    for run, record in found:
-        value, error = estimate(record)
-        by_seed.setdefault(run.seed, []).append(value)
-        errors.append(error)
-    values = tuple(float(np.mean(several)) for several in by_seed.values())
-    name, ids = called(runs.paper, what), tuple(_ids(found))
-    return Sample(name, values, ids, tuple(by_seed), error=rms(errors))
+    used, records = zip(*chosen(runs, what, **where), strict=True)
+    values, errors = zip(*map(estimate, records), strict=True)
+    return Sample.of_runs(called(runs.paper, what), used, values, error=rms(errors))
 
 
 def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
-    """Return a measure of the chosen runs, likewise, that has no error but the seed's."""
+    """Return a measure of each of the chosen runs, that has no error but the seed's."""
     return _estimated(runs, what, lambda record: (measure(record), 0.0), **where)
 
 
 def _mean_over(
-    runs: RunSet,
-    what: str,
-    rounds: Callable[[RunRecord], Sequence[float] | np.ndarray],
-    **where: Any,
+    runs: RunSet, what: str, rounds: Callable[[RunRecord], ArrayLike], **where: Any
 ) -> Sample:
-    """Return the mean of some rounds of the chosen runs; its error is that of independent ones."""
-
-    def mean(record: RunRecord) -> tuple[float, float]:
-        values = rounds(record)
-        return float(np.mean(values)), error_of_mean(values)
-
-    return _estimated(runs, what, mean, **where)
-
-
-def _tested(sample: Sample, runs: RunSet, what: str, **where: Any) -> Sample:
-    """Return a sample as an accuracy on the test images of the chosen runs."""
-    groups = {one.run.group for one in chosen(runs, what, **where)}
-    return dataclasses.replace(sample, on=runs.evaluated(groups))
+    """Return the mean of some rounds of each of the chosen runs (:meth:`Sample.over_rounds`)."""
+    used, records = zip(*chosen(runs, what, **where), strict=True)
+    return Sample.over_rounds(called(runs.paper, what), used, map(rounds, records))
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
     """Return the quantity: best test accuracy of a run's rounds."""
     where: dict[str, Any] = {"dataset": dataset, "clients": clients, "kind": kind}
-    return _tested(_sample(runs, what, best, **where), runs, what, **where)
+    highest = _sample(runs, what, best, **where)
+    return dataclasses.replace(highest, on=_tested_on(runs, what, **where))
 
 
 def late_accuracy(
     runs: RunSet, what: str, *, dataset: str, clients: int, kind: str, window: int
 ) -> Sample:
     """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
-    where = {"dataset": dataset, "clients": clients, "kind": kind}
-    late = _mean_over(runs, what, lambda r: r.metrics["accuracy"][-window:], **where)
-    return _tested(late, runs, what, **where)
+    where: dict[str, Any] = {"dataset": dataset, "clients": clients, "kind": kind}
+    late = _mean_over(runs, what, lambda record: record.metrics["accuracy"][-window:], **where)
+    return dataclasses.replace(late, on=_tested_on(runs, what, **where))
 
 
 def rounds(runs: RunSet, what: str, *, target: float, **where: Any) -> Sample:
@@ -185,8 +172,7 @@ def rounds(runs: RunSet, what: str, *, target: float, **where: Any) -> Sample:
     Its error is half of what lies between the rounds that reach one standard error less and more,
     those of the test images.
     """
-    groups = {one.run.group for one in chosen(runs, what, **where)}
-    error = sampling_error(target, runs.evaluated(groups).examples)
+    error = sampling_error(target, _tested_on(runs, what, **where).examples)
 
     def reach(record: RunRecord) -> tuple[float, float]:
         sooner, first, later = (rounds_to(record, target + by) for by in (-error, 0, error))
@@ -259,14 +245,14 @@ def no_later(
 
     Or ``sooner``; where neither reaches it, none is sooner.
     """
-    samples, margins, parts = list[Sample](), list[Margin](), list[str]()
+    parts = []
     for target in percent:
         one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
         difference = f"{other.name} - {one.name}, rounds to {target:g} %"
-        margins.append(less(other, one, what=difference, strict=sooner))
-        parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
-        samples += [one, other]
-    return compared(samples, margins, None, "; ".join(parts), networks=())
+        margin = less(other, one, what=difference, strict=sooner)
+        evidence = f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}"
+        parts.append(compared([one, other], [margin], None, evidence, networks=()))
+    return together(parts, None)
 
 
 @RULES.add
@@ -274,17 +260,19 @@ def as_soon(
     runs: RunSet, *, what: str, than: str, percent: Sequence[float], within: float, **where: Any
 ) -> Finding:
     """Hold where both reach each accuracy within so many percent of the other's rounds."""
-    samples, margins, parts = list[Sample](), list[Margin](), list[str]()
+    low, high, parts = 1 - within / 100, 1 + within / 100, []
     for target in percent:
         one, other = (rounds(runs, name, target=target / 100, **where) for name in (what, than))
-        low, high, to = 1 - within / 100, 1 + within / 100, f"rounds to {target:g} %"
+        to = f"rounds to {target:g} %"
         above = f"{one.name} - {low:g} x {other.name}, {to}"
         below = f"{high:g} x {other.name} - {one.name}, {to}"
-        margins.append(combined([(1, one), (-low, other)], what=above))
-        margins.append(combined([(high, other), (-1, one)], what=below))
-        parts.append(f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}")
-        samples += [one, other]
-    return compared(samples, margins, None, "; ".join(parts), networks=())
+        margins = [
+            combined([(1, one), (-low, other)], what=above),
+            combined([(high, other), (-1, one)], what=below),
+        ]
+        evidence = f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}"
+        parts.append(compared([one, other], margins, None, evidence, networks=()))
+    return together(parts, None)
 
 
 @RULES.add
@@ -316,11 +304,10 @@ def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: A
 def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> Finding:
     """Hold where accuracy moves less from one of the last evaluations to the next."""
 
-    def step(record: RunRecord) -> tuple[float, float]:
-        late = tail(record, last=last)
-        return mean_step(late), error_of_mean(steps(late))
+    def late(record: RunRecord) -> np.ndarray:
+        return steps(tail(record, last=last))
 
-    one, other = (_estimated(runs, name, step, **where) for name in (what, than))
+    one, other = (_mean_over(runs, name, late, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -453,9 +440,12 @@ def wrong_pairs(
     found = chosen(runs, what, **where)
     shares = [record.metrics["wrong_pairs"][-1] for _, record in found]
     numbers = [record.metrics["clusters"][-1] for _, record in found]
-    evidence = "; ".join(
+    ends = Counter(
         f"{in_percent(share)} of the pairs wrong, {number:.1f} clusters"
         for share, number in zip(shares, numbers, strict=True)
+    )
+    evidence = "; ".join(
+        f"{end} ({times} of {len(found)} runs)" if times > 1 else end for end, times in ends.items()
     )
     holds = all(more_than < 100 * share <= at_most + SLACK for share in shares)
     return Finding(holds, evidence, _ids(found), float(np.mean(shares)))

@@ -97,13 +97,11 @@ def tail(record: RunRecord, metric: str = "accuracy", *, last: int) -> np.ndarra
 
 
 def steps(accuracy: np.ndarray) -> np.ndarray:
-    """Return by how much an accuracy moves from one evaluation to the next, [evaluations - 1]."""
-    return np.abs(np.diff(accuracy))
+    """Return by how much an accuracy moves from one evaluation to the next, [evaluations - 1].
 
-
-def mean_step(accuracy: np.ndarray) -> float:
-    """Return the mean of the steps of an accuracy; NaN where there is one evaluation alone."""
-    return float(steps(accuracy).mean()) if len(accuracy) > 1 else math.nan
+    [NaN] where there is one evaluation alone.
+    """
+    return np.abs(np.diff(accuracy)) if len(accuracy) > 1 else np.array([math.nan])
 
 
 def _shown(runs: RunSet, table: str) -> pd.DataFrame:
@@ -207,7 +205,7 @@ def ends(runs: RunSet) -> pd.DataFrame:
         {
             "best evaluation": highest,
             "mean of the last fifth": float(tail(record, last=20).mean()),
-            LATE_STEP: mean_step(tail(record, last=50)),
+            LATE_STEP: float(steps(tail(record, last=50)).mean()),
         }
         for record, highest in zip(found["record"], found["best"], strict=True)
     ]

@@ -220,7 +220,7 @@ def curves_overlap(
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
     margin = Margin.of(points / 100 - apart, f"{points / 100:g} - distance of the curves")
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
-    return Finding(margin.met, evidence, ids, mean, [margin], undecided(networks))
+    return Finding.of([margin], evidence, ids, mean, undecided(networks))
 
 
 # Weight divergence: figures 2 and 4
@@ -263,8 +263,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
         for lower, higher in itertools.pairwise(what)
         for layer in means
     ]
-    holds = all(margin.met for margin in margins)
-    return Finding(holds, evidence, [*table["run"].unique()], smallest, margins)
+    return Finding.of(margins, evidence, [*table["run"].unique()], smallest)
 
 
 @RULES.add
@@ -282,7 +281,7 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
         f"lowest rank correlation of a layer - {rank:g}",
     )
     evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
-    return Finding(margin.met, evidence, [*table["run"].unique()], lowest, [margin])
+    return Finding.of([margin], evidence, [*table["run"].unique()], lowest)
 
 
 @RULES.add
@@ -304,7 +303,7 @@ def divergence_rises_most(
     margin = Margin.of(jackknife(ahead, _seeds(table)), what, strict=True)
     ordered = rise().sort_values(ascending=False)
     evidence = f"rise: {_shown(ordered.items(), '{:.4g}'.format)}"
-    return Finding(margin.met, evidence, [*table["run"].unique()], margins=[margin])
+    return Finding.of([margin], evidence, [*table["run"].unique()])
 
 
 @RULES.add
@@ -325,7 +324,7 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
     )
     evidence = _shown((called(runs.paper, name), value) for name, value in largest.items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
-    return Finding(margin.met, evidence, ids, margin.value + 1, [margin])
+    return Finding.of([margin], evidence, ids, margin.value + 1)
 
 
 # Accuracy against EMD: Table 2 and figure 5

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -41,15 +41,11 @@ from fedrepro.report.rules import (
     leads,
     less,
     listed,
-    paired,
     taking,
 )
 from fedrepro.runs.runset import RunSet
 
 RULES = Rules()
-
-_Decided: TypeAlias = tuple[bool | Sequence[Margin], str, float | None]
-"""Whether a claim holds, or its margins by seed; the evidence; the number that sums it up."""
 
 
 def _logs(
@@ -71,7 +67,7 @@ def _ids(logs_: Iterable[Log]) -> list[str]:
     return [log.run.id for log in logs_]
 
 
-def _decided(decide: Callable[..., _Decided]) -> Rule:
+def _by_logs(decide: Callable[..., Finding]) -> Rule:
     """Add the rule that decides by the logs of experiments, cut to some rounds: a decorator.
 
     Args:
@@ -87,46 +83,27 @@ def _decided(decide: Callable[..., _Decided]) -> Rule:
         last: int | None = None,
         **values: Any,
     ) -> Finding:
-        found = _logs(runs, experiment, method, first, last)
-        holds, evidence, ours = decide(found, **values)
-        return _finding(holds, evidence, found, ours)
+        return decide(_logs(runs, experiment, method, first, last), **values)
 
     return RULES.add(taking(rule, decide, skip=1), decide.__name__)
 
 
-def _finding(
-    holds: bool | Sequence[Margin], evidence: str, used: Iterable[Log], ours: float | None = None
-) -> Finding:
-    """Return a finding on logs: it holds, or where all margins are met."""
-    if isinstance(holds, Sequence):
-        return Finding(all(m.met for m in holds), evidence, _ids(used), ours, holds)
-    return Finding(bool(holds), evidence, _ids(used), ours)
-
-
 def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
     """Return values of logs, one of each, by seed."""
-    seeds = tuple(log.run.seed for log in found)
-    return Sample(name, tuple(map(float, values)), tuple(_ids(found)), seeds)
+    return Sample.of_runs(name, [log.run for log in found], values)
 
 
 def _over_rounds(
     name: str, found: Sequence[Log], rounds: Callable[[Log], Floats | Sequence[float]]
 ) -> Sample:
     """Return the mean of some rounds of each log, as :meth:`Sample.over_rounds`."""
-    return Sample.over_rounds(
-        name, map(rounds, found), _ids(found), (log.run.seed for log in found)
-    )
+    return Sample.over_rounds(name, [log.run for log in found], map(rounds, found))
 
 
 def _mean(values: Iterable[Any]) -> Floats:
     """Return the mean over the seeds."""
     mean: Floats = np.mean(list(values), axis=0)
     return mean
-
-
-def _ends(found: Iterable[Log]) -> Floats:
-    """Return the mean accuracy of every archetype, [archetypes]."""
-    return _mean(log.by_archetype.mean(axis=0) for log in found)
 
 
 def _shown(values: Mapping[str, float], show: Callable[[float], str]) -> str:
@@ -136,6 +113,11 @@ def _shown(values: Mapping[str, float], show: Callable[[float], str]) -> str:
 
 def _in_turn(values: Iterable[float]) -> str:
     return ", ".join(map(in_percent, values))
+
+
+def _rounds_told(rounds: Iterable[int | None]) -> list[str]:
+    """Return what to say of rounds of convergence."""
+    return ["not converged" if t is None else f"round {t}" for t in rounds]
 
 
 # Accuracies and their changes
@@ -211,7 +193,7 @@ def leads_everywhere(
 ) -> Finding:
     """Every archetype has a higher accuracy under one method than under the other."""
     high, low = (_logs(runs, experiment, method, first, last) for method in (what, over))
-    ours, theirs = _ends(high), _ends(low)
+    ours, theirs = (_mean(log.by_archetype.mean(axis=0) for log in of) for of in (high, low))
     evidence = f"{what} {_in_turn(ours)}; {over} {_in_turn(theirs)}"
 
     def ahead(a: int) -> Margin:
@@ -222,17 +204,17 @@ def leads_everywhere(
         return less(one, other, what=f"{what} - {over}, archetype {a}", strict=True)
 
     margins = [ahead(a) for a in range(len(ours))]
-    return _finding(margins, evidence, [*high, *low], float((ours - theirs).min()))
+    return Finding.of(margins, evidence, _ids([*high, *low]), float((ours - theirs).min()))
 
 
-@_decided
-def converges(found: list[Log], *, about: int, within: int, points: float, window: int) -> _Decided:
+@_by_logs
+def converges(found: list[Log], *, about: int, within: int, points: float, window: int) -> Finding:
     """FedCD has converged by about some round."""
     rounds = [converged(log.change, points, window) for log in found]
     met = [t for t in rounds if t is not None]
-    evidence = "; ".join("not converged" if t is None else f"round {t}" for t in rounds)
     holds = len(met) == len(rounds) and max(met) <= about + within
-    return holds, evidence, float(np.mean(met)) if met else None
+    mean = float(np.mean(met)) if met else None
+    return Finding(holds, "; ".join(_rounds_told(rounds)), _ids(found), mean)
 
 
 @RULES.add
@@ -240,20 +222,19 @@ def converges_sooner(
     runs: RunSet, *, what: str, than: str, experiment: str, points: float, window: int
 ) -> Finding:
     """One method converges in an earlier round than the other, which need not within its runs."""
-    one, other = (_logs(runs, experiment, name) for name in (what, than))
-    found = [[converged(log.change, points, window) for log in of] for of in (one, other)]
-    end = max(len(log.change) for log in other)  # of runs that do not, so that none is sooner
-    early, late = (
-        _sample(name, of, (t or end for t in rounds))
-        for name, of, rounds in zip((what, than), (one, other), found, strict=True)
-    )
-    told = (", ".join(f"round {t}" if t else "not converged" for t in rounds) for rounds in found)
-    evidence = "; ".join(f"{name}: {text}" for name, text in zip((what, than), told, strict=True))
-    return _finding([less(late, early, strict=True)], evidence, [*one, *other], early.mean)
+    used = {name: _logs(runs, experiment, name) for name in (what, than)}
+    rounds = {
+        name: [converged(log.change, points, window) for log in of] for name, of in used.items()
+    }
+    end = max(len(log.change) for log in used[than])  # of runs that do not, so that none is sooner
+    early, late = (_sample(name, of, (t or end for t in rounds[name])) for name, of in used.items())
+    evidence = "; ".join(f"{name}: {', '.join(_rounds_told(of))}" for name, of in rounds.items())
+    margins = [less(late, early, strict=True)]
+    return compared([early, late], margins, early.mean, evidence, networks=())
 
 
-@_decided
-def calms_down(found: list[Log], *, until: int, above: float, since: int, below: float) -> _Decided:
+@_by_logs
+def calms_down(found: list[Log], *, until: int, above: float, since: int, below: float) -> Finding:
     """The mean change exceeds ``above`` points up to a round, and stays low from another on."""
     early = _sample("early", found, (log.change[1 : until + 1].max() for log in found))
     late = _sample("late", found, (log.change[since:].max() for log in found))
@@ -262,18 +243,19 @@ def calms_down(found: list[Log], *, until: int, above: float, since: int, below:
         f"{since} on"
     )
     margins = [early.above(above / 100, strict=True), late.below(below / 100, strict=True)]
-    return margins, evidence, late.mean
+    return Finding.of(margins, evidence, _ids(found), late.mean)
 
 
-@_decided
-def moves_together(found: list[Log]) -> _Decided:
+@_by_logs
+def moves_together(found: list[Log]) -> Finding:
     """Curves of archetypes correlate more within meta-archetypes than across."""
     within, across = (
         _sample(name, found, [_correlation(log, together) for log in found])
         for name, together in (("correlation within", True), ("across", False))
     )
     evidence = f"mean correlation {within.mean:.2f} within, {across.mean:.2f} across"
-    return [less(within, across, strict=True)], evidence, within.mean - across.mean
+    margins = [less(within, across, strict=True)]
+    return Finding.of(margins, evidence, _ids(found), within.mean - across.mean)
 
 
 def _correlation(log: Log, together: bool) -> float:
@@ -296,41 +278,43 @@ def changes_more(
     runs: RunSet, *, what: str, than: str, experiment: str, first: int, last: int, times: float = 1
 ) -> Finding:
     """The mean change is larger under one method, so many times or more."""
-    found = {name: _logs(runs, experiment, name, first, last) for name in (than, what)}
-    low, high = (_over_rounds(name, of, lambda log: log.change) for name, of in found.items())
+    low, high = (
+        _over_rounds(name, _logs(runs, experiment, name, first, last), lambda log: log.change)
+        for name in (than, what)
+    )
     terms, difference = [(1, high), (-times, low)], f"{what} - {times:g} x {than}"
     margins = [combined(terms, what=difference, strict=times <= 1)]
     evidence = _shown({than: low.mean, what: high.mean}, in_points)
-    used = [*itertools.chain(*found.values())]
-    return _finding(margins, evidence, used, high.mean / low.mean if low.mean else None)
+    ratio = high.mean / low.mean if low.mean else None
+    return compared([low, high], margins, ratio, evidence, networks=())
 
 
-@_decided
+@_by_logs
 def stays_restless(
     found: list[Log], *, spans: Sequence[int], window: int, points: float
-) -> _Decided:
+) -> Finding:
     """The mean change of the last rounds of each span is that large or larger."""
-    last = {
-        f"of {span}": [float(log.change[span - window : span].mean()) for log in found]
+    samples = {
+        f"of {span}": _sample(
+            f"last rounds of {span}",
+            found,
+            (log.change[span - window : span].mean() for log in found),
+        )
         for span in spans
     }
-    means = {name: float(np.mean(values)) for name, values in last.items()}
-    margins = [
-        Margin.of(
-            (value - points / 100 for value in values), f"last rounds {name} - {points / 100:g}"
-        )
-        for name, values in last.items()
-    ]
-    return margins, f"last rounds {_shown(means, in_points)}", min(means.values())
+    margins = [sample.above(points / 100) for sample in samples.values()]
+    means = {name: sample.mean for name, sample in samples.items()}
+    evidence = f"last rounds {_shown(means, in_points)}"
+    return Finding.of(margins, evidence, _ids(found), min(means.values()))
 
 
-@_decided
-def gains_little(found: list[Log], *, points: float) -> _Decided:
+@_by_logs
+def gains_little(found: list[Log], *, points: float) -> Finding:
     """From the first to the last round the mean accuracy of all devices gains less."""
     gains = [log.accuracy[-1].mean() - log.accuracy[0].mean() for log in found]
     gain = _sample("gain", found, gains)
     margins = [gain.below(points / 100, strict=True)]
-    return margins, f"gain of {in_points(gain.mean)}", gain.mean
+    return Finding.of(margins, f"gain of {in_points(gain.mean)}", _ids(found), gain.mean)
 
 
 def _all_devices(log: Log) -> Floats:
@@ -344,10 +328,11 @@ def leads_overall(
     runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
 ) -> Finding:
     """The mean accuracy of all devices is higher under one method than under the other."""
-    found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
-    high, low = (_over_rounds(name, of, _all_devices) for name, of in found.items())
-    used = itertools.chain(*found.values())
-    return _finding([less(high, low, strict=True)], listed([high, low]), used, lead(high, low))
+    high, low = (
+        _over_rounds(name, _logs(runs, experiment, name, first, last), _all_devices)
+        for name in (what, over)
+    )
+    return compared([high, low], [less(high, low, strict=True)], lead(high, low))
 
 
 def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
@@ -361,37 +346,34 @@ def _by_bits(found: Iterable[Log], bits: Sequence[int]) -> dict[str, list[Log]]:
     return groups
 
 
-@_decided
-def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> _Decided:
+@_by_logs
+def bits_do_not_matter(found: list[Log], *, bits: Sequence[int], points: float) -> Finding:
     """Mean accuracies with some numbers of bits and unquantised are close to each other."""
-    ends = {
-        name: _over_rounds(name, of, _all_devices) for name, of in _by_bits(found, bits).items()
-    }
-    pairs = [*itertools.permutations(ends.values(), 2)]
+    ends = [_over_rounds(name, of, _all_devices) for name, of in _by_bits(found, bits).items()]
+    pairs = [*itertools.permutations(ends, 2)]
     margins = [less(*pair, -points / 100) for pair in pairs]
-    return margins, listed([*ends.values()]), max(lead(*pair) for pair in pairs)
+    return compared(ends, margins, max(lead(*pair) for pair in pairs))
 
 
-@_decided
+@_by_logs
 def converge_alike(
     found: list[Log], *, bits: Sequence[int], within: int, points: float, window: int
-) -> _Decided:
+) -> Finding:
     """With some numbers of bits and unquantised all converge, in rounds close to each other."""
     rounds = {
         name: {log.run.seed: converged(log.change, points, window) for log in of}
         for name, of in _by_bits(found, bits).items()
     }
     told = "; ".join(
-        f"{name}: {', '.join('not converged' if t is None else f'round {t}' for t in met.values())}"
-        for name, met in rounds.items()
+        f"{name}: {', '.join(_rounds_told(met.values()))}" for name, met in rounds.items()
     )
     seeds = set.intersection(*(set(met) for met in rounds.values()))
     apart = [_apart([met[seed] for met in rounds.values()]) for seed in sorted(seeds)]
     known = [difference for difference in apart if difference is not None]
     if len(known) < len(apart):
-        return False, told, None
+        return Finding(False, told, _ids(found))
     margin = Margin.of((within - each for each in known), f"{within} - rounds apart")
-    return [margin], told, max(known)
+    return Finding.of([margin], told, _ids(found), max(known))
 
 
 def _apart(rounds: Sequence[int | None]) -> int | None:
@@ -400,35 +382,28 @@ def _apart(rounds: Sequence[int | None]) -> int | None:
     return max(known) - min(known) if len(known) == len(rounds) else None
 
 
-@_decided
+@_by_logs
 def favours(
     found: list[Log], *, what: Sequence[int], over: Sequence[int], since: int, settled: int
-) -> _Decided:
+) -> Finding:
     """Archetypes vary less than others, and settle at a higher accuracy."""
-    swings = _mean(log.by_archetype[since:].std(axis=0, ddof=1) for log in found)
-    levels = _mean(log.by_archetype[settled:].mean(axis=0) for log in found)
-
-    def calmer(log: Log) -> float:
-        swing = log.by_archetype[since:].std(axis=0, ddof=1)
-        return float(swing[[*over]].min() - swing[[*what]].max())
-
-    def better(log: Log) -> float:
-        level = log.by_archetype[settled:].mean(axis=0)
-        return float(level[[*what]].min() - level[[*over]].max())
-
+    swings = [log.by_archetype[since:].std(axis=0, ddof=1) for log in found]
+    levels = [log.by_archetype[settled:].mean(axis=0) for log in found]
+    calmer = [swing[[*over]].min() - swing[[*what]].max() for swing in swings]
+    better = [level[[*what]].min() - level[[*over]].max() for level in levels]
     these, others = (", ".join(map(str, archetypes)) for archetypes in (what, over))
     margins = [
-        Margin.of(map(leads_by, found), f"{told} of archetypes {first} - {then}", strict=True)
+        Margin.of(leads_by, f"{told} of archetypes {first} - largest of {then}", strict=True)
         for leads_by, told, first, then in (
-            (calmer, "least sd", others, f"largest of {these}"),
-            (better, "least accuracy", these, f"largest of {others}"),
+            (calmer, "least sd", others, these),
+            (better, "least accuracy", these, others),
         )
     ]
     evidence = (
-        f"archetypes 0 to {len(levels) - 1}: standard deviation {_in_turn(swings)}; accuracy "
-        f"{_in_turn(levels)}"
+        f"archetypes 0 to {len(swings[0]) - 1}: standard deviation {_in_turn(_mean(swings))}; "
+        f"accuracy {_in_turn(_mean(levels))}"
     )
-    return margins, evidence, None
+    return Finding.of(margins, evidence, _ids(found))
 
 
 @RULES.add
@@ -456,7 +431,7 @@ def most_converge(
         for method, of in met.items()
     )
     holds = min(shares[FEDCD]) > 0.5 and max(shares[FEDAVG]) <= 0.5
-    return _finding(holds, f"converged: {'; '.join(told)}", itertools.chain(*found.values()))
+    return Finding(holds, f"converged: {'; '.join(told)}", _ids(itertools.chain(*found.values())))
 
 
 @RULES.add
@@ -471,7 +446,7 @@ def is_cheaper(
     window: int,
 ) -> Finding:
     """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
-    ratios: dict[str, list[float]] = {}
+    ratios: dict[str, Sample] = {}
     used: list[Log] = []
     for name in experiments:
         fedcd, fedavg = (
@@ -481,18 +456,16 @@ def is_cheaper(
         ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
         costs = {seed: passes_until(fedcd[seed], end) for seed, end in ends.items() if end}
         if len(costs) == len(fedcd):
-            common = [seed for seed in costs if seed in fedavg]
-            ratios[name] = [passes_until(fedavg[seed], rounds) / costs[seed] for seed in common]
-    means = {name: float(np.mean(values)) for name, values in ratios.items()}
+            common = tuple(seed for seed in costs if seed in fedavg)
+            ratio = tuple(passes_until(fedavg[seed], rounds) / costs[seed] for seed in common)
+            ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
+    means = {name: ratio.mean for name, ratio in ratios.items()}
     missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
     evidence = _shown(means, "{:.2f}".format) + missing
     if missing:
-        return _finding(False, evidence, used)
-    margins = []
-    for name, ratio in ratios.items():
-        margins.append(Margin.of((x - low for x in ratio), f"ratio, {name} - {low:g}"))
-        margins.append(Margin.of((high - x for x in ratio), f"{high:g} - ratio, {name}"))
-    return _finding(margins, evidence, used)
+        return Finding(False, evidence, _ids(used))
+    margins = [edge for ratio in ratios.values() for edge in (ratio.above(low), ratio.below(high))]
+    return Finding.of(margins, evidence, _ids(used))
 
 
 # Models: who prefers them, who has them
@@ -517,16 +490,16 @@ def _sides(found: Iterable[Log], by: Literal["archetype", "device"]) -> list[tup
     ]
 
 
-@_decided
-def splits(found: list[Log], *, by: Literal["archetype", "device"]) -> _Decided:
+@_by_logs
+def splits(found: list[Log], *, by: Literal["archetype", "device"]) -> Finding:
     """No model is preferred in both meta-archetypes, by single devices or by archetypes."""
     sides = _sides(found, by)
     shared = max(len(one & other) for one, other in sides)
-    return shared == 0, _told(sides), shared
+    return Finding(shared == 0, _told(sides), _ids(found), shared)
 
 
-@_decided
-def alternates_among_few(found: list[Log], *, low: int, high: int) -> _Decided:
+@_by_logs
+def alternates_among_few(found: list[Log], *, low: int, high: int) -> Finding:
     """The archetypes of each meta-archetype prefer a few models, and some change among them.
 
     What an archetype prefers is what most of its devices do. No model is preferred on both sides.
@@ -540,37 +513,39 @@ def alternates_among_few(found: list[Log], *, low: int, high: int) -> _Decided:
     ]
     told = "; ".join(f"{one} and {other}" for one, other in changing)
     moved = all(min(counts) > 0 for counts in changing)
-    return apart and few and moved, f"{_told(sides)}; archetypes that change: {told}", None
+    evidence = f"{_told(sides)}; archetypes that change: {told}"
+    return Finding(apart and few and moved, evidence, _ids(found))
 
 
-@_decided
-def prefers_named(found: list[Log], *, one: Sequence[int], other: Sequence[int]) -> _Decided:
+@_by_logs
+def prefers_named(found: list[Log], *, one: Sequence[int], other: Sequence[int]) -> Finding:
     """Most devices of an archetype prefer these models in one meta-archetype, those in the other.
 
     That is, each of them in some round, and never another.
     """
     sides = _sides(found, "archetype")
     holds = all(pair in (({*one}, {*other}), ({*other}, {*one})) for pair in sides)
-    return holds, _told(sides), None
+    return Finding(holds, _told(sides), _ids(found))
 
 
-@_decided
-def deletes_most(found: list[Log], *, created: int, deleted: int, within: int) -> _Decided:
+@_by_logs
+def deletes_most(found: list[Log], *, created: int, deleted: int, within: int) -> Finding:
     """About so many of the models are deleted by all devices in the last round."""
     left = [log.live_models[-1] for log in found]
     holds = all(abs(created - deleted - count) <= within for count in left)
-    return holds, f"models left: {', '.join(map(str, left))}", float(np.mean(left))
+    evidence = f"models left: {', '.join(map(str, left))}"
+    return Finding(holds, evidence, _ids(found), float(np.mean(left)))
 
 
-@_decided
-def keeps_few(found: list[Log], *, models: int) -> _Decided:
+@_by_logs
+def keeps_few(found: list[Log], *, models: int) -> Finding:
     """No device has more active models in the last round."""
     most = max(len(held) for log in found for held in log.active[-1])
-    return most <= models, f"at most {most}", most
+    return Finding(most <= models, f"at most {most}", _ids(found), most)
 
 
-@_decided
-def rises_and_falls(found: list[Log]) -> _Decided:
+@_by_logs
+def rises_and_falls(found: list[Log]) -> Finding:
     """Active models rise after each milestone, and not again before the next."""
     holds, told = True, []
     for log in found:
@@ -581,7 +556,7 @@ def rises_and_falls(found: list[Log]) -> _Decided:
             span = active[mark + 1 : following + 1]
             holds &= span[0] > active[mark] and span == sorted(span, reverse=True)
             told.append(f"{active[mark]} in round {mark}, {span[0]} after, {span[-1]} in the end")
-    return holds, "; ".join(told), None
+    return Finding(holds, "; ".join(told), _ids(found))
 
 
 @RULES.add
@@ -594,7 +569,7 @@ def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     ]
     margins = [less(low, high, strict=True) for low, high in itertools.pairwise(samples)]
     evidence = listed(samples, "{:.1f}".format)
-    return _finding(margins, evidence, itertools.chain(*levels.values()))
+    return compared(samples, margins, None, evidence, networks=())
 
 
 @RULES.add
@@ -606,7 +581,7 @@ def bias_groups(runs: RunSet, *, first: int, last: int) -> Finding:
         for name, found in levels.items()
     ]
     margins = [less(high, low, strict=True) for low, high in itertools.pairwise(samples)]
-    return _finding(margins, listed(samples), itertools.chain(*levels.values()))
+    return compared(samples, margins, networks=())
 
 
 @RULES.add
@@ -621,7 +596,7 @@ def ends_with_pairs(runs: RunSet, *, models: int, last: int, below: float) -> Fi
         f"{', '.join(f'{value:.3f}' for value in spread)}"
     )
     holds = all(map(all, having)) and max(spread) < below
-    return _finding(holds, evidence, found, float(np.mean(having)))
+    return Finding(holds, evidence, _ids(found), float(np.mean(having)))
 
 
 def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
@@ -638,10 +613,10 @@ def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
     ) -> Finding:
         found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
         one, other = (_sample(name, of, map(cost, of)) for name, of in found.items())
-        beyond = (times * theirs - ours for ours, theirs in paired(one, other))
-        margin = Margin.of(beyond, f"{times:g} x {unit} of {over} - {unit} of {what}")
+        beyond = f"{times:g} x {unit} of {over} - {unit} of {what}"
+        margins = [combined([(times, other), (-1, one)], what=beyond)]
         evidence = f"{unit} a round: {_shown({what: one.mean, over: other.mean}, show.format)}"
-        return _finding([margin], evidence, itertools.chain(*found.values()), one.mean / other.mean)
+        return compared([one, other], margins, one.mean / other.mean, evidence, networks=())
 
     return rule
 
@@ -663,7 +638,7 @@ def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Findin
     ]
     margins = [sample.below(below, strict=True) for sample in samples]
     worst, evidence = max(sample.mean for sample in samples), listed(samples, "{:.3f}".format)
-    return _finding(margins, evidence, itertools.chain(*levels.values()), worst)
+    return compared(samples, margins, worst, evidence, networks=())
 
 
 # Beside the public logs
@@ -675,59 +650,58 @@ def public_log(name: str) -> dict[float, float]:
     return dict(zip(series.x, series.published, strict=True))
 
 
-@_decided
-def as_logged(found: list[Log], *, log: str) -> _Decided:
+@_by_logs
+def as_logged(found: list[Log], *, log: str) -> Finding:
     """Active models are those of a public log."""
     theirs = public_log(log)
     apart = max(abs(n - theirs[t]) for one in found for t, n in enumerate(one.active_models))
-    return apart == 0, f"at most {apart:g} apart", apart
+    return Finding(apart == 0, f"at most {apart:g} apart", _ids(found), apart)
 
 
-@_decided
-def falls_back(found: list[Log], *, rounds: Sequence[int], models: int, within: int) -> _Decided:
+@_by_logs
+def falls_back(found: list[Log], *, rounds: Sequence[int], models: int, within: int) -> Finding:
     """Active models are so many a device in some rounds, about."""
     wanted = models * len(found[0].archetype)
     counts = {t: [log.active_models[t] for log in found] for t in rounds}
     apart = max(abs(count - wanted) for values in counts.values() for count in values)
     evidence = ", ".join(f"round {t}: {', '.join(map(str, v))}" for t, v in counts.items())
-    return apart <= within, evidence, apart
+    return Finding(apart <= within, evidence, _ids(found), apart)
 
 
-@_decided
+@_by_logs
 def ends_as_logged(
     found: list[Log], *, log: str, since: int, points: float, lower: int, higher: int
-) -> _Decided:
+) -> Finding:
     """The mean accuracy is near that of a public log, and one meta-archetype below the other."""
     late, logged = [one.cut(since) for one in found], public_log(log)
-    ours = float(_mean(one.accuracy.mean() for one in late))
+    ours = _sample("ours", late, (one.accuracy.mean() for one in late))
     theirs = float(np.mean([logged[t] for t in range(since, len(found[0].accuracy))]))
-    low, high = (float(_ends(late)[found[0].metas == meta].mean()) for meta in (lower, higher))
-    values = {"ours": ours, "log": theirs}
-    values |= {f"meta-archetype {lower}": low, f"meta-archetype {higher}": high}
-    metas = found[0].metas
-    ends = [float(one.accuracy.mean()) for one in late]
-    by_end = [_ends([one]) for one in late]
-    apart = [end[metas == higher].mean() - end[metas == lower].mean() for end in by_end]
+    low, high = (
+        _sample(
+            f"meta-archetype {meta}",
+            late,
+            (one.by_archetype[:, one.metas == meta].mean() for one in late),
+        )
+        for meta in (lower, higher)
+    )
+    bound = points / 100
     margins = [
-        Margin.of(
-            (points / 100 - (end - theirs) for end in ends), f"log - ours + {points / 100:g}"
-        ),
-        Margin.of(
-            (points / 100 + (end - theirs) for end in ends), f"ours - log + {points / 100:g}"
-        ),
-        Margin.of(apart, f"meta-archetype {higher} - meta-archetype {lower}", strict=True),
+        combined([(-1, ours)], -theirs - bound, f"log - ours + {bound:g}"),
+        combined([(1, ours)], theirs - bound, f"ours - log + {bound:g}"),
+        less(high, low, strict=True),
     ]
-    return margins, _shown(values, in_percent), ours - theirs
+    values = {"ours": ours.mean, "log": theirs, low.name: low.mean, high.name: high.mean}
+    return Finding.of(margins, _shown(values, in_percent), _ids(found), ours.mean - theirs)
 
 
-@_decided
-def swings_widely(found: list[Log], *, low: float, high: float, percent: float) -> _Decided:
+@_by_logs
+def swings_widely(found: list[Log], *, low: float, high: float, percent: float) -> Finding:
     """The mean accuracy ranges over so many per cent of a range."""
     means = [log.accuracy.mean(axis=1) for log in found]
     narrowest = min(float(np.ptp(curve)) for curve in means)
     ranges = (f"between {in_percent(curve.min())} and {in_percent(curve.max())}" for curve in means)
     wanted = percent / 100 * (high - low) / 100
-    return narrowest >= wanted - SLACK, "; ".join(ranges), narrowest
+    return Finding(narrowest >= wanted - SLACK, "; ".join(ranges), _ids(found), narrowest)
 
 
 # The paper's own numbers

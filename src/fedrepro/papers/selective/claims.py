@@ -81,11 +81,10 @@ def accuracy(
     members = [run for run in runs.members([group]) if run.coordinates.get("percent", 100) == n]
     if not members:
         raise not_planned(runs, group, f"N = {n}")
-    return Sample(
-        name=f"{curve(**labels)} ({TESTS[test]}, N = {n})",
-        values=tuple(float(runs.record(run).final[metric(test, **labels)]) for run in members),
-        runs=tuple(run.id for run in members),
-        seeds=tuple(run.seed for run in members),
+    return Sample.of_runs(
+        f"{curve(**labels)} ({TESTS[test]}, N = {n})",
+        members,
+        (runs.record(run).final[metric(test, **labels)] for run in members),
         on=runs.evaluated([group]),
     )
 

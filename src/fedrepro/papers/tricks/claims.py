@@ -46,6 +46,7 @@ from fedrepro.report.rules import (
     steady,
     title_of,
 )
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
 
@@ -130,17 +131,17 @@ def in_the_end(quantity: str) -> Quantity:
     """Return the quantity: what the rounds log, in the mean of the last ``last`` % of them."""
 
     def mean(runs: RunSet, what: str, *, last: float) -> Sample:
-        table = lately(diagnosis(runs, [what]), last)
-        return _over_rounds(title_of(runs, what), table[table["quantity"] == quantity])
+        title, table = title_of(runs, what), lately(diagnosis(runs, [what]), last)
+        rounds = table[table["quantity"] == quantity]
+        return _over_rounds(title, runs.members([what]), rounds)
 
     return mean
 
 
-def _over_rounds(title: str, table: pd.DataFrame) -> Sample:
+def _over_rounds(title: str, runs: Sequence[PlannedRun], table: pd.DataFrame) -> Sample:
     """Return the mean of each run's rounds, of which the table has one a row."""
-    runs = list(table.groupby("run", sort=False))
-    rounds, seeds = [of["value"] for _, of in runs], [of["seed"].iloc[0] for _, of in runs]
-    return Sample.over_rounds(title, rounds, [str(run) for run, _ in runs], seeds)
+    rounds = (table.loc[table["run"] == run.id, "value"] for run in runs)
+    return Sample.over_rounds(title, runs, rounds)
 
 
 RULES.add(leads(in_the_end(SAME_SIGN)), "signs_agree_more")
@@ -157,7 +158,8 @@ def changes_lately(runs: RunSet, what: str, *, last: float) -> Sample:
     """Return the mean size of the step of accuracy to each evaluation in the last rounds."""
     title, steps = title_of(runs, what), runs.curves([what], ACCURACY)
     steps["value"] = steps.groupby("run")["value"].diff().abs()
-    return _over_rounds(title, lately(steps.dropna(subset=["value"]), last))
+    late = lately(steps.dropna(subset=["value"]), last)
+    return _over_rounds(title, runs.members([what]), late)
 
 
 @RULES.add
@@ -182,23 +184,20 @@ def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
         for t in other
     ]
     ids = [run.id for run in runs.members([what, than])]
-    return Finding(all(margin.met for margin in margins), evidence, ids, ratio, margins)
+    return Finding.of(margins, evidence, ids, ratio)
 
 
 def _distances(runs: RunSet, group: str) -> dict[int, Sample]:
     """Return how far the two agents' updates are apart in each kept round."""
-    rows = []
-    for run in runs.members([group]):
+    distances: dict[int, list[float]] = {}
+    members = runs.members([group])
+    for run in members:
         for kept in runs.record(run).final["updates"]:
             (one, product, *_), (_, other, *_), *_ = kept["inner_products"]
-            distance = np.sqrt(max(one + other - 2 * product, 0.0))
-            rows.append((kept["round"], distance, run.id, run.seed))
-    title = runs.plan.runs[group].title
-    found = {}
-    for number in dict.fromkeys(row[0] for row in rows):
-        _, values, ids, seeds = zip(*(row for row in rows if row[0] == number), strict=True)
-        found[number] = Sample(title, values, ids, seeds)
-    return found
+            distance = math.sqrt(max(one + other - 2 * product, 0.0))
+            distances.setdefault(kept["round"], []).append(distance)
+    title = title_of(runs, group)
+    return {t: Sample.of_runs(title, members, values) for t, values in distances.items()}
 
 
 @RULES.add

@@ -539,7 +539,15 @@ def test_one_part_of_many_fails_a_claim_only_after_correction_for_their_number()
     assert both.needed == unmet.needed(LEVEL / 2)
     assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).firm  # both seeds agree
     assert Finding(False, "", [], margins=[Margin.of([-1.0] * 3), met]).firm  # without a p value
-    assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).seeds == 2  # the fewer
+    assert Finding(False, "", [], margins=[Margin.of([-1.8, -1.0]), met]).seeds == 2
+
+
+def test_the_seeds_of_a_claim_are_those_that_decide_it() -> None:
+    few, many = Margin.of([0.9, 1.0]), Margin.of([1.0, 1.1, 1.2, 1.3])
+    assert Finding(True, "", [], margins=[few, many]).seeds == 2, "all have to be met"
+    fails = Margin.of([-1.0, -1.1, -1.2, -1.3])
+    assert Finding(False, "", [], margins=[few, fails]).seeds == 4, "one that fails is enough"
+    assert Finding(False, "", [], margins=[few, Margin.of([-9.0, 1, 1, 1])]).seeds == 2, "open"
 
 
 def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:

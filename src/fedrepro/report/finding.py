@@ -194,8 +194,13 @@ class Finding:
 
     @property
     def seeds(self) -> int:
-        """Over how many seeds its margins are; 0 without margins."""
-        return min((margin.seeds for margin in self.margins), default=0)
+        """On how many seeds it rests; 0 without margins.
+
+        All parts have to hold for a claim to hold, so that with the fewest decides; one that surely
+        fails is enough for it to fail.
+        """
+        failing = [margin.seeds for margin in self.margins if self._fails_firmly(margin)]
+        return max(failing, default=min((margin.seeds for margin in self.margins), default=0))
 
     def few(self, seeds: int) -> str:
         """Return what to say if it rests on one seed or two; empty for others."""

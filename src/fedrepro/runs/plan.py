@@ -246,7 +246,8 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
             ),
             "rounds": artefact(
                 "Communication rounds until a test accuracy is reached",
-                cells="mean ± sample standard deviation over the n seeds that reach it",
+                cells="mean ± sample standard deviation over the n seeds that reach it; "
+                "not reached: by none of them",
             ),
         },
         "figures": {"curves": artefact("Test accuracy over the rounds")},

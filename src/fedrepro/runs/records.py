@@ -252,7 +252,8 @@ def _content(file: Path) -> bytes | None:
 
 
 def _bad(file: Path, problem: str) -> BadFile:
-    return BadFile(file, problem, "delete it to train the run again, or restore it with git")
+    cure = "delete it to train the run again, or restore it with git or from a copy"
+    return BadFile(file, problem, cure)
 
 
 def _not_whole(file: Path, error: Exception) -> BadFile:

@@ -120,7 +120,7 @@ def test_a_record_of_code_that_is_not_here_is_read_but_not_trained(
     os.environ[OWN_PLANS] = ""
     made = content(run)
     made["spec"] = made["spec"] | {"algorithm": {"name": "fedclip", "most": 2.5}}
-    made["versions"] = made["versions"] | {"plugin.mine": "0.1.0"}
+    made["versions"] = made["versions"] | {"plugin.mine": "0.1.0, code a; 0.1.0, code b"}
     made["run_id"] = identity(made["spec"], made["versions"])
     file = records.write(made, records.OWN_FOLDER)
     assert main(["show", made["run_id"]]) == 0
@@ -133,7 +133,7 @@ def test_a_record_of_code_that_is_not_here_is_read_but_not_trained(
     assert main(["verify", made["run_id"]]) == 1
     error = capsys.readouterr().err
     assert "unknown name 'fedclip'" in error
-    assert error.endswith("it used mine 0.1.0: install that first\n")
+    assert error.endswith("the run used mine 0.1.0: install that to train it\n")
 
 
 def test_a_run_that_other_versions_trained_is_not_verified(folder: Path, capsys: Any) -> None:
@@ -199,6 +199,28 @@ def test_runs_of_changed_code_are_compared(folder: Path, capsys: Any) -> None:
     assert main(["compare", *ids, "--paper", "my/my-plan.yaml"]) == 0
     rows = cells(capsys.readouterr().out)
     assert rows["plugin.mine"] == ["0.1.0, code aaa", "0.1.0, code bbb"]
+
+
+def test_it_is_said_which_component_has_other_code(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    made = content(expand("my-plan", "lite")[0])
+    ids = []
+    for of_network in ("bbb", "ccc", None):
+        code = {"algorithm.fedavg": "mine 0.1.0, code aaa"}
+        code["model.liu1"] = f"mine 0.1.0, code {of_network or 'ddd'}"
+        versions = made["versions"] | {"plugin.mine": f"0.1.0, {of_network}"}
+        from_ = made["provenance"] | ({"packages": code} if of_network else {})
+        ids.append(identity(made["spec"], versions))
+        changed = {"versions": versions, "run_id": ids[-1], "provenance": from_}
+        records.write(made | changed, records.OWN_FOLDER)
+    assert main(["show", ids[0]]) == 0
+    assert "fedavg 1 of mine 0.1.0, code aaa, data.synthetic 1," in capsys.readouterr().out
+    assert main(["compare", *ids[:2]]) == 0
+    rows = cells(capsys.readouterr().out)
+    assert rows["model.liu1"] == ["1 of mine 0.1.0, code bbb", "1 of mine 0.1.0, code ccc"]
+    assert not {"algorithm.fedavg", "plugin.mine"} & rows.keys()
+    assert main(["compare", *ids]) == 0
+    assert "plugin.mine" in cells(capsys.readouterr().out), "an older record does not say it"
 
 
 def write_records(folder: Path) -> None:

@@ -126,8 +126,8 @@ def show_run(
 ) -> None:
     """Show a recorded run: what it is, where it is used, its curves.
 
-    Its own components need not be installed. A run of a paper that is not recorded here is read in
-    the clone.
+    The package of its components need not be installed. A run of a paper that is not recorded here
+    is read in the clone.
     """
     from fedrepro.report import recorded
 

@@ -98,7 +98,8 @@ def rounds(runs: RunSet) -> pd.DataFrame:
     key = ["row", "column"]
     cells = long[key].drop_duplicates().merge(summarise(long.dropna(), "value", key), "left", key)
     counts = cells["n"].fillna(0).astype(int)
-    return cells.assign(n=counts, unit="count", otherwise="not reached")
+    otherwise = counts.map(lambda n: "" if n else "not reached")
+    return cells.assign(n=counts, unit="count", otherwise=otherwise)
 
 
 def curves(runs: RunSet) -> pd.DataFrame:

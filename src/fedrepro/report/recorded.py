@@ -63,21 +63,21 @@ class Recorded:
         """Return the run so that it can be trained here.
 
         Raises:
-            FedreproError: a component is not here, or in another version; names the packages that
-                the run used.
+            FedreproError: a component is not here (names the packages that the run used), or in
+                another version.
         """
         if self.run.paper:
             return self.run
-        versions = self.record.versions
-        packages = [f"{name[7:]} {versions[name]}" for name in versions if "plugin." in name]
-        cure = f"\n  it used {', '.join(packages)}: install that first" if packages else ""
         try:
             spec = validate(self.record.spec, RunSpec, str(self.file))
         except FedreproError as error:
+            used = [f"{name} {text.split(',')[0]}" for name, text in self.record.plugins.items()]
+            cure = f"\n  the run used {', '.join(used)}: install that to train it" if used else ""
             raise FedreproError(f"{error}{cure}") from error
         if run_id(spec) != self.run.id:
             raise FedreproError(
-                f"{self.file}: other versions of components trained this run than are here{cure}"
+                f"{self.file}: other versions of components trained this run than are here; "
+                f"`fedrepro show {self.file}` names them"
             )
         return dataclasses.replace(self.run, spec=spec)
 
@@ -246,11 +246,12 @@ def _differences(found: Sequence[Recorded]) -> list[dict[str, str]]:
     or nothing where its component is not here. So are the components that all runs use, in
     different versions.
     """
-    versions = [one.record.versions for one in found]
+    told = all(one.record.provenance.packages or not one.record.plugins for one in found)
+    versions = [one.record.components if told else one.record.versions for one in found]
     used = [name for name in versions[0] if all(name in others for others in versions)]
     specs = [
-        _flat(_with_defaults(one.record.spec)) | {name: one.record.versions[name] for name in used}
-        for one in found
+        _flat(_with_defaults(one.record.spec)) | {name: code[name] for name in used}
+        for one, code in zip(found, versions, strict=True)
     ]
     keys = dict.fromkeys([*(key for one in found for key in _flat(one.record.spec)), *used])
     texts = [{key: _plain(spec.get(key, "")) for key in keys} for spec in specs]

@@ -636,6 +636,22 @@ def test_outside_a_clone_no_paper_is_found_and_no_typo_guessed(
     assert "Cannot find the fedrepro repository" in capsys.readouterr().err
 
 
+def test_outside_a_clone_records_are_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    run, other = expand("my-plan", "lite")[:2]
+    os.environ[OWN_PLANS] = ""
+    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
+    monkeypatch.setattr(paths, "_FOUND", {})
+    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    assert main(["compare", run.id, f"results/own/runs/{other.id}.json"]) == 0
+    assert "| accuracy" in capsys.readouterr().out
+    assert main(["show", "dfca63"]) == 1
+    assert "Cannot find the fedrepro repository" in capsys.readouterr().err
+
+
 EMPTY = {"a": {"title": "a", "grid": {"batch": []}}}
 
 

@@ -20,8 +20,9 @@ from fedrepro.base.paths import find_root
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.command import ambiguous, selected, unknown_run
+from fedrepro.runs.command import all_papers, ambiguous, selected, unknown_run
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
+from fedrepro.runs.plan_files import plans
 from fedrepro.runs.records import RunRecord
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
     Raises:
         FedreproError: no planned run has such an id, or several have; or it has no record.
     """
-    planned = {run.id: run for run in selected(paper, None, studies=True)}
+    any_plan = paper is not None or plans()  # else the package is installed outside any clone
+    runs = selected(paper, None, studies=True) if any_plan else []
+    planned = {run.id: run for run in runs}
     return [
         _in_file(Path(name), planned) if name.endswith(".json") else _find(name, planned, paper)
         for name in names
@@ -144,6 +147,8 @@ def _without_plan(name: str, planned: Iterable[str], paper: str | None) -> Recor
     """Return a run that none of the plans has, from its record among one's own."""
     folder = records.OWN_FOLDER
     ids = [run_id for run_id in records.recorded_ids(folder) if run_id.startswith(name)]
+    if not ids and not planned:
+        all_papers()  # says why there is none
     if not ids:
         raise unknown_run(name, planned, paper=paper)
     if len(ids) > 1:

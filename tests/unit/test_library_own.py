@@ -109,6 +109,8 @@ def test_an_algorithm_needs_no_package_and_is_trained_anew_in_each_call(
     assert timid.spec["algorithm"] == {"name": "of_my_own", "bold": 0.5}
     assert len({record.run_id for record in (first, again, timid)}) == 3
     assert len({str(one.versions["plugin.unpackaged"]) for one in (first, again, timid)}) == 3
+    version = f"unpackaged {first.versions['plugin.unpackaged']}"
+    assert first.provenance.packages == {"algorithm.of_my_own": version}
     with pytest.raises(FedreproError, match="bold: Input should be a valid number"):
         fr.algorithm(own, bold="very")
 

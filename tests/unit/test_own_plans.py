@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -110,19 +111,81 @@ def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
     assert "| accuracy" in capsys.readouterr().out
 
 
-def test_a_record_of_code_that_is_not_here_is_named(folder: Path, capsys: Any) -> None:
+def test_a_record_of_code_that_is_not_here_is_read_but_not_trained(
+    folder: Path, capsys: Any
+) -> None:
     use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
     run = expand("my-plan", "lite")[0]
     os.environ[OWN_PLANS] = ""
     made = content(run)
-    made["spec"] = made["spec"] | {"algorithm": {"name": "fedclip"}}
-    made["versions"] = made["versions"] | {"plugin.mine": "0.1.0"}
+    made["spec"] = made["spec"] | {"algorithm": {"name": "fedclip", "most": 2.5}}
+    made["versions"] = made["versions"] | {"plugin.mine": "0.1.0, code a; 0.1.0, code b"}
     made["run_id"] = identity(made["spec"], made["versions"])
-    records.write(made, records.OWN_FOLDER)
-    assert main(["show", made["run_id"]]) == 1
+    file = records.write(made, records.OWN_FOLDER)
+    assert main(["show", made["run_id"]]) == 0
+    assert "algorithm.name     fedclip" in capsys.readouterr().out
+    assert main(["compare", run.id, str(file)]) == 0
+    rows = cells(capsys.readouterr().out)
+    assert rows["algorithm.name"] == ["fedavg", "fedclip"]
+    assert rows["algorithm.most"] == ["", "2.5"]
+    assert "batch" not in rows
+    assert main(["verify", made["run_id"]]) == 1
     error = capsys.readouterr().err
-    assert f"runs/{made['run_id']}.json, trained with mine 0.1.0:\n" in error
     assert "unknown name 'fedclip'" in error
+    assert error.endswith("the run used mine 0.1.0: install that to train it\n")
+
+
+def test_a_run_that_other_versions_trained_is_not_verified(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    made = content(expand("my-plan", "lite")[0])
+    made["versions"] = made["versions"] | {"engine": 0}
+    made["run_id"] = identity(made["spec"], made["versions"])
+    file = records.write(made, records.OWN_FOLDER)
+    assert main(["verify", str(file)]) == 1
+    assert f"{file}: other versions of components trained" in capsys.readouterr().err
+
+
+def test_records_of_a_plan_by_other_code_are_counted_and_removed(folder: Path, capsys: Any) -> None:
+    """Not those of other specs, which may be another plan's, nor committed or damaged ones."""
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    run = expand("my-plan", "lite")[0]
+
+    def old(place: Path, **spec: Any) -> Path:
+        made = content(run)
+        made["spec"] = made["spec"] | spec
+        made["versions"] = made["versions"] | {"plugin.mine": "0.1.0"}
+        made["run_id"] = identity(made["spec"], made["versions"])
+        return records.write(made, place)
+
+    outdated = old(records.OWN_FOLDER)
+    old(records.OWN_FOLDER, rounds=4)
+    old(records.FOLDER)
+    damaged = records.path_of("0" * 12, records.OWN_FOLDER)
+    damaged.write_text("{}")
+    kept = {*records.OWN_FOLDER.iterdir(), *records.FOLDER.iterdir()} - {outdated}
+    assert main(["status", "my/my-plan.yaml"]) == 0
+    plan = folder / "my/my-plan.yaml"
+    assert capsys.readouterr().out.endswith(
+        f"1 records of my-plan are of other code than this; `fedrepro prune {plan}` lists them.\n"
+    )
+    assert main(["status", "my/my-plan.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outdated"] == [outdated.stem]
+    assert main(["prune", "my/my-plan.yaml"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"would remove {outdated}",
+        "1 records of my-plan by other code",
+        f"nothing was removed; `fedrepro prune {plan} --yes` removes them",
+    ]
+    assert main(["prune", "my/my-plan.yaml", "--yes"]) == 0
+    assert {*records.OWN_FOLDER.iterdir(), *records.FOLDER.iterdir()} == kept
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    """Return the rows of a printed table by their names."""
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return {row[0]: row[1:] for row in rows if row}
 
 
 def test_runs_of_changed_code_are_compared(folder: Path, capsys: Any) -> None:
@@ -134,11 +197,30 @@ def test_runs_of_changed_code_are_compared(folder: Path, capsys: Any) -> None:
         ids.append(identity(made["spec"], versions))
         records.write(made | {"versions": versions, "run_id": ids[-1]}, records.OWN_FOLDER)
     assert main(["compare", *ids, "--paper", "my/my-plan.yaml"]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if "plugin.mine" in line]
-    assert [cell.strip() for cell in rows[0].split("|")[2:4]] == [
-        "0.1.0, code aaa",
-        "0.1.0, code bbb",
-    ]
+    rows = cells(capsys.readouterr().out)
+    assert rows["plugin.mine"] == ["0.1.0, code aaa", "0.1.0, code bbb"]
+
+
+def test_it_is_said_which_component_has_other_code(folder: Path, capsys: Any) -> None:
+    use_plans("my/my-plan.yaml")
+    made = content(expand("my-plan", "lite")[0])
+    ids = []
+    for of_network in ("bbb", "ccc", None):
+        code = {"algorithm.fedavg": "mine 0.1.0, code aaa"}
+        code["model.liu1"] = f"mine 0.1.0, code {of_network or 'ddd'}"
+        versions = made["versions"] | {"plugin.mine": f"0.1.0, {of_network}"}
+        from_ = made["provenance"] | ({"packages": code} if of_network else {})
+        ids.append(identity(made["spec"], versions))
+        changed = {"versions": versions, "run_id": ids[-1], "provenance": from_}
+        records.write(made | changed, records.OWN_FOLDER)
+    assert main(["show", ids[0]]) == 0
+    assert "fedavg 1 of mine 0.1.0, code aaa, data.synthetic 1," in capsys.readouterr().out
+    assert main(["compare", *ids[:2]]) == 0
+    rows = cells(capsys.readouterr().out)
+    assert rows["model.liu1"] == ["1 of mine 0.1.0, code bbb", "1 of mine 0.1.0, code ccc"]
+    assert not {"algorithm.fedavg", "plugin.mine"} & rows.keys()
+    assert main(["compare", *ids]) == 0
+    assert "plugin.mine" in cells(capsys.readouterr().out), "an older record does not say it"
 
 
 def write_records(folder: Path) -> None:
@@ -223,20 +305,25 @@ def test_rounds_are_counted_until_an_accuracy_is_reached(folder: Path) -> None:
     assert table["values"]["FedAvg", "90 %"] == (15, 15)
     assert table["values"]["FedAvg", "95 %"] == (15,)
     assert table["values"]["FedProx, mu 1.0", "60 %"] == (15,)
-    assert ("FedProx, mu 1.0", "70 %") not in table.index
+    assert table["n"]["FedProx, mu 1.0", "70 %"] == 0
     artefacts.write_table(runs, "rounds", folder / "rounds")
-    assert "| 15 ± 0 (n=2) " in (folder / "rounds.md").read_text()
+    text = (folder / "rounds.md").read_text()
+    assert "; not reached: by none of them." in text
+    assert cells(text)["FedAvg"][3] == "15 ± 0 (n=2)"
+    assert cells(text)["FedProx, mu 1.0"][1:] == ["not reached"] * 4
 
 
-def test_rounds_have_no_cell_where_no_accuracy_is_reached(folder: Path) -> None:
+def test_rows_that_reach_no_accuracy_are_kept(folder: Path) -> None:
     use_plans("my")
     for run in expand("my-plan", "lite"):
         metrics = {"accuracy": [0.05], "evaluated_rounds": [3]}
         records.write(content(run, metrics=metrics, final={}), records.OWN_FOLDER)
     runs = RunSet("my-plan", "lite")
-    assert artefacts.frame(runs, "rounds").empty
     artefacts.write_table(runs, "rounds", folder / "rounds")
-    assert "No run gives it a cell." in (folder / "rounds.md").read_text()
+    rows = cells((folder / "rounds.md").read_text())
+    assert rows["row"] == ["10 %"]
+    for name in ("FedAvg", "FedProx, mu 0.1", "FedProx, mu 1.0"):
+        assert rows[name] == ["not reached"]
 
 
 def test_it_is_reported_without_verdicts(folder: Path) -> None:
@@ -546,6 +633,22 @@ def test_outside_a_clone_no_paper_is_found_and_no_typo_guessed(
     monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
     monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
     assert main(words) == 1
+    assert "Cannot find the fedrepro repository" in capsys.readouterr().err
+
+
+def test_outside_a_clone_records_are_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_plans("my/my-plan.yaml")
+    write_records(records.OWN_FOLDER)
+    run, other = expand("my-plan", "lite")[:2]
+    os.environ[OWN_PLANS] = ""
+    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
+    monkeypatch.setattr(paths, "_FOUND", {})
+    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    assert main(["compare", run.id, f"results/own/runs/{other.id}.json"]) == 0
+    assert "| accuracy" in capsys.readouterr().out
+    assert main(["show", "dfca63"]) == 1
     assert "Cannot find the fedrepro repository" in capsys.readouterr().err
 
 

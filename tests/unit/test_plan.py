@@ -300,7 +300,10 @@ def test_merge() -> None:
         ),
         (
             lambda p: p["defaults"]["algorithm"].update(name="fedavgg"),
-            ["algorithm.name: unknown name 'fedavgg' (did you mean 'fedavg'? known: cadis, "],
+            [
+                "algorithm.name: unknown name 'fedavgg' (did you mean 'fedavg'? known: cadis, ",
+                "put fedavgg right, or install the package that defines it",
+            ],
         ),
         (
             lambda p: p["defaults"]["partition"].update(scheme=3),

@@ -20,6 +20,7 @@ CURVE = [0.1, 0.9, 0.3]
 @pytest.fixture(autouse=True)
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_record: Any) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recorded, "find_root", lambda: tmp_path / "clone")
     for run in RUNS[:2]:
         metrics = {
             "evaluated_rounds": [1, 10, 20],
@@ -39,7 +40,7 @@ def test_a_run_is_found_by_how_its_id_begins() -> None:
     [
         ("zz", "no planned run has an id that begins with 'zz'; `fedrepro status --list`"),
         ("", r"begins the ids of \d+ runs, such as (\w{12}, ){4}\w{12}$"),
-        (RUNS[2].id, f"run {RUNS[2].id} has no record; `fedrepro train {RUNS[2].id}`"),
+        (RUNS[2].id, f"run {RUNS[2].id} has no record here; `fedrepro train {RUNS[2].id}`"),
     ],
 )
 def test_what_is_no_recorded_run_is_named(name: str, text: str) -> None:
@@ -88,6 +89,34 @@ def test_a_record_is_named_where_it_is(write_record: Any) -> None:
     text = recorded.show(recorded.find([RUNS[2].id])[0])
     assert f"  record    results/own/runs/{RUNS[2].id}.json\n" in text
     assert f"rm -f results/own/runs/{RUNS[2].id}.json " in text
+
+
+def test_a_run_that_the_clone_has_is_read_there(
+    write_record: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {"evaluated_rounds": [1], "accuracy": [0.5]}
+    file = write_record(RUNS[2], tmp_path / "clone" / RUNS[2].records, metrics=metrics)
+    assert main(["show", RUNS[2].id]) == 0
+    text = capsys.readouterr().out
+    assert f"  record    {file}\n" in text
+    assert "  group     emd mnist_sweep" in text
+    assert "rm -f" not in text, "the record of another folder stays"
+    assert main(["compare", RUNS[0].id, RUNS[2].id]) == 0
+
+
+def test_a_run_is_found_by_the_file_of_its_record(
+    write_record: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {"evaluated_rounds": [1], "accuracy": [0.5]}
+    file = write_record(RUNS[2], tmp_path / "theirs", metrics=metrics)
+    (found,) = recorded.find([str(file)])
+    assert (found.run.id, found.run.group, found.file) == (RUNS[2].id, "mnist_sweep", file)
+    assert recorded.compare(recorded.find([RUNS[0].id, str(file)])).shape[0] == 2
+    assert main(["show", "theirs/none.json"]) == 1
+    assert "theirs/none.json: no such file; give the file of a record" in capsys.readouterr().err
+    file.write_text(file.read_text().replace("0.5", "0.6"))
+    assert main(["show", str(file)]) == 1
+    assert f"{file}: was edited" in capsys.readouterr().err
 
 
 def test_one_curve_of_a_run() -> None:

@@ -13,6 +13,7 @@ import small_runs
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
+from fedrepro.fl.cost import kind
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, unique
 from fedrepro.runs.plan_files import OWN_PLANS
@@ -162,6 +163,23 @@ def test_other_plans_and_records_that_cannot_be_read_stop_nothing(
     (folder.parent / "wrong.yaml").write_text("paper: other")
     monkeypatch.setenv(OWN_PLANS, str(folder.parent / "wrong.yaml"))
     assert status([like[1]]).pending == (like[1].id,)
+
+
+def test_without_a_like_record_no_other_is_read(
+    folder: Path, write_record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of one's own the papers' plans, thousands of runs, are not looked at either."""
+    pending = RUNS[0]
+    other = next(run for run in RUNS if kind(run.spec) != kind(pending.spec))
+    with monkeypatch.context() as patched:
+        patched.setattr("fedrepro.runs.status.plans", lambda: pytest.fail("read"))
+        assert status([pending]).pending == (pending.id,)
+    write_record(other, folder)
+    looked_up = []
+    took = records.training_time
+    monkeypatch.setattr(records, "training_time", lambda *a: looked_up.append(a[0]) or took(*a))
+    status([pending])
+    assert looked_up == [pending.id]
 
 
 def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +56,22 @@ def test_a_recorded_run_is_left_alone():
     before = records.path_of(run.id).read_bytes()
     assert session.train([run]) == 0
     assert records.path_of(run.id).read_bytes() == before
+
+
+def test_named_runs_hand_over_what_is_recorded_and_pending_ones_what_is_new(
+    monkeypatch, capsys, write_record
+):
+    run = planned(0)
+    file = write_record(run, records.FOLDER)
+    monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
+    assert cli.main(["train", "--pending", "--out", "new.tar"]) == 0
+    text = "new.tar: not written, as nothing is new; `fedrepro records push FOLDER RUN...` hands"
+    assert text in capsys.readouterr().out
+    assert not Path("new.tar").exists()
+    assert cli.main(["train", run.id, "--out", "new.tar"]) == 0
+    assert "not written" not in capsys.readouterr().out
+    with tarfile.open("new.tar") as tar:
+        assert tar.getnames() == [file.as_posix()]
 
 
 def let_loops_take(seconds, monkeypatch):

@@ -23,6 +23,7 @@ from fedrepro.cli.output import show
 from fedrepro.runs import records, stopping
 from fedrepro.runs.command import all_papers, selected
 from fedrepro.runs.plan import PlannedRun
+from fedrepro.runs.plan_files import argument
 
 app = typer.Typer()
 
@@ -44,8 +45,9 @@ def status(
 
     A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
     stands the time to train them, one after another on one core, without those that need a GPU,
-    and on a GPU, where like runs have been trained on one. Records that no plan asks for are
-    counted below the table.
+    and on a GPU, where like runs have been trained on one. Below the table are counted the
+    committed records that no plan asks for, and those of a plan of your own that other code
+    trained.
     """
     from fedrepro.runs.status import status
 
@@ -98,7 +100,10 @@ OfPlan = Annotated[
         "papers.",
     ),
 ]
-Ids = Annotated[list[str], typer.Argument(metavar="RUN...", help="Run ids, or how they begin.")]
+Ids = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run ids, or how they begin, or files of records."),
+]
 Drawn = Annotated[
     Path | None,
     typer.Option(
@@ -109,14 +114,21 @@ Drawn = Annotated[
 
 @app.command("show", cls=Command, epilog="Example: fedrepro show 36726f --metric accuracy")
 def show_run(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run id, or how it begins.")],
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="A run id, or how it begins, or the file of a record."),
+    ],
     metric: Annotated[
         str | None, typer.Option(metavar="M", help="Only this curve; default: all that it logs.")
     ] = None,
     out: Drawn = None,
     paper: OfPlan = None,
 ) -> None:
-    """Show a recorded run: what it is, where it is used, its curves."""
+    """Show a recorded run: what it is, where it is used, its curves.
+
+    The package of its components need not be installed. A run of a paper that is not recorded here
+    is read in the clone.
+    """
     from fedrepro.report import recorded
 
     found = recorded.find([run], paper)
@@ -132,7 +144,10 @@ def compare(
     out: Drawn = None,
     paper: OfPlan = None,
 ) -> None:
-    """Compare recorded runs: how their specs differ, and how they ended."""
+    """Compare recorded runs: how their specs differ, and how they ended.
+
+    Found as by `fedrepro show`, wherever each is recorded.
+    """
     from fedrepro.report import recorded
 
     found = recorded.find(runs, paper)
@@ -151,7 +166,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Run ids, or how they begin; default: a random sample.",
+            help="Run ids, or how they begin, or files of records; default: a random sample.",
             show_default=False,
         ),
     ] = None,
@@ -222,20 +237,49 @@ def _of_a_cpu(ids: list[str], paper: str | None) -> list[PlannedRun]:
                 f"run {each.run.id} was trained on {from_.device}, where rounding differs each "
                 "time; only runs of a CPU are verified"
             )
-    return [each.run for each in found]
+    return [each.trainable() for each in found]
 
 
 @app.command(cls=Command)
 def prune(
+    paper: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PLAN",
+            help="File of a plan of your own (my-plan.yaml): its records that other code trained; "
+            "default: the committed records that no plan asks for.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove them, not only list them.")] = False,
 ) -> None:
     """List or remove records that no plan asks for at any scale.
 
-    Other files are left alone.
+    Of a plan of your own, these are records in results/own/runs with the spec of one of its runs,
+    and with another id since the code of a component, or its version, is another one. Other files
+    are left alone.
     """
     from fedrepro.runs import status
 
-    all_papers()  # without their plans, no record would be asked for
+    if paper is None:
+        all_papers()  # without their plans, no record would be asked for
+        files, what, again = _of_no_run(), "records of no planned run", ""
+    else:
+        files = [records.path_of(run, records.OWN_FOLDER) for run in status.outdated(paper)]
+        what, again = f"records of {paper} by other code", f" {argument(paper)}"
+    for file in files:
+        if yes:
+            file.unlink()
+        print(f"{'removed' if yes else 'would remove'} {file}")
+    print(f"{len(files)} {what}")
+    if files and not yes:
+        print(f"nothing was removed; `fedrepro prune{again} --yes` removes them")
+
+
+def _of_no_run() -> list[Path]:
+    """Return the files of committed records that no plan asks for; say which are left alone."""
+    from fedrepro.runs import status
+
     files = []
     for run_id in status.orphans():
         try:
@@ -243,10 +287,4 @@ def prune(
             files.append(records.path_of(run_id))
         except FedreproError as error:
             print(f"left alone: {error}")
-    for file in files:
-        if yes:
-            file.unlink()
-        print(f"{'removed' if yes else 'would remove'} {file}")
-    print(f"{len(files)} records of no planned run")
-    if files and not yes:
-        print("nothing was removed; `fedrepro prune --yes` removes them")
+    return files

@@ -342,24 +342,54 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
         versions[f"data.{data}.constants"] = constants
     terms = ALGORITHMS[algorithm].terms
     versions |= {f"loss.{t}": LOSS_TERMS[t].version for t in terms if LOSS_TERMS[t].version > 1}
-    plugins = (
-        registry.plugin(data),
-        SCHEMES.plugin(scheme),
-        NETWORKS.plugin(network),
-        ALGORITHMS.plugin(algorithm),
-        *(LOSS_TERMS.plugin(term) for term in terms),
-    )
-    return versions | _plugin_versions(plugins)
+    return versions | _plugin_versions(distributions(spec).values())
 
 
-def _plugin_versions(plugins: Iterable[tuple[str, str] | None]) -> dict[str, int | str]:
+def distributions(spec: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return name and version of other distributions by the components that a spec has of them.
+
+    Components are called as in :func:`component_versions`.
+
+    Raises:
+        FedreproError: the spec names an unknown component.
+    """
+    data, scheme = spec["dataset"]["name"], spec["partition"]["scheme"]
+    network, algorithm = spec["model"]["name"], spec["algorithm"]["name"]
+    plugins = {
+        f"data.{data}": registry.plugin(data),
+        f"partition.{scheme}": SCHEMES.plugin(scheme),
+        f"model.{network}": NETWORKS.plugin(network),
+        f"algorithm.{algorithm}": ALGORITHMS.plugin(algorithm),
+        **{f"loss.{term}": LOSS_TERMS.plugin(term) for term in ALGORITHMS[algorithm].terms},
+    }
+    return {name: plugin for name, plugin in plugins.items() if plugin}
+
+
+def not_here(content: Mapping[str, Any]) -> list[str]:
+    """Return the names of the components in a spec, valid or not, that nothing here defines."""
+    known: dict[tuple[str, str], Callable[[str], bool]] = {
+        ("dataset", "name"): registry.exists,
+        ("partition", "scheme"): SCHEMES.__contains__,
+        ("model", "name"): NETWORKS.__contains__,
+        ("algorithm", "name"): ALGORITHMS.__contains__,
+    }
+    found = []
+    for (field, key), exists in known.items():
+        part = content.get(field)
+        name = part.get(key) if isinstance(part, Mapping) else None
+        if isinstance(name, str) and not exists(name):
+            found.append(name)
+    return found
+
+
+def _plugin_versions(plugins: Iterable[tuple[str, str]]) -> dict[str, int | str]:
     """Return the versions of other distributions, by ``plugin.<name>``.
 
     Args:
-        plugins: name and version of each that brings a component; None: fedrepro does.
+        plugins: name and version of each that brings a component.
     """
     versions: dict[str, int | str] = {}
-    for name, version in sorted({plugin for plugin in plugins if plugin}):
+    for name, version in sorted(set(plugins)):
         key = f"plugin.{name}"  # an editable one has a digest of each module that components are in
         versions[key] = f"{versions[key]}; {version}" if key in versions else version
     return versions
@@ -389,5 +419,9 @@ def partition_id(spec: RunSpec) -> str:
         for name, version in component_versions(plain).items()
         if name.startswith(("data.", "partition."))
     }
-    plugins = registry.plugin(spec.dataset.name), SCHEMES.plugin(spec.partition.scheme)
+    plugins = [
+        plugin
+        for name, plugin in distributions(plain).items()
+        if name.startswith(("data.", "partition."))
+    ]
     return identity(key, versions | _plugin_versions(plugins))

@@ -298,12 +298,15 @@ def at_scale(runs: RunSet, name: str, *, note: str = "") -> str:
 
 
 def cell_text(cell: pd.Series) -> str:
-    """Return ``mean ± sd (n) [published]``, without what the cell does not have."""
+    """Return ``mean ± sd (n) [published]``, without what the cell does not have.
+
+    A cell of no seed has what its column ``otherwise`` says.
+    """
     unit = cell.get("unit", "fraction")
     factor, sign = {"fraction": (100, " %"), "points": (100, " points")}.get(unit, (1, ""))
     bracket = _bracket(cell, factor, sign)
     if not cell["n"]:
-        return bracket
+        return bracket or cell.get("otherwise", "")
     mean, sd = factor * cell["mean"], factor * cell["sd"]
     if np.isnan(mean):
         return f"undefined (n={cell['n']}) {bracket}".rstrip()

@@ -5,7 +5,7 @@ A slug's ``-`` is ``_`` there.
 - ``measurements.TABLES``: name of a table in the plan -> a function from runs to a frame of one row
   a cell: key columns ``row`` and ``column``, what :func:`fedrepro.report.stats.summarise` returns,
   and ``unit``: ``fraction`` (shown in per cent), ``points`` (a difference of fractions), or what
-  the number is;
+  the number is; a column ``otherwise`` has what a cell of no seed says;
 - ``figures.FIGURES``: name of a figure -> a :class:`fedrepro.report.figure.Figure`, its data;
 - ``drawings.DRAWINGS``: name of a figure -> a function that draws the frame of its data;
 - ``claims.RULES``: name of a rule -> a function from runs, and the values that a claim of

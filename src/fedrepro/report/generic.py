@@ -84,18 +84,22 @@ def rounds(runs: RunSet) -> pd.DataFrame:
 
     A column a level, the five highest that some run reaches; a cell is of the seeds that reach it.
     """
-    reached = []
+    rows = []
     for run in _members(runs):
         curve = runs.curve(run, METRIC)
         base = {"row": name_of(runs, run), "seed": run.seed, "run": run.id}
-        for level in _LEVELS:
-            first = first_reaching(curve, level / 100)
-            if first is not None:
-                reached.append({**base, "level": level, "value": first})
-    long = pd.DataFrame(reached, columns=["row", "seed", "run", "level", "value"])
-    highest = sorted(long["level"].unique())[-_MOST_LEVELS:]
+        rows += [
+            {**base, "level": level, "value": first_reaching(curve, level / 100)}
+            for level in _LEVELS
+        ]
+    long = pd.DataFrame(rows)
+    highest = sorted(long.dropna()["level"].unique())[-_MOST_LEVELS:] or _LEVELS[:1]
     long = long[long["level"].isin(highest)].assign(column=lambda at: [f"{x} %" for x in at.level])
-    return summarise(long, "value", ["row", "column"]).assign(unit="count")
+    key = ["row", "column"]
+    cells = long[key].drop_duplicates().merge(summarise(long.dropna(), "value", key), "left", key)
+    counts = cells["n"].fillna(0).astype(int)
+    otherwise = counts.map(lambda n: "" if n else "not reached")
+    return cells.assign(n=counts, unit="count", otherwise=otherwise)
 
 
 def curves(runs: RunSet) -> pd.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import json
 import textwrap
@@ -10,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from fedrepro.base.configfile import validate
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.spec import RunSpec
+from fedrepro.base.paths import find_root
+from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.command import ambiguous, selected, unknown_run
+from fedrepro.runs.command import all_papers, ambiguous, selected, unknown_run
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
+from fedrepro.runs.plan_files import plans
 from fedrepro.runs.records import RunRecord
 
 if TYPE_CHECKING:
@@ -27,13 +33,18 @@ _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 _LABEL_WIDTH = 80
 """Characters of a line of a legend."""
-_OF_A_PLAN = ("group", "verify", "again")
-"""Facts of a run that a plan has."""
+_OF_A_PLAN = ("group",)
+_BY_ID = ("verify", "again")
+"""Facts of a run that a plan has, and of one whose record lies where its plan has it."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run and its record; the run of no plan has the paper ``""``."""
+    """A run and its record.
+
+    The run of no plan has the paper ``""`` and a spec that is not validated. One whose record lies
+    elsewhere than its plan has it, or that no plan has, names the folder.
+    """
 
     run: PlannedRun
     record: RunRecord
@@ -49,6 +60,33 @@ class Recorded:
             raise FedreproError(f"run {self.run.id} logs no '{metric}'; it logs {known}")
         return self.record.curve(metric)
 
+    def trainable(self) -> PlannedRun:
+        """Return the run so that it can be trained here.
+
+        Raises:
+            FedreproError: a component is not here (names the packages that the run used), or in
+                another version.
+        """
+        if self.run.paper:
+            return self.run
+        try:
+            spec = validate(self.record.spec, RunSpec, str(self.file))
+        except FedreproError as error:
+            used = [f"{name} {text.split(',')[0]}" for name, text in self.record.plugins.items()]
+            cure = f"\n  the run used {', '.join(used)}: install that to train it" if used else ""
+            raise FedreproError(f"{error}{cure}") from error
+        if run_id(spec) != self.run.id:
+            raise FedreproError(
+                f"{self.file}: other versions of components trained this run than are here; "
+                f"`fedrepro show {self.file}` names them"
+            )
+        return dataclasses.replace(self.run, spec=spec)
+
+    @property
+    def file(self) -> Path:
+        """The file of its record."""
+        return records.path_of(self.run.id, self.run.records)
+
     @property
     def metrics(self) -> list[str]:
         """Names of what it logs."""
@@ -56,20 +94,36 @@ class Recorded:
 
 
 def find(names: Iterable[str], paper: str | None = None) -> list[Recorded]:
-    """Return the runs with these ids, or beginnings of ids.
+    """Return the runs with these ids, or beginnings of ids, or in these files of records.
 
     A record of one's own is found without its plan, too: that may have changed since, or the code
-    of an algorithm, or it is a colleague's.
+    of an algorithm, or it is a colleague's. A paper's run that is not recorded here is read where
+    the clone has it.
 
     Args:
-        names: the ids, or beginnings.
-        paper: whose plan has them; None: that of any paper, or study of our own.
+        names: the ids, or beginnings, or files.
+        paper: whose plan has the ids; None: that of any paper, or study of our own.
 
     Raises:
         FedreproError: no planned run has such an id, or several have; or it has no record.
     """
-    planned = {run.id: run for run in selected(paper, None, studies=True)}
-    return [_find(name, planned, paper) for name in names]
+    any_plan = paper is not None or plans()  # else the package is installed outside any clone
+    runs = selected(paper, None, studies=True) if any_plan else []
+    planned = {run.id: run for run in runs}
+    return [
+        _in_file(Path(name), planned) if name.endswith(".json") else _find(name, planned, paper)
+        for name in names
+    ]
+
+
+def _in_file(file: Path, planned: Mapping[str, PlannedRun]) -> Recorded:
+    """Return the run whose record a file is, of a plan or not."""
+    if not file.is_file():
+        raise FedreproError(f"{file}: no such file; give the file of a record, or the id of a run")
+    if file.stem not in planned:
+        return _unplanned(file)
+    run = dataclasses.replace(planned[file.stem], folder=file.parent)
+    return Recorded(run, records.read(run.id, file.parent))
 
 
 def _find(name: str, planned: Mapping[str, PlannedRun], paper: str | None) -> Recorded:
@@ -78,9 +132,14 @@ def _find(name: str, planned: Mapping[str, PlannedRun], paper: str | None) -> Re
         return _without_plan(name, planned, paper)
     if len(ids) > 1:
         raise FedreproError(ambiguous(name, ids))
-    run = planned[ids[0]]
-    if not records.is_recorded(run.id, run.records):
-        raise FedreproError(f"run {run.id} has no record; `{run.command}` trains it")
+    run, clone = planned[ids[0]], find_root()
+    if not run.recorded:
+        if clone is None or not records.is_recorded(run.id, clone / run.records):
+            raise FedreproError(
+                f"run {run.id} has no record here; `{run.command}` trains it, or give the file of "
+                "a record that lies elsewhere"
+            )
+        run = dataclasses.replace(run, folder=clone / run.records)
     return Recorded(run, records.read(run.id, run.records))
 
 
@@ -88,15 +147,22 @@ def _without_plan(name: str, planned: Iterable[str], paper: str | None) -> Recor
     """Return a run that none of the plans has, from its record among one's own."""
     folder = records.OWN_FOLDER
     ids = [run_id for run_id in records.recorded_ids(folder) if run_id.startswith(name)]
+    if not ids and not planned:
+        all_papers()  # says why there is none
     if not ids:
         raise unknown_run(name, planned, paper=paper)
     if len(ids) > 1:
         raise FedreproError(ambiguous(name, ids))
-    record = records.read(ids[0], folder)
-    code = [f"{key[7:]} {value}" for key, value in record.versions.items() if "plugin." in key]
-    with_code = f", trained with {', '.join(code)}" if code else ""
-    spec = validate(record.spec, RunSpec, f"{records.path_of(ids[0], folder)}{with_code}")
-    return Recorded(PlannedRun("", "(no plan)", {}, spec.seed, spec, ids[0], folder), record)
+    return _unplanned(records.path_of(ids[0], folder))
+
+
+def _unplanned(file: Path) -> Recorded:
+    """Return the run of a record that no plan has; its components need not be here."""
+    record = records.read(file.stem, file.parent)
+    spec = RunSpec.model_construct(**record.spec)
+    return Recorded(
+        PlannedRun("", "(no plan)", {}, spec.seed, spec, file.stem, file.parent), record
+    )
 
 
 def show(found: Recorded, metric: str | None = None) -> str:
@@ -112,9 +178,8 @@ def show(found: Recorded, metric: str | None = None) -> str:
         for name in ([metric] if metric else found.metrics)
     ]
     known = facts(found.run, found.record)
-    if not found.run.paper:
-        known = {name: value for name, value in known.items() if name not in _OF_A_PLAN}
-    lines = [f"  {name:<10}{value}" for name, value in known.items()]
+    left_out = _OF_A_PLAN * (not found.run.paper) + _BY_ID * (found.run.folder is not None)
+    lines = [f"  {name:<10}{value}" for name, value in known.items() if name not in left_out]
     spec = _flat(found.record.spec)
     wide = max(map(len, spec))
     keys = [f"  {key:<{wide}}  {_plain(value)}" for key, value in spec.items()]
@@ -182,20 +247,33 @@ def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
 def _differences(found: Sequence[Recorded]) -> list[dict[str, str]]:
     """Return the keys of each run's spec whose values are not the same in all.
 
-    They are keys that some spec sets; where another leaves one at its default, that is its value.
-    So are the components that all runs use, in different versions.
+    They are keys that some spec sets; where another leaves one at its default, that is its value,
+    or nothing where its component is not here. So are the components that all runs use, in
+    different versions.
     """
-    versions = [one.record.versions for one in found]
+    told = all(one.record.provenance.packages or not one.record.plugins for one in found)
+    versions = [one.record.components if told else one.record.versions for one in found]
     used = [name for name in versions[0] if all(name in others for others in versions)]
     specs = [
-        _flat(one.record.typed_spec().model_dump(mode="json"))
-        | {name: one.record.versions[name] for name in used}
-        for one in found
+        _flat(_with_defaults(one.record.spec)) | {name: code[name] for name in used}
+        for one, code in zip(found, versions, strict=True)
     ]
     keys = dict.fromkeys([*(key for one in found for key in _flat(one.record.spec)), *used])
     texts = [{key: _plain(spec.get(key, "")) for key in keys} for spec in specs]
     differing = [key for key in keys if len({text[key] for text in texts}) > 1]
     return [{key: text[key] for key in differing} for text in texts]
+
+
+def _with_defaults(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded spec with its defaults, but those of components that are not here."""
+    filled: dict[str, Any] = {}
+    for name, field in RunSpec.model_fields.items():
+        value = spec.get(name, field.default)
+        with contextlib.suppress(ValidationError):
+            kind = TypeAdapter[Any](field.rebuild_annotation())
+            value = kind.dump_python(kind.validate_python(value), mode="json")
+        filled[name] = value
+    return filled
 
 
 def _labels(found: Sequence[Recorded]) -> list[str]:

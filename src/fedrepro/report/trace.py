@@ -374,7 +374,7 @@ def facts(run: PlannedRun, record: RunRecord) -> dict[str, str]:
     changed = ", with uncommitted changes" if from_.dirty else ""
     note = f"; {from_.dataset_note}" if from_.dataset_note else ""
     clients = len(record.partition.counts)
-    versions = ", ".join(f"{name} {number}" for name, number in sorted(record.versions.items()))
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(record.components.items()))
     found = {
         "record": str(file),
         "group": describe(run),

@@ -151,8 +151,8 @@ class TrainOptions:
     out: Annotated[
         Path | None,
         Says(
-            "Also collect new records and checkpoints in this file, for `fedrepro records import`; "
-            "what it already holds is kept.",
+            "Also collect new records and checkpoints in this file, for `fedrepro records import`, "
+            "and what is recorded already of runs or plans that are named; what it holds is kept.",
             "FILE.tar",
             named,
         ),

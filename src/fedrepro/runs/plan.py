@@ -17,7 +17,7 @@ from typing import Any
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe
-from fedrepro.fl.spec import RunSpec, run_id
+from fedrepro.fl.spec import RunSpec, not_here, run_id
 from fedrepro.runs.plan_files import argument, file_of, is_own
 from fedrepro.runs.plan_schema import (
     COMMITTED,
@@ -246,7 +246,8 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
             ),
             "rounds": artefact(
                 "Communication rounds until a test accuracy is reached",
-                cells="mean ± sample standard deviation over the n seeds that reach it",
+                cells="mean ± sample standard deviation over the n seeds that reach it; "
+                "not reached: by none of them",
             ),
         },
         "figures": {"curves": artefact("Test accuracy over the rounds")},
@@ -342,13 +343,34 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 content = merge(content, _nested(path, value))
             content = _with_precision(content, entry)
             place = f"{where}, at {_listed(at)}" if at else where
-            spec = validate(content, RunSpec, place, file_of(paper).parent)
+            spec = _spec(content, place, file_of(paper).parent)
             _require_images(place, spec)
             coordinates = {_coordinate(path): value for path, value in at.items()}
             planned.append(
                 PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
             )
     return tuple(planned)
+
+
+def _spec(content: dict[str, Any], where: str, folder: Path) -> RunSpec:
+    """Return the run that a content describes.
+
+    Args:
+        content: as in a plan.
+        where: file, group and grid point, for the error.
+        folder: where the names of files in it begin.
+
+    Raises:
+        FedreproError: it is wrong; names the keys, and what a package may define.
+    """
+    try:
+        return validate(content, RunSpec, where, folder)
+    except FedreproError as error:
+        if unknown := not_here(content):
+            names = ", ".join(unknown)
+            cure = f"  put {names} right, or install the package that defines it"
+            raise FedreproError(f"{error}\n{cure}") from error
+        raise
 
 
 def _listed(point: Mapping[str, Scalar]) -> str:

@@ -19,7 +19,7 @@ from fedrepro.base.paths import find_root
 from fedrepro.fl.engine.active import ActiveRun
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.saved import Part
-from fedrepro.fl.spec import component_versions, spec_dict
+from fedrepro.fl.spec import component_versions, distributions, spec_dict
 from fedrepro.runs import records
 
 
@@ -58,6 +58,8 @@ def _provenance(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
         "dataset_sha256": run.dataset.sha256,
         "dataset_note": run.dataset.note,
     }
+    if packages := distributions(spec_dict(run.spec)):
+        found["packages"] = {name: " ".join(package) for name, package in packages.items()}
     if run.idle:
         found["idle_clients"] = run.idle
     if earlier:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.files import write_bytes
@@ -97,6 +97,7 @@ class Provenance(Origin):
         idle_clients: the most clients of a round that took no step, as they hold less than a
             batch, among the rounds of the process that ended the run; a client without a step
             counts in ``train_loss`` as 0.
+        packages: component -> name and version of the distribution, if it is not fedrepro's.
         dataset_source: as in :class:`fedrepro.fl.data.Dataset`, like the two below.
     """
 
@@ -105,6 +106,7 @@ class Provenance(Origin):
     earlier: tuple[Part, ...] = ()
     imported: tuple[Part, ...] = ()
     idle_clients: int = 0
+    packages: dict[str, str] = Field(default={})
     dataset_source: str
     dataset_sha256: str
     dataset_note: str = ""
@@ -142,6 +144,30 @@ class RunRecord(Strict):
         values, evaluated = self.metrics[metric], self.metrics.get("evaluated_rounds", [])
         rounds = evaluated if len(values) == len(evaluated) else range(1, len(values) + 1)
         return dict(zip(map(int, rounds), values, strict=True))
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """Distribution -> its version, of those that brought components of the run."""
+        prefix = "plugin."
+        return {
+            name.removeprefix(prefix): str(version)
+            for name, version in self.versions.items()
+            if name.startswith(prefix)
+        }
+
+    @property
+    def components(self) -> dict[str, str]:
+        """Component -> its version, with the package that it is from, if it is not fedrepro's.
+
+        Older records do not say which component a package brought: there it has its own entry.
+        """
+        packages = self.provenance.packages
+        found = {name: str(version) for name, version in self.versions.items()}
+        if packages:
+            found = {name: version for name, version in found.items() if name[:7] != "plugin."}
+        for name, package in packages.items():
+            found[name] = f"{found.get(name, 1)} of {package}"
+        return found
 
     def typed_spec(self) -> RunSpec:
         """Return the spec as a model."""
@@ -252,7 +278,8 @@ def _content(file: Path) -> bytes | None:
 
 
 def _bad(file: Path, problem: str) -> BadFile:
-    return BadFile(file, problem, "delete it to train the run again, or restore it with git")
+    cure = "delete it to train the run again, or restore it with git or from a copy"
+    return BadFile(file, problem, cure)
 
 
 def _not_whole(file: Path, error: Exception) -> BadFile:

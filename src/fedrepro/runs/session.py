@@ -113,6 +113,8 @@ def write_out(
 ) -> None:
     """Write new records, and the checkpoints of runs that have one, to the file of ``--out``.
 
+    Without any, nothing is written.
+
     Args:
         out: the tar file.
         written: the records.
@@ -123,7 +125,8 @@ def write_out(
         FedreproError: as :func:`fedrepro.runs.transfer.write`.
     """
     checkpoints = [checkpoint.path_of(run.id, folder) for run in runs]
-    transfer.write(out, [*written, *(file for file in checkpoints if file.exists())])
+    if files := [*written, *(file for file in checkpoints if file.exists())]:
+        transfer.write(out, files)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.fl.engine import BACKENDS
-from fedrepro.fl.spec import RUN_ID_LENGTH
+from fedrepro.fl.spec import RUN_ID_LENGTH, canonical_json, spec_dict
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, scales, unique
-from fedrepro.runs.plan_files import papers, plans
+from fedrepro.runs.plan_files import argument, is_own, papers, plans
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
 
@@ -44,8 +44,14 @@ class Status:
 
     @functools.cached_property
     def orphaned(self) -> tuple[str, ...]:
-        """Ids of record files that no plan asks for at any scale; looked up when asked."""
+        """Ids of committed records that no plan asks for at any scale; looked up when asked."""
         return orphans()
+
+    @functools.cached_property
+    def outdated(self) -> dict[str, tuple[str, ...]]:
+        """Plan of one's own -> ids of the records of its runs by other code; likewise."""
+        own = (name for name in dict.fromkeys(run.paper for run in self.runs) if is_own(name))
+        return {name: ids for name in own if (ids := outdated(name))}
 
     @functools.cached_property
     def core_seconds(self) -> dict[str, float]:
@@ -64,6 +70,7 @@ class Status:
             "recorded": list(self.recorded),
             "pending": list(self.pending),
             "orphaned": list(self.orphaned),
+            "outdated": [run_id for ids in self.outdated.values() for run_id in ids],
             "pending_seconds": round(self.pending_seconds, 1),
             "seconds": {run_id: round(value, 1) for run_id, value in self.core_seconds.items()},
             "gpu_seconds": {run_id: round(value, 1) for run_id, value in self.gpu_seconds.items()},
@@ -91,6 +98,11 @@ class Status:
             parts.append(
                 f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` lists "
                 "them."
+            )
+        for name, ids in self.outdated.items():
+            parts.append(
+                f"{len(ids)} records of {name} are of other code than this; `fedrepro prune "
+                f"{argument(name)}` lists them."
             )
         return "\n\n".join(parts)
 
@@ -178,11 +190,32 @@ def orphans() -> tuple[str, ...]:
 
     Where there is no paper's plan, there are none: these records are the papers'.
     """
-    if not papers():
+    names = [name for name in records.recorded_ids() if _RUN_ID.fullmatch(name)]
+    if not names or not papers():
         return ()
     planned = _planned(plans())
-    names = (name for name in records.recorded_ids() if _RUN_ID.fullmatch(name))
     return tuple(name for name in names if name not in planned)
+
+
+def outdated(plan: str) -> tuple[str, ...]:
+    """Return the ids of records of a plan's runs that other code trained, among one's own.
+
+    They have the spec of a planned run and another id, as the version of some component is another
+    one. What is of a spec that the plan does not have may be another plan's, and is left out; so is
+    what is damaged.
+
+    Args:
+        plan: its slug.
+    """
+    planned, folder = _planned([plan]), records.OWN_FOLDER
+    specs = {canonical_json(spec_dict(run.spec)) for run in planned.values()}
+    found = []
+    for name in records.recorded_ids(folder):
+        if _RUN_ID.fullmatch(name) and name not in planned:
+            with contextlib.suppress(BadFile):
+                if canonical_json(records.read(name, folder).spec) in specs:
+                    found.append(name)
+    return tuple(found)
 
 
 def _planned(names: Iterable[str]) -> dict[str, PlannedRun]:
@@ -202,7 +235,7 @@ def status(runs: Sequence[PlannedRun]) -> Status:
     distinct = unique(runs)
     took = _took(distinct)
     pending = [run for run_id, run in distinct.items() if took[run_id] is None]
-    known = _known(distinct, took) if pending else []
+    known = _known(pending, distinct, took) if pending else []
     on_gpu, gpus = _on_gpu(pending, known)
     return Status(
         runs=tuple(distinct.values()),
@@ -236,24 +269,37 @@ Known = Sequence[tuple[PlannedRun, records.TrainingTime]]
 """Recorded runs, of whatever plan, and what they took."""
 
 
-def _known(runs: dict[str, PlannedRun], took: dict[str, records.TrainingTime | None]) -> Known:
-    """Return all recorded runs that a plan asks for; other plans and records may be damaged.
+def _known(
+    pending: Iterable[PlannedRun],
+    runs: Mapping[str, PlannedRun],
+    took: Mapping[str, records.TrainingTime | None],
+) -> Known:
+    """Return the recorded runs of any plan that tell how long the pending ones take.
+
+    They have the network, images and batch size of one of these. Other plans and records may be
+    damaged.
 
     Args:
-        runs: the runs looked up so far.
+        pending: runs without a record.
+        runs: the runs looked up so far, the pending ones among them.
         took: what each of them took, None without a record.
     """
-    planned: dict[str, PlannedRun] = {}
+    from fedrepro.fl.cost import kind
+
+    known = [(runs[run_id], cost) for run_id, cost in took.items() if cost is not None]
+    others = set(records.recorded_ids()) - took.keys()
+    if not others:
+        return known
+    kinds = {kind(run.spec) for run in pending}
     for name in plans():
         with contextlib.suppress(FedreproError):
-            planned |= _planned([name])
-    planned |= runs
-    every = dict(took)
-    for run_id in records.recorded_ids():
-        if run_id in planned and run_id not in took:
-            with contextlib.suppress(FedreproError):
-                every[run_id] = records.training_time(run_id)
-    return [(planned[run_id], cost) for run_id, cost in every.items() if cost is not None]
+            for run_id, run in _planned([name]).items():
+                if run_id in others and kind(run.spec) in kinds:
+                    others.remove(run_id)
+                    with contextlib.suppress(FedreproError):
+                        if cost := records.training_time(run_id):
+                            known.append((run, cost))
+    return known
 
 
 def _on_core(pending: Iterable[PlannedRun], known: Known) -> dict[str, float]:

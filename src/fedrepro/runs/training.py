@@ -36,13 +36,30 @@ def train(arguments: TrainArguments) -> int:
         planned = _on_data_here(planned, arguments.data_root)
     with stopping.interrupting():
         try:
+            if arguments.runs and arguments.out is not None:
+                _hand_over(arguments.out, planned)
             devices = _devices(arguments.device)
             if len(devices) > 1:
-                return _train_on_all(arguments, planned, devices)
-            return _train_here(arguments, planned)
+                status = _train_on_all(arguments, planned, devices)
+            else:
+                status = _train_here(arguments, planned)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note("run again to go on from the checkpoints")
             raise
+    if arguments.out is not None and not arguments.out.exists():
+        print(
+            f"{arguments.out}: not written, as nothing is new; `fedrepro records push FOLDER "
+            "RUN...` hands over recorded runs"
+        )
+    return status
+
+
+def _hand_over(out: Path, planned: Sequence[PlannedRun]) -> None:
+    """Put the records that named runs have already into the file of ``--out``."""
+    from fedrepro.runs import session
+
+    files = [records.path_of(run.id, run.records) for run in planned if run.recorded]
+    session.write_out(out, files, [])
 
 
 def _planned(arguments: TrainArguments) -> list[PlannedRun]:

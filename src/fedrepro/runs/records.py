@@ -164,7 +164,7 @@ class RunRecord(Strict):
         packages = self.provenance.packages
         found = {name: str(version) for name, version in self.versions.items()}
         if packages:
-            found = {name: version for name, version in found.items() if name[:7] != "plugin."}
+            found = {k: v for k, v in found.items() if not k.startswith("plugin.")}
         for name, package in packages.items():
             found[name] = f"{found.get(name, 1)} of {package}"
         return found

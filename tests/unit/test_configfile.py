@@ -51,6 +51,35 @@ def test_a_key_may_replace_a_merged_one(tmp_path: Path) -> None:
     assert held["both"] == {"a": 3, "b": 2, "c": 5}
 
 
+@pytest.mark.parametrize(("text", "held"), [("", "is empty"), ("[a]", "holds no keys")])
+def test_a_file_without_keys_says_which_it_may_have(tmp_path: Path, text: str, held: str) -> None:
+    with pytest.raises(FedreproError, match=rf"held\.yaml: {held}; it may have the keys content$"):
+        read(tmp_path, text)
+
+
+def test_a_file_that_is_not_utf_8_is_to_be_saved_so(tmp_path: Path) -> None:
+    file = tmp_path / "held.yaml"
+    file.write_bytes("content: {a: größe}".encode("latin-1"))
+    with pytest.raises(FedreproError, match=r"held\.yaml: not UTF-8 text .*: save it as UTF-8$"):
+        read_yaml(file, Held)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "tag"),
+    [
+        ("dataset", "mnist", "name"),
+        ("partition", "dirichlet", "scheme"),
+        ("model", "liu1", "name"),
+        ("algorithm", "fedavg", "name"),
+        ("optimizer", "sgd", "name"),
+    ],
+)
+def test_a_name_in_place_of_a_component_is_shown_as_one(key: str, given: str, tag: str) -> None:
+    with pytest.raises(FedreproError) as error:
+        validate({key: given}, RunSpec, "mine.yaml")
+    assert f"  {key}: write `{key}: {{{tag}: {given}}}`" in str(error.value).splitlines()
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000, "? " * 100_000])
 def test_a_file_nested_without_end_is_refused(tmp_path: Path, text: str) -> None:
     """PyYAML's parser in C ends the process by a segmentation fault."""

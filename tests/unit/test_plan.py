@@ -532,3 +532,29 @@ def test_only_published_cifar_networks_leave_float32(paper: str) -> None:
 def test_a_paper_is_a_name_and_no_path() -> None:
     with pytest.raises(FedreproError, match=r"unknown paper '\.\./papers/emd'"):
         load_plan("../papers/emd")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: plan["defaults"].update(model="liu1"),
+        lambda plan: plan["runs"]["plain"].update(set={"model": "liu1"}),
+    ],
+)
+def test_a_network_given_by_its_name_alone_is_shown_how_to_be_written(
+    plans: Plans, change: Any
+) -> None:
+    plans(change)
+    with pytest.raises(FedreproError, match=r"model: write `model: \{name: liu1\}`"):
+        expand("toy", "paper")
+
+
+def test_a_plan_has_runs(plans: Plans) -> None:
+    plans(lambda plan: plan.update(runs={}))
+    with pytest.raises(FedreproError, match="runs: Dictionary should have at least 1 item"):
+        load_plan("toy")
+
+
+def test_a_figure_that_is_a_table_is_said_to_be_one() -> None:
+    with pytest.raises(FedreproError, match="table1 is a table, not a figure: `fedrepro table "):
+        load_plan("cadis").artefact("table1", "figure")

@@ -75,8 +75,16 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
         raise FedreproError(
             f"{file}: cannot be read ({error.strerror}); restore it with git"
         ) from error
+    except UnicodeDecodeError as error:
+        raise FedreproError(
+            f"{file}: not UTF-8 text ({error.reason}, byte {error.start}): save it as UTF-8"
+        ) from error
     except (yaml.YAMLError, ArithmeticError, ValueError, RecursionError) as error:  # 30 February
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        held = "is empty" if content is None else "holds no keys"
+        keys = ", ".join(_fields(model))
+        raise FedreproError(f"{file}: {held}" + (f"; it may have the keys {keys}" if keys else ""))
     return validate(content, model, str(file))
 
 
@@ -187,12 +195,23 @@ def _problems(
             else:
                 reason = "Field required"
             yield f"  {key}.{field}: {reason}"
+        elif tag := _tag_of_text(key, problem["input"], model):
+            yield f"  {key}: write `{key}: {{{tag}: {problem['input']}}}`"
         else:
             reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
             given = problem["input"]
             if problem["type"] != "value_error" and isinstance(given, int | float | str):
                 reason += f", not {given!r}"
             yield f"  {key}: {reason}" if key else f"  {reason}"
+
+
+def _tag_of_text(key: str, given: Any, model: type[BaseModel]) -> str:
+    """Return the key that a text belongs to which stands where a model is wanted; "": none."""
+    field = _fields(model).get(key)
+    if field is None or not isinstance(given, str):
+        return ""
+    known = {name for one in _models(field.annotation) for name in _fields(one)}
+    return next((tag for tag in _TAGS if tag in known), "")
 
 
 def _keys_to(place: Sequence[str | int], content: Any) -> Iterator[str]:
@@ -246,8 +265,9 @@ def renamed(name: str, known: Sequence[str]) -> str:
     return here if here in known else ""
 
 
-def _near(name: str, known: Sequence[str]) -> str:
-    return renamed(name, known) or "".join(difflib.get_close_matches(name, known, n=1))
+def _near(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    return renamed(name, known) or "".join(near)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
@@ -332,6 +352,6 @@ def _part(content: Any, key: str) -> Any:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return ``(did you mean 'x'? known: ...)`` for an unknown name."""
-    near = _near(name, known)
+    near = _near(name, known, 0.5)
     hint = f"did you mean '{near}'? " if near else ""
     return f"({hint}known: {', '.join(known)})"

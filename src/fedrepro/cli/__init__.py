@@ -35,8 +35,9 @@ def _version(asked: bool) -> None:
 
 
 @app.callback(
-    epilog="Run it in the repository (records are read from and written to results/runs). The "
-    "whole pipeline is `snakemake --cores 8 all`."
+    epilog="In the repository, the records of the papers are in results/runs; in any other folder, "
+    "those of your own plans are in results/own/runs. The whole pipeline is `snakemake --cores 8 "
+    "all`."
 )
 def _fedrepro(
     version: Annotated[

@@ -430,7 +430,8 @@ def _product(
 
 def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any]:
     """Return a run's content with the precision of its network at the scale, if it names none."""
-    network = content.get("model", {}).get("name")
+    model = content.get("model")
+    network = model.get("name") if isinstance(model, dict) else None
     if "precision" in content or network not in entry.precision:
         return content
     return content | {"precision": entry.precision[network]}

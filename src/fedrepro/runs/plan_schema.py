@@ -149,7 +149,7 @@ class PaperPlan(Strict):
     scales: dict[Scale, ScaleEntry] = Field(
         default_factory=dict, description="empty: the plan is the same at every scale"
     )
-    runs: dict[str, RunGroup]
+    runs: dict[str, RunGroup] = Field(min_length=1)
     tables: dict[str, Artefact] = Field(default_factory=dict)
     figures: dict[str, Artefact] = Field(default_factory=dict)
 
@@ -236,6 +236,11 @@ class PaperPlan(Strict):
         """
         every = self.tables | self.figures
         known = {"table": self.tables, "figure": self.figures, None: every}[kind]
+        if name not in known and name in every:
+            other = "table" if name in self.tables else "figure"
+            raise FedreproError(
+                f"{name} is a {other}, not a {kind}: `fedrepro {other} {self.paper} {name}`"
+            )
         if name not in known:
             raise FedreproError(
                 f"paper '{self.paper}' has no {kind or 'table or figure'} '{name}' "

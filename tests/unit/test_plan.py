@@ -556,5 +556,7 @@ def test_a_plan_has_runs(plans: Plans) -> None:
 
 
 def test_a_figure_that_is_a_table_is_said_to_be_one() -> None:
-    with pytest.raises(FedreproError, match="table1 is a table, not a figure: `fedrepro table "):
+    with pytest.raises(
+        FedreproError, match="has no figure 'table1': it is a table, which `fedrepro table "
+    ):
         load_plan("cadis").artefact("table1", "figure")

@@ -238,7 +238,7 @@ def test_a_run_that_another_process_trains_is_waited_for(
     assert (records.read(held.id).provenance.host == "made up") == recorded
     error = capsys.readouterr().err
     assert error.count(f"{held.id} is being trained by another process") == 1
-    assert "waiting for 1 runs that other processes train" in error
+    assert "waiting for 1 run that other processes train" in error
 
 
 def test_waiting_ends_with_the_time_budget(monkeypatch):

@@ -46,7 +46,8 @@ class Messages:
 
     def waiting(self, runs: int) -> None:
         """Say that nothing is left but runs that other processes train."""
-        self.say(f"waiting for {runs} runs that other processes train")
+        s = "s" * (runs != 1)
+        self.say(f"waiting for {runs} run{s} that other processes train")
 
     def recorded(self, run: ActiveRun, name: str) -> None:
         """Say that a run ended, the file name of its record, and where it went on from."""
@@ -55,8 +56,9 @@ class Messages:
         accuracy = run.progress.final.get("accuracy")
         reached = f", accuracy {accuracy:.4f}" if isinstance(accuracy, int | float) else ""
         before = f" ({run.resumed_at} before, from its checkpoint)" if run.resumed_at else ""
+        s = "s" * (run.rounds != 1)
         self.say(
-            f"{name}: {run.rounds} rounds{before} in {run.progress.seconds:.1f} s{reached} "
+            f"{name}: {run.rounds} round{s}{before} in {run.progress.seconds:.1f} s{reached} "
             f"({self._written} done)"
         )
 

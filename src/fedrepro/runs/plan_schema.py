@@ -239,7 +239,8 @@ class PaperPlan(Strict):
         if name not in known and name in every:
             other = "table" if name in self.tables else "figure"
             raise FedreproError(
-                f"{name} is a {other}, not a {kind}: `fedrepro {other} {self.paper} {name}`"
+                f"paper '{self.paper}' has no {kind} '{name}': it is a {other}, which `fedrepro "
+                f"{other} {self.paper} {name}` makes"
             )
         if name not in known:
             raise FedreproError(

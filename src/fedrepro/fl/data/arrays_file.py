@@ -32,7 +32,8 @@ def read(file: Path) -> Dataset:
     try:
         found = file.stat()
     except OSError as error:
-        raise FedreproError(f"{file}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise FedreproError(f"{file}: {reason}; dataset.file names an .npz file") from error
     dataset = _read(file, found.st_size, found.st_mtime_ns)
     _FILES[dataset.name] = file
     return dataset

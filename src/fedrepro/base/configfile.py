@@ -173,6 +173,10 @@ def validate(
         raise FedreproError(f"{where}:\n" + "\n".join(problems)) from error
 
 
+_NO_MODEL = ("model_type", "model_attributes_type")
+"""What pydantic calls the error of a value where a model is wanted, or one of several."""
+
+
 def _problems(
     error: ValidationError,
     model: type[BaseModel],
@@ -195,7 +199,7 @@ def _problems(
             else:
                 reason = "Field required"
             yield f"  {key}.{field}: {reason}"
-        elif tag := _tag_of_text(key, problem["input"], model):
+        elif problem["type"] in _NO_MODEL and (tag := _tag_of_text(key, problem["input"], model)):
             yield f"  {key}: write `{key}: {{{tag}: {problem['input']}}}`"
         else:
             reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
@@ -266,8 +270,8 @@ def renamed(name: str, known: Sequence[str]) -> str:
 
 
 def _near(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    return renamed(name, known) or "".join(near)
+    """Return which of the known names is meant by an unknown one; "" if none is near."""
+    return renamed(name, known) or "".join(difflib.get_close_matches(name, known, 1, cutoff))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

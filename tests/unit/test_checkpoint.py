@@ -169,7 +169,7 @@ def test_a_bad_checkpoint_fails_its_run_only(file, bad, position):
     with pytest.raises(FedreproError) as caught:
         session.train(runs, TrainOptions(backend="loop", in_flight=2))
     message = str(caught.value)
-    assert message.startswith(f"run {RUN.id} failed: ")
+    assert message.startswith(f"run {RUN.id} (made_up group seed=5) failed: ")
     assert f"{RUN.id}.pt: this checkpoint" in message
     assert message.endswith("delete it to start the run anew")
     assert "\n" not in message
@@ -180,7 +180,7 @@ def test_a_bad_checkpoint_fails_its_run_only(file, bad, position):
 def test_an_origin_that_no_record_can_hold_fails_its_run_only(file):
     edit(file, lambda content: content["parts"][0]["origin"].update(device_type="tpu"))
     good = planned(seed=9)
-    with pytest.raises(FedreproError, match=f"run {RUN.id} failed: no valid record"):
+    with pytest.raises(FedreproError, match=f"run {RUN.id} .* failed: no valid record"):
         session.train([RUN, good], TrainOptions(backend="loop", in_flight=2))
     assert records.is_recorded(good.id)
     assert file.exists()

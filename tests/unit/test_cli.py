@@ -6,17 +6,21 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import pandas as pd
 import pytest
+import typer
 
 from fedrepro.base import paths
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import root
-from fedrepro.cli import main
+from fedrepro.cli import app, main
 from fedrepro.cli.output import show
-from fedrepro.report import documents, verdicts
+from fedrepro.report import artefacts, documents, verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +187,71 @@ def test_folders_of_the_repository_hold_no_records(
     assert refusal(capsys, "status", "--paper", "tricks") == (
         f"run it in {root()}: records are looked up in ./results/runs"
     )
+
+
+def commands(group: Any) -> Iterator[Any]:
+    """Yield the commands of a group, and of the groups in it."""
+    for command in group.commands.values():
+        yield from commands(command) if hasattr(command, "commands") else [command]
+
+
+def test_a_command_whose_argument_is_missing_gives_an_example(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asking = [
+        command
+        for command in commands(typer.main.get_command(app))
+        if any(parameter.required for parameter in command.params)
+    ]
+    assert len(asking) > 10
+    for command in asking:
+        assert re.match("Examples?: fedrepro ", command.epilog or ""), command.name
+    for words in (["why"], ["figure", "emd"], ["partitions", "emd"], ["data", "prepare"]):
+        assert main(words) == 2
+        error = capsys.readouterr().err
+        name = " ".join(words[: 2 if words[0] == "data" else 1])
+        assert re.search(rf"Missing .*\. Example: fedrepro {name} ", error)
+    assert refusal(capsys, "train").endswith("`fedrepro train --pending --paper emd --scale quick`")
+
+
+@pytest.mark.parametrize("words", [[], ["data"], ["records"]])
+def test_a_group_alone_shows_its_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(words) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "\nCommands:\n" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["status", "--scale", "papr"], "--scale': 'papr' (did you mean 'paper'? known: paper,"),
+        (["train", "--pending", "--scale", "papr"], "--scale': 'papr' (did you mean 'paper'?"),
+        (["train", "--pending", "--backend", "lop"], "--backend': 'lop' (did you mean 'loop'?"),
+        (["check", "--only", "deviate"], "no verdict 'deviate' (did you mean 'deviates'?"),
+    ],
+)
+def test_a_word_that_an_option_does_not_know_gets_the_nearest(
+    capsys: pytest.CaptureFixture[str], words: list[str], near: str
+) -> None:
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert near in error
+    assert "Value error" not in error
+
+
+def test_the_numbers_of_a_figure_are_not_for_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frame(*_: Any, **__: Any) -> pd.DataFrame:
+        return pd.DataFrame({"series": ["SGD"], "x": [1]})
+
+    monkeypatch.setattr(artefacts, "frame", frame)
+    words = ["figure", "emd", "fig1a"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == "series,x\nSGD,1\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert "write it with `--out fig1a`" in refusal(capsys, *words)
 
 
 def test_usage_errors_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:

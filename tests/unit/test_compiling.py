@@ -53,24 +53,26 @@ def test_a_compiler_is_asked_for_only_where_compiling_is_on(machine, monkeypatch
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert backend("loop", "cuda", compile="auto").cores == 0
     assert backend("loop", "cuda", compile="off").cores == 0
-    with pytest.raises(FedreproError, match="--compile on: there is no C compiler; install gcc"):
+    with pytest.raises(FedreproError, match="compile on: there is no C compiler; install gcc"):
         backend("loop", "cuda", compile="on")
     machine["gcc"] = "/bin/gcc"
-    with pytest.raises(FedreproError, match="--compile on: backend loop does not compile"):
+    with pytest.raises(FedreproError, match="compile on: backend loop does not compile"):
         backend("loop", "cuda", compile="on")
 
 
 def test_nothing_is_compiled_for_a_cpu():
-    with pytest.raises(FedreproError, match=r"--compile on: .* the device is cpu; .*--device cuda"):
+    with pytest.raises(
+        FedreproError, match=r"compile on: .* the device is cpu; .* the device cuda"
+    ):
         backend("loop", "cpu", compile="on")
-    with pytest.raises(FedreproError, match="--compile always: there are auto, on, off"):
+    with pytest.raises(FedreproError, match="compile always: there are auto, on, off"):
         backend("loop", "cpu", compile="always")
 
 
 def test_the_choice_reaches_the_backend(monkeypatch):
     run, seen = small_runs.planned(), []
     monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
-    monkeypatch.setattr(session, "train", lambda runs, options: seen.append(options.compile))
+    monkeypatch.setattr(session, "train", lambda _, options: seen.append(options.compile) or 0)
     cli.main(["train", "--pending"])
     cli.main(["train", "--pending", "--compile", "off"])
     assert seen == ["auto", "off"]

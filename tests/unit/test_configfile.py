@@ -145,6 +145,31 @@ def test_an_unknown_key_is_shown_its_place_or_a_key_of_the_place_it_has(
     assert str(failure.value) == f"plan:\n  {where}: unknown key{hint}"
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"runs": {1: {"title": "a"}}}, "runs: the key 1 is not text; put it in quotes"),
+        (
+            {"runs": {"a": {"title": "a", "labels": {True: "x"}}}},
+            "runs.a.labels: the key True is not text; put it in quotes",
+        ),
+        ({"scales": {"papr": {}}}, "scales: unknown key 'papr' (did you mean 'paper'? known: "),
+        (
+            {"scales": {"lite": {"precision": {"liu9": "tf32"}}}},
+            "scales.lite.precision: unknown network 'liu9' (did you mean 'liu3'? known: ",
+        ),
+        ({1: "x"}, "1: unknown key"),
+    ],
+)
+def test_a_wrong_key_of_a_mapping_is_said_in_words(change: dict[Any, Any], text: str) -> None:
+    content = {"paper": "a", "title": "a", "defaults": {}, "seeds": [0]}
+    content |= {"runs": {"a": {"title": "a"}}} | change
+    with pytest.raises(FedreproError) as failure:
+        validate(content, PaperPlan, "plan")
+    assert str(failure.value).startswith(f"plan:\n  {text}")
+    assert "\n" not in str(failure.value).removeprefix("plan:\n")
+
+
 def test_a_key_of_an_entry_is_compared_with_those_of_entries() -> None:
     group = {"title": "a", "gridz": {}, "part": "x"}
     content = {"paper": "a", "title": "a", "defaults": {}, "seeds": [0], "runs": {"a": group}}

@@ -50,7 +50,7 @@ def test_a_run_that_changes_no_weight_fails_at_once(
 ) -> None:
     reason = failure(small_runs.planned(**changes).spec, tmp_path)
     assert reason is not None
-    assert "round 0: training changed no weight of any model: the step size" in reason
+    assert "round 1: training changed no weight of any model: the step size" in reason
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_rounds_before_the_first_training_need_not_change_anything(
         assert reason is None
     else:
         assert reason is not None
-        assert "round 2: training changed no weight" in reason
+        assert "round 3: training changed no weight" in reason
 
 
 @pytest.mark.parametrize("lanes", ["all", "none"])
@@ -141,7 +141,7 @@ def test_clients_without_a_whole_batch_are_told_and_recorded(
     assert record.provenance.idle_clients == idle
     said = [line for line in capfd.readouterr().err.splitlines() if "no step" in line]
     assert len(said) == 1
-    assert f"{run.id}: {text} (last_batch: drop)" in said[0]
+    assert f"{run.id} (made_up group seed=5): {text} (last_batch: drop)" in said[0]
 
 
 def test_a_record_of_clients_that_all_train_says_nothing_of_idle_ones() -> None:

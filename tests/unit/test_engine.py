@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
-from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.algorithms import ALGORITHMS, participants
 from fedrepro.fl.engine import active, admission, checkpoint, driver, host_copy, optim, saved
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
@@ -24,7 +24,7 @@ from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
-from fedrepro.fl.requests import Lane, Objective, Predict, Train
+from fedrepro.fl.requests import Lane, Objective, Predict, Train, Trained
 from fedrepro.fl.spec import RunSpec, run_id
 
 torch.set_num_threads(1)
@@ -282,8 +282,7 @@ def test_a_diverging_run_fails_by_name_and_the_others_go_on(tmp_path):
     assert list(done) == [run_id(good)]
     message = str(failures[run_id(bad)])
     assert run_id(bad) in message
-    assert "client 0" in message
-    assert "round 0" in message
+    assert "failed: round 1: lane 'client 0' has a loss of nan" in message
 
 
 def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
@@ -293,7 +292,7 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
     good = make_spec(seed=9)
     done, failures = collect([bad, good], tmp_path, in_flight=2)
     assert list(done) == [run_id(good)]
-    assert f"run {run_id(bad)} failed: round 0: loss is not a finite number" in str(
+    assert f"run {run_id(bad)} failed: round 1: loss is not a finite number" in str(
         failures[run_id(bad)]
     )
 
@@ -301,14 +300,14 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("logs", "text"),
     [
-        ([{"a": 1.0}, {"a": 1.0, "b": 2.0}], "round 1: the algorithm logs b, of which there are 1"),
-        ([{"accuracy": 1.0}, {"accuracy": 1.0}], "round 1: the algorithm logs accuracy, of which"),
+        ([{"a": 1.0}, {"a": 1.0, "b": 2.0}], "round 2: the algorithm logs b, of which there are 1"),
+        ([{"accuracy": 1.0}, {"accuracy": 1.0}], "round 2: the algorithm logs accuracy, of which"),
         ([None], "`round` returns None, not a dictionary of what it logs"),
-        ([{"a": None}], "round 0: a is None, not a number"),
-        ([{"a": 1.0}, {"a": "high"}], "round 1: a is 'high', not a number"),
-        ([{"a": [1.0]}], "round 0: a is [1.0], not a number"),
-        ([{"a": torch.ones(())}], "round 0: a is tensor(1.), not a number; the algorithm must"),
-        ([{"a": math.nan}], "round 0: a is not a finite number"),
+        ([{"a": None}], "round 1: a is None, not a number"),
+        ([{"a": 1.0}, {"a": "high"}], "round 2: a is 'high', not a number"),
+        ([{"a": [1.0]}], "round 1: a is [1.0], not a number"),
+        ([{"a": torch.ones(())}], "round 1: a is tensor(1.), not a number; the algorithm must"),
+        ([{"a": math.nan}], "round 1: a is not a finite number"),
     ],
 )
 def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch, logs, text):
@@ -329,7 +328,7 @@ def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
 
     small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
-    assert "round 0: best is 'the second', not a number" in str(*failures.values())
+    assert "round 1: best is 'the second', not a number" in str(*failures.values())
 
 
 @pytest.mark.parametrize("sometimes", [lambda t: t > 0, lambda t: t == 0], ids=["late", "early"])
@@ -343,7 +342,7 @@ def test_what_evaluations_return_only_sometimes_fails_its_run(tmp_path, monkeypa
 
     small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
-    assert "round 1: evaluations return b only sometimes" in str(*failures.values())
+    assert "round 2: evaluations return b only sometimes" in str(*failures.values())
 
 
 def test_a_summary_may_not_replace_the_last_evaluation(tmp_path, monkeypatch):
@@ -453,6 +452,15 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
         (lambda fed, w: Train([lane_of(fed, w, stream="client")], 0), "Lane.stream is 'client'"),
         (lambda fed, w: Train([lane_of(fed, w.double())], 0), "weights are torch.float64; convert"),
         (lambda fed, w: Train([lane_of(fed, w.view(1, -1))], 0), "is not a flat tensor of weights"),
+        (
+            lambda fed, w: Train([lane_of(fed, w[:7])], 0),
+            "Lane.weights has 7 weights, but the network has ",
+        ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, linear=w[:7])], 0),
+            "Lane.linear has 7 weights, but",
+        ),
+        (lambda fed, w: Predict([w, w[:7]], "test"), "Predict.models has 7 weights, but"),
         (lambda fed, w: Train([lane_of(fed, w, examples=[0, 1])], 0), "Lane.examples is [0, 1]"),
         (
             lambda fed, w: Train([lane_of(fed, w, examples=np.array([True, False]))], 0),
@@ -506,6 +514,25 @@ def test_a_malformed_request_fails_its_run_before_a_device_sees_it(
     message = str(*failures.values())
     assert f"run {run_id(spec)} failed: algorithm sgd: " in message
     assert text in message
+
+
+@pytest.mark.parametrize("client", [2, -1])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda fed, w, k: participants.train(fed, w, [0, k], 0, Objective()),
+        lambda fed, w, k: participants.accuracies(fed, w, [k]),
+        lambda fed, w, k: participants.own_accuracies(fed, [Trained(w, 0.0, None)], [k]),
+    ],
+)
+def test_a_client_that_there_is_not_is_named(tmp_path, monkeypatch, ask, client):
+    def a_round(fed, state, t):
+        return (yield from ask(fed, state.weights, client))
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    text = f"sgd: asks for client {client}, and the partition has the clients 0 to 1"
+    assert str(*failures.values()).endswith(text)
 
 
 def lane_of(fed, weights, **changes):
@@ -573,7 +600,7 @@ def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monk
     done, failures = collect([bad, good], tmp_path)
     assert list(done) == [run_id(good)]
     message = str(failures[run_id(bad)])
-    place = "init" if where == "init" else "round 0"
+    place = "init" if where == "init" else "round 1"
     reason = f"algorithm sgd, {place}: ZeroDivisionError: a fault of the program"
     assert message.startswith(f"run {run_id(bad)} failed: {reason}\nTraceback (most recent call")
     assert f'{__file__}", line' in message.splitlines()[2]
@@ -809,7 +836,7 @@ def test_whatever_is_not_finite_is_named(tmp_path, monkeypatch, source, values):
     small_runs.change_algorithm(monkeypatch, "sgd", **{source: changed})
     _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
     [message] = map(str, failures.values())
-    assert f"round {0 if source == 'round' else 1}: b is not a finite number" in message
+    assert f"round {1 if source == 'round' else 2}: b is not a finite number" in message
 
 
 def test_an_error_of_the_program_saves_the_runs_in_flight(tmp_path, monkeypatch):

@@ -217,7 +217,7 @@ def test_only_an_error_that_passes_is_blamed_on_the_run(tmp_path, lost):
             return
         done, failures = train([bad, good], PretendedBackend(), tmp_path, in_flight=1)
     assert list(done) == [run_id(good)]
-    assert "algorithm fedavg, round 1: " in failures[run_id(bad)]
+    assert "algorithm fedavg, round 2: " in failures[run_id(bad)]
     assert "CUDA error: unspecified launch failure" in failures[run_id(bad)]
 
 

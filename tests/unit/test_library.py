@@ -103,6 +103,12 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.partition("shards", data, clients=2), "did you mean 'class_blocks'"),
         (lambda data: fr.partition("dirichlet", data, beta=1), "beta: .* did you mean 'alpha'"),
         (lambda data: fr.train(data, [[0], [1]], learning_rate=1), "did you mean 'lr'"),
+        (lambda data: fr.train(data, [[0], [1]], device="gpu"), "^device gpu: not a PyTorch"),
+        (lambda data: fr.train(data, [[0], [1]], device="meta"), "^device meta: only cpu and"),
+        (
+            lambda data: fr.train(data, [[0], [1]], fr.algorithm("fedavg", participants=3)),
+            "algorithm.participants: 3, but the partition has 2 clients; set it to at most 2$",
+        ),
         (lambda data: fr.train(data, [[0], [1]], workers=-1), "workers: -1; give at least 1"),
         (lambda data: fr.train(data, [[0], [1]], seeds=True), "seeds: True is neither how many"),
         (lambda data: fr.algorithm(AlgorithmParams), "unknown algorithm '<class .*known: cadis,"),

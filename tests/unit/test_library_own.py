@@ -129,7 +129,10 @@ def test_an_error_of_an_own_algorithm_is_shown_once_and_from_its_code_on(
     with pytest.raises(FedreproError) as failure:
         fr.train(data, [[0, 1], [2]], broken, seeds=1, folder=tmp_path, **OPTIONS)
     first, *trace = str(failure.value).splitlines()
-    assert re.fullmatch(r"run \w{12} failed: algorithm of_my_own, round 1: KeyError: 'x'", first)
+    assert re.fullmatch(
+        r"run \w{12} \(of_my_own seed=0\) failed: algorithm of_my_own, round 2: KeyError: 'x'",
+        first,
+    )
     assert trace[0] == "Traceback (most recent call last):"
     assert trace[1].startswith(f'  File "{__file__}", line ')
     assert trace[-1] == "KeyError: 'x'"
@@ -149,8 +152,8 @@ def test_an_algorithm_may_evaluate_what_it_likes(
     scored = fr.algorithm(dataclasses.replace(own, evaluate=evaluate))
     result = fr.train(data, [[0, 1], [2]], scored, seeds=1, folder=tmp_path, **OPTIONS)
     assert result.frame["worst_client"].between(0, 1).all()
-    [line] = [line for line in capfd.readouterr().err.splitlines() if ".json: " in line]
-    assert re.fullmatch(r"\w{12}\.json: 2 rounds in [0-9.]+ s \(1 done\)", line)
+    [line] = [line for line in capfd.readouterr().err.splitlines() if "rounds in" in line]
+    assert re.fullmatch(r"\w{12} \(of_my_own seed=0\): 2 rounds in [0-9.]+ s \(1 done\)", line)
 
 
 def test_an_own_algorithm_is_not_taken_for_an_installed_one() -> None:
@@ -221,7 +224,7 @@ def bugged(*_: Any) -> nn.Sequential:
                 "mine",
                 functools.partial(lambda lock, *a: make_network().build(*a), threading.Lock()),
             ),
-            r"^run \w+ failed: mine: cannot be sent to the processes.*lock.*with workers=1",
+            r"^3 runs failed: round 1: mine: cannot be sent to the .*lock.*with workers=1\n",
         ),
     ],
 )

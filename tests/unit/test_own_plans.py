@@ -90,6 +90,21 @@ def test_a_plan_is_named_by_its_file(folder: Path, monkeypatch: Any, capsys: Any
     assert "--paper: leave it out where files of plans are given" in capsys.readouterr().err
 
 
+def test_what_an_algorithm_cannot_do_is_said_when_the_plan_is_read(
+    folder: Path, capsys: Any
+) -> None:
+    few = PLAN | {"paper": "few"}
+    few["runs"] = {"fedavg": {"title": "FedAvg", "grid": {"algorithm.participants": [2, 9]}}}
+    (folder / "few.yaml").write_text(yaml.safe_dump(few))
+    for words in (["status", "few.yaml"], ["train", "few.yaml"]):
+        assert main(words) == 1
+        assert capsys.readouterr().err == (
+            f"fedrepro: {folder / 'few.yaml'}: runs.fedavg (lite), at algorithm.participants: 9:\n"
+            "  algorithm.participants: 9, but the partition has 4 clients; set it to at most 4\n"
+        )
+    assert sorted(file.name for file in folder.iterdir()) == ["few.yaml", "my"], "none is trained"
+
+
 def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
     use_plans("my/my-plan.yaml")
     write_records(records.OWN_FOLDER)

@@ -178,7 +178,10 @@ def test_commands_take_it_by_name_only(tmp_path, monkeypatch, capsys):
     assert ids.isdisjoint(json.loads(capsys.readouterr().out)["pending"])
     write_all(tmp_path / records.FOLDER)
     assert main(["train", *sorted(ids)]) == 0
-    assert capsys.readouterr().out == "0 of 36 runs trained, 36 had a record\n"
+    assert capsys.readouterr().out == (
+        "0 of 36 runs trained, 36 had a record\n"
+        "`fedrepro why precision --scale paper` lists the tables and figures of these runs\n"
+    )
     for kind, name in (("table", "networks"), ("figure", "curves")):
         assert main([kind, "precision", name, "--scale", "paper", "--out", name]) == 0
     said = capsys.readouterr().out.split()

@@ -19,6 +19,7 @@ from fedrepro.runs import command, options, records, session, side_by_side, stop
 from fedrepro.runs.__main__ import parse
 from fedrepro.runs.budget import share_done
 from fedrepro.runs.plan_schema import SCALES
+from fedrepro.runs.status import describe
 
 
 def python(program):
@@ -142,7 +143,7 @@ def test_two_gpus_share_the_runs_and_write_one_tar(two_gpus, capfd):
     }
     assert trained.keys() == {"cuda:0", "cuda:1"}
     assert sum(trained.values()) == 6
-    assert out.endswith("6 of 6 runs trained on 2 GPUs\n")
+    assert "\n6 of 6 runs trained on 2 GPUs\n" in out
     assert all(re.match(r"cuda:[01]: ", line) for line in error.splitlines())
     assert not list(session.CHECKPOINTS.iterdir())
 
@@ -301,11 +302,11 @@ def test_runs_that_need_a_gpu_are_left_out_on_a_cpu(tmp_path, monkeypatch, capsy
     assert error.splitlines()[0] == (
         "2 pending runs are left out: precision: tf32 needs --device cuda"
     )
-    assert out == "1 of 1 runs trained\n"
+    assert out.splitlines()[0] == "1 of 1 runs trained"
     assert cli.main(["train", "--pending"]) == 0
     assert cli.main(["train", gpu[0].id]) == 1
     error = capsys.readouterr().err
-    assert f"run {gpu[0].id} failed: precision: tf32 exists on NVIDIA GPUs only" in error
+    assert f"run {gpu[0].id} ({describe(gpu[0])}) failed: precision: tf32 exists on" in error
 
 
 def test_no_run_is_left_out_on_a_gpu(monkeypatch):

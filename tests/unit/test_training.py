@@ -26,6 +26,7 @@ from fedrepro.runs import command, provenance, records, session
 from fedrepro.runs.display import Log
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.options import TrainOptions
+from fedrepro.runs.status import describe
 
 
 def planned(seed, lr=0.05):
@@ -195,10 +196,27 @@ def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
 
 def test_a_diverging_run_fails_by_name_and_the_others_are_recorded():
     bad, good = planned(1, lr=1e30), planned(2)
-    with pytest.raises(FedreproError, match=rf"run {bad.id} failed.*client 0.*round 0.*optimizer"):
+    with pytest.raises(
+        FedreproError, match=rf"run {bad.id} \(.*\) failed.*round 1.*client 0.*optimizer"
+    ):
         session.train([bad, good])
     assert not records.is_recorded(bad.id)
     assert records.is_recorded(good.id)
+
+
+def test_runs_that_fail_alike_are_one_message(capsys):
+    bad, alike = planned(1, lr=1e30), planned(2, lr=1e30)
+    with pytest.raises(FedreproError) as failure:
+        session.train([bad, alike], TrainOptions(backend="loop", in_flight=1))
+    first, *runs = str(failure.value).splitlines()
+    assert first.startswith("2 runs failed: round 1: lane 'client 0' has a loss of nan")
+    assert runs == [f"  {run.id} ({describe(run)})" for run in (bad, alike)]
+    said = capsys.readouterr().err.splitlines()[:2]
+    reason = first.removeprefix("2 runs ")
+    assert said == [
+        f"run {bad.id} ({describe(bad)}) {reason}",
+        f"run {alike.id} ({describe(alike)}) failed: as run {bad.id} did",
+    ]
 
 
 def test_a_run_that_another_process_trains_is_left_to_it(capsys):
@@ -209,7 +227,10 @@ def test_a_run_that_another_process_trains_is_left_to_it(capsys):
         assert session.train([held, free]) == 1
     assert not records.is_recorded(held.id)
     assert records.is_recorded(free.id)
-    assert f"{held.id} is being trained by another process" in capsys.readouterr().err
+    assert (
+        f"{held.id} ({describe(held)}) is being trained by another process"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -237,7 +258,7 @@ def test_a_run_that_another_process_trains_is_waited_for(
     assert looks == [True, True]
     assert (records.read(held.id).provenance.host == "made up") == recorded
     error = capsys.readouterr().err
-    assert error.count(f"{held.id} is being trained by another process") == 1
+    assert error.count(f"{held.id} ({describe(held)}) is being trained by another process") == 1
     assert "waiting for 1 run that other processes train" in error
 
 
@@ -263,14 +284,33 @@ def test_a_failed_run_is_not_tried_again_after_waiting(monkeypatch):
     monkeypatch.setattr(session.time, "sleep", lambda _: lock.close())
     with pytest.raises(FedreproError) as caught:
         session.train([bad, held], TrainOptions(backend="loop", wait=True))
-    assert str(caught.value).count(f"run {bad.id} failed") == 1
+    assert str(caught.value).count(f"run {bad.id} ({describe(bad)}) failed") == 1
     assert records.is_recorded(held.id)
+
+
+def test_what_other_processes_train_is_counted_in_the_end(monkeypatch, capsys, write_record):
+    before, own, theirs, held = (planned(seed) for seed in range(4))
+    write_record(before, records.FOLDER)
+    monkeypatch.setattr(command, "selected", lambda *_, **__: [before, own, theirs, held])
+
+    def train(*_):
+        for run in (own, theirs):
+            write_record(run, records.FOLDER)
+        return 1
+
+    monkeypatch.setattr(session, "train", train)
+    assert cli.main(["train", "--pending"]) == 0
+    counts, after = capsys.readouterr().out.splitlines()
+    assert counts == ("1 of 4 runs trained, 1 had a record, 1 trained by others, 1 left to others")
+    assert after.startswith("`fedrepro why made_up --scale paper` lists the tables and figures")
+    assert cli.main(["train", "--pending", "--time-budget", "9"]) == 0
+    assert "left to others" not in capsys.readouterr().out, "the budget says what is left"
 
 
 def test_ids_are_waited_for_and_count_once(monkeypatch):
     run, seen = planned(0), []
     monkeypatch.setattr(command, "selected", lambda *_, **__: [run])
-    monkeypatch.setattr(session, "train", lambda runs, options: seen.append((runs, options)))
+    monkeypatch.setattr(session, "train", lambda *given: seen.append(given) or 0)
     cli.main(["train", run.id, run.id])
     cli.main(["train", "--pending"])
     assert [(runs, options.wait) for runs, options in seen] == [([run], True), ([run], False)]
@@ -374,7 +414,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr("torch.cuda.set_device", chosen.append)
     assert backend("loop", "cuda:1").cores == 0
     assert [str(device) for device in chosen] == ["cuda:1"]
-    with pytest.raises(FedreproError, match="--device cuda:2: PyTorch sees 2 GPUs"):
+    with pytest.raises(FedreproError, match="device cuda:2: PyTorch sees 2 GPUs"):
         backend("loop", "cuda:2")
 
 

@@ -13,8 +13,10 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.strict import first_problem, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Value = TypeVar("Value")
@@ -140,10 +142,9 @@ def read_json(file: Path, kind: TypeAdapter[Value], cure: str) -> Value:
     except OSError as error:
         raise FedreproError(f"{file}: cannot be read ({error.strerror}); {cure}") from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = f"{place}: {first['msg']}" if place else first["msg"]
-        raise FedreproError(f"{file}: not as it was written ({reason}); {cure}") from error
+        raise FedreproError(
+            f"{file}: not as it was written ({first_problem(error)}); {cure}"
+        ) from error
 
 
 def validate(
@@ -184,8 +185,12 @@ def _problems(
     hint: Callable[[str, Any], str] | None,
 ) -> Iterator[str]:
     for problem in error.errors():
-        key = ".".join(_keys_to(problem["loc"], content))
-        if problem["type"] == "extra_forbidden":
+        place = problem["loc"]
+        of_key = place[-1:] == ("[key]",)  # of a mapping, which is the part before
+        key = ".".join(_keys_to(place[:-2] if of_key else place, content))
+        if of_key:
+            yield f"  {key}: {_wrong_key(problem)}"
+        elif problem["type"] in ("extra_forbidden", "invalid_key"):  # the latter: no text
             if hint and "." not in key:
                 yield f"  {key}: unknown key{hint(key, problem['input'])}"
             else:
@@ -202,11 +207,21 @@ def _problems(
         elif problem["type"] in _NO_MODEL and (tag := _tag_of_text(key, problem["input"], model)):
             yield f"  {key}: write `{key}: {{{tag}: {problem['input']}}}`"
         else:
-            reason = problem["msg"].removeprefix("Value error, ")  # what pydantic puts before ours
-            given = problem["input"]
+            reason, given = reason_of(problem), problem["input"]
             if problem["type"] != "value_error" and isinstance(given, int | float | str):
                 reason += f", not {given!r}"
             yield f"  {key}: {reason}" if key else f"  {reason}"
+
+
+def _wrong_key(problem: ErrorDetails) -> str:
+    """Say what is wrong with a key of a mapping."""
+    key = problem["input"]
+    if problem["type"] == "string_type":
+        return f"the key {key!r} is not text; put it in quotes"
+    if problem["type"] == "literal_error":
+        known = re.findall("'(.*?)'", problem["ctx"]["expected"])
+        return f"unknown key '{key}' {nearest(str(key), known)}"
+    return reason_of(problem)
 
 
 def _tag_of_text(key: str, given: Any, model: type[BaseModel]) -> str:

@@ -1,4 +1,4 @@
-"""Base of every model that is read from a file, and fields that a further file stands for."""
+"""Base of every model that is read from a file, what is wrong with one, fields of another file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic_core import ErrorDetails
 
 
 class Strict(BaseModel):
     """Frozen; unknown keys, NaN and infinity are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def reason_of(problem: ErrorDetails) -> str:
+    """Return what is wrong in our words, without what pydantic puts before them."""
+    return problem["msg"].removeprefix("Value error, ")
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing that is wrong, after the keys that lead to it, if any do."""
+    first = error.errors(include_url=False)[0]
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), reason_of(first)]))
 
 
 def fields_of_file(

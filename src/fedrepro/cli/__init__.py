@@ -21,6 +21,7 @@ except FedreproError as error:  # a component of another distribution that canno
 # Frames and colours are for terminals: help and errors in a file are plain text.
 app = typer.Typer(
     add_completion=False,
+    no_args_is_help=True,
     rich_markup_mode="markdown" if sys.stdout.isatty() else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
+from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import named
 from fedrepro.base.paths import root
 from fedrepro.runs.command import carry_out, known_paper
-from fedrepro.runs.plan_schema import Scale
+from fedrepro.runs.plan_schema import SCALES, Scale
 
 # Commands import what they need themselves: `fedrepro status` must not wait for PyTorch.
 
@@ -37,10 +39,23 @@ def stem(text: str | Path) -> Path:
 
 _ENDINGS = (".csv", ".md", ".png", ".svg")
 
+
+def one_of(known: Sequence[str]) -> dict[str, Any]:
+    """Return what makes an option take one of some words, and name the nearest of a wrong one."""
+
+    def read(word: str) -> str:
+        if word not in known:
+            raise typer.BadParameter(f"'{word}' {nearest(word, known)}")
+        return word
+
+    return {"parser": read, "metavar": f"<{'|'.join(known)}>"}
+
+
 PaperName = Annotated[
     str,
     typer.Argument(
-        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml)."
+        metavar="PAPER",
+        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml).",
     ),
 ]
 OptionalPaper = Annotated[
@@ -55,7 +70,7 @@ OptionalPaper = Annotated[
 AsOption = Annotated[
     str | None, typer.Option("--paper", metavar="PAPER", help="The same, as an option.")
 ]
-PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.")]
+PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.", **one_of(SCALES))]
 DataRoot = Annotated[
     Path | None,
     typer.Option(
@@ -68,7 +83,18 @@ DataRoot = Annotated[
 
 
 class Command(TyperCommand):
-    """A command of ours: papers are checked before it runs, and user errors are one message."""
+    """A command of ours: papers are checked before it runs, and user errors are one message.
+
+    Where an argument is missing, the message ends with the example of the command's epilog.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message or self.epilog or ""  # only a missing one says nothing
+            raise
 
     def invoke(self, ctx: Any) -> NoReturn:
         """Run the command and end with its exit status."""

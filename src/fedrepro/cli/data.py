@@ -11,10 +11,13 @@ from fedrepro.cli.command import Command, DataRoot, path
 from fedrepro.cli.output import show
 
 app = typer.Typer()
-actions = typer.Typer()
+actions = typer.Typer(no_args_is_help=True)
 app.add_typer(actions, name="data")
 
-Names = Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are here.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Data sets; default: all that are here."),
+]
 
 
 @actions.callback()
@@ -41,9 +44,9 @@ def verify(names: Names = None, data_root: DataRoot = None) -> None:
     print(commands.verify(names or [], data_root))
 
 
-@actions.command(cls=Command)
+@actions.command(cls=Command, epilog="Example: fedrepro data pack pack/ cifar10")
 def pack(
-    out: Annotated[Path, typer.Argument(parser=path, help="Folder to write.")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", parser=path, help="Folder to write.")],
     names: Names = None,
     data_root: DataRoot = None,
 ) -> None:
@@ -53,10 +56,11 @@ def pack(
     print(commands.pack(out, names or [], data_root))
 
 
-@actions.command("import", cls=Command)
+@actions.command("import", cls=Command, epilog="Example: fedrepro data import pack/")
 def import_pack(
     source: Annotated[
-        Path, typer.Argument(parser=path, help="A pack's folder or one of its files.")
+        Path,
+        typer.Argument(metavar="PACK", parser=path, help="A pack's folder or one of its files."),
     ],
     to: Annotated[Path, typer.Option(metavar="DIR", parser=path, help="Where to copy it.")] = Path(
         "data/pack"
@@ -68,9 +72,9 @@ def import_pack(
     print(commands.import_pack(source, to))
 
 
-@actions.command(cls=Command)
+@actions.command(cls=Command, epilog="Example: fedrepro data prepare mnist --out mnist.json")
 def prepare(
-    name: Annotated[str, typer.Argument(help="Data set.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Data set.")],
     out: Annotated[
         Path, typer.Option(metavar="FILE.json", parser=path, help="The manifest to write.")
     ],

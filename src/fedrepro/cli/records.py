@@ -13,7 +13,7 @@ from fedrepro.cli.command import Command, path
 from fedrepro.runs import records, stopping
 
 app = typer.Typer()
-actions = typer.Typer()
+actions = typer.Typer(no_args_is_help=True)
 app.add_typer(actions, name="records")
 
 SIGNERS = "File of the keys that count, a line a key: NAME KEY (ssh-keygen(1), ALLOWED SIGNERS)."
@@ -42,7 +42,7 @@ def _records() -> None:
     """Take in records trained elsewhere, share them in a store, or sign them."""
 
 
-@actions.command("import", cls=Command)
+@actions.command("import", cls=Command, epilog="Example: fedrepro records import new.tar")
 def import_records(
     source: Annotated[Path, typer.Argument(metavar="FILE.tar", parser=path)],
     signers: Annotated[
@@ -67,7 +67,7 @@ def import_records(
         print(transfer.read(source, CHECKPOINTS).text())
 
 
-@actions.command("push", cls=Command)
+@actions.command("push", cls=Command, epilog="Example: fedrepro records push s3://bucket/team")
 def push_records(address: Address, runs: SomeIds = None) -> None:
     """Add records to a store that several machines share.
 
@@ -90,7 +90,7 @@ def push_records(address: Address, runs: SomeIds = None) -> None:
     moved.require_all()
 
 
-@actions.command("pull", cls=Command)
+@actions.command("pull", cls=Command, epilog="Example: fedrepro records pull s3://bucket/team")
 def pull_records(address: Address, runs: SomeIds = None) -> None:
     """Take in records from a store, each verified as by `records import`.
 
@@ -110,7 +110,7 @@ def pull_records(address: Address, runs: SomeIds = None) -> None:
     moved.require_all()
 
 
-@actions.command(cls=Command)
+@actions.command(cls=Command, epilog="Example: fedrepro records sign --key ~/.ssh/id_ed25519")
 def sign(
     key: Annotated[Path, typer.Option(metavar="FILE", parser=path, help="Private SSH key.")],
     what: SomeFiles = None,
@@ -127,7 +127,9 @@ def sign(
         print(signatures.sign(file, key))
 
 
-@actions.command("signatures", cls=Command)
+@actions.command(
+    "signatures", cls=Command, epilog="Example: fedrepro records signatures --signers signers.txt"
+)
 def check_signatures(
     signers: Annotated[Path, typer.Option(metavar="FILE", parser=path, help=SIGNERS)],
     what: SomeFiles = None,

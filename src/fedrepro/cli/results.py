@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(help="Its name in the plan, such as table2 or fig3.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Its name in the plan, such as table2 or fig3.")
+]
 Stem = Annotated[Path, typer.Option(metavar="STEM", parser=stem, help="File name without ending.")]
 OptionalStem = Annotated[
     Path | None,
@@ -133,7 +136,7 @@ def _changes(found: Mapping[str, Sequence[Check]], scale: Scale) -> list[str]:
     return changed
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, epilog="Example: fedrepro table emd table2")
 def table(
     paper: PaperName,
     name: Name,
@@ -163,7 +166,7 @@ def table(
         show(artefacts.markdown(runs, name, cells).rstrip())
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, epilog="Example: fedrepro figure emd fig1a --out mine/fig1a")
 def figure(
     paper: PaperName,
     name: Name,
@@ -171,7 +174,10 @@ def figure(
     scale: PaperScale = "lite",
     partial: Partial = False,
 ) -> None:
-    """Print the numbers of one figure as csv, or write it as svg, png, csv."""
+    """Print the numbers of one figure as csv, or write it as svg, png, csv.
+
+    A terminal is not given the numbers, which may be thousands of lines.
+    """
     from fedrepro.report import artefacts
     from fedrepro.runs.runset import RunSet
 
@@ -183,15 +189,22 @@ def figure(
         _say_written(out, "svg", "png", "csv")
         return
     runs.plan.artefact(name, "figure")
+    if sys.stdout.isatty():
+        raise FedreproError(
+            f"the numbers of a figure are too many for a terminal: write it with `--out {name}`, "
+            "as svg, png and csv, or pipe the numbers into a program or file"
+        )
     print(artefacts.as_csv(artefacts.frame(runs, name, partial=partial)), end="")
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, epilog="Example: fedrepro partition emd 0b77a2 --out lists.npz")
 def partition(
     paper: PaperName,
     id: Annotated[
         str,
-        typer.Argument(help="Id of the partition, or of a run that uses it, or how that begins."),
+        typer.Argument(
+            metavar="ID", help="Id of the partition, or of a run that uses it, or how that begins."
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.npz", parser=path, help="File to write.")],
     scale: PaperScale = "lite",
@@ -208,7 +221,7 @@ def partition(
     print(out)
 
 
-@app.command(cls=Command)
+@app.command(cls=Command, epilog="Example: fedrepro partitions emd --out mine/partitions")
 def partitions(
     paper: PaperName, out: Stem, scale: PaperScale = "lite", partial: Partial = False
 ) -> None:

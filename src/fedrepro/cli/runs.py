@@ -64,6 +64,7 @@ def why(
     name: Annotated[
         str | None,
         typer.Argument(
+            metavar="NAME",
             help="Table or figure, such as table2, or id of a published number or claim, such as "
             "ZA2-mnist; default: list the tables and figures.",
             show_default=False,
@@ -72,6 +73,7 @@ def why(
     cell: Annotated[
         str | None,
         typer.Argument(
+            metavar="CELL",
             help="ROW/COLUMN of a table or SERIES/X of a figure; default: list all cells.",
             show_default=False,
         ),

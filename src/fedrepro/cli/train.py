@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from fedrepro.cli.command import Command
+from fedrepro.cli.command import Command, one_of
 from fedrepro.runs.options import Described, TrainArguments, described
 
 app = typer.Typer()
@@ -32,13 +32,18 @@ def _reader(option: Described) -> Callable[[str], Any] | None:
 def _parameter(option: Described) -> inspect.Parameter:
     """Return the parameter that typer makes an option or argument of."""
     says = option.says
-    shown: dict[str, Any] = {"help": says.help, "metavar": says.metavar, "show_default": False}
+    shown: dict[str, Any] = {"help": says.help, "show_default": False}
     kind: Any = option.type | None if option.optional else option.type
     default = option.default
     if option.name == "runs":
-        kind, default, info = list[str] | None, None, typer.Argument(**shown)
+        kind, default, info = list[str] | None, None, typer.Argument(metavar=says.metavar, **shown)
+    elif get_origin(option.type) is Literal:
+        info = typer.Option(option.flag, **one_of(get_args(option.type)), **shown)
     else:
-        info = typer.Option(option.flag, parser=_reader(option), hidden=says.hidden, **shown)
+        reader, metavar = _reader(option), says.metavar
+        info = typer.Option(
+            option.flag, parser=reader, metavar=metavar, hidden=says.hidden, **shown
+        )
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -51,7 +56,8 @@ def train(**given: Any) -> int:
     """Train the runs; the parameters are the fields of :class:`TrainArguments`."""
     from fedrepro.runs import training
 
-    return training.train(TrainArguments(**given | {"runs": given["runs"] or ()}))
+    arguments = TrainArguments(**given | {"runs": given["runs"] or ()})
+    return training.train(arguments, next_step=True)
 
 
 train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

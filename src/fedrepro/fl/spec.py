@@ -260,6 +260,11 @@ class RunSpec(Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _algorithm_fits(self) -> RunSpec:
+        self.algorithm.require_fit(self)
+        return self
+
     def local_steps(self, examples: int) -> int:
         """Return the steps that a client with so many examples takes a round."""
         return self.local_epochs * len(batch_sizes(examples, self.batch, self.last_batch))

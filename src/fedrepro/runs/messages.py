@@ -9,9 +9,22 @@ from typing import TYPE_CHECKING
 from fedrepro.runs.display import display
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.progress import Meter
+from fedrepro.runs.status import describe
 
 if TYPE_CHECKING:
     from fedrepro.fl.engine.active import ActiveRun
+
+
+def named(run: PlannedRun) -> str:
+    """Return a run's id and its place in the plan: ``0b77a2d8e4c1 (emd sweep emd=1.44 seed=0)``."""
+    return f"{run.id} ({describe(run)})"
+
+
+def failed(runs: Sequence[PlannedRun], reason: str) -> str:
+    """Say that runs failed, one or several for one reason."""
+    if len(runs) == 1:
+        return f"run {named(runs[0])} failed: {reason}"
+    return "\n  ".join([f"{len(runs)} runs failed: {reason}", *map(named, runs)])
 
 
 class Messages:
@@ -27,8 +40,9 @@ class Messages:
         self._meter = Meter(self._reported)
         self._written = 0
         self._warned: set[str] = set()
+        self._names: dict[str, str] = {}
         for run in runs:
-            self._meter.expect(run)
+            self.claimed(run)
 
     def say(self, text: str) -> None:
         """Say a line."""
@@ -37,36 +51,35 @@ class Messages:
     def claimed(self, run: PlannedRun) -> None:
         """Count a run among those that are trained here."""
         self._meter.expect(run)
+        self._names[run.id] = named(run)
 
-    def left_to_another(self, run_id: str, *, again: bool) -> None:
+    def left_to_another(self, run: PlannedRun, *, again: bool) -> None:
         """Say that another process trains a run, unless that was said before."""
         if not again:
-            self.say(f"{run_id} is being trained by another process; left to it")
-        self._meter.drop(run_id)
+            self.say(f"{named(run)} is being trained by another process; left to it")
+        self._meter.drop(run.id)
 
     def waiting(self, runs: int) -> None:
         """Say that nothing is left but runs that other processes train."""
         s = "s" * (runs != 1)
         self.say(f"waiting for {runs} run{s} that other processes train")
 
-    def recorded(self, run: ActiveRun, name: str) -> None:
-        """Say that a run ended, the file name of its record, and where it went on from."""
+    def recorded(self, run: ActiveRun) -> None:
+        """Say that a run ended, and where it went on from."""
         self._written += 1
         self._meter.watch([run], time.monotonic())
         accuracy = run.progress.final.get("accuracy")
         reached = f", accuracy {accuracy:.4f}" if isinstance(accuracy, int | float) else ""
         before = f" ({run.resumed_at} before, from its checkpoint)" if run.resumed_at else ""
         s = "s" * (run.rounds != 1)
-        self.say(
-            f"{name}: {run.rounds} round{s}{before} in {run.progress.seconds:.1f} s{reached} "
-            f"({self._written} done)"
-        )
+        took = f"{run.rounds} round{s}{before} in {run.progress.seconds:.1f} s"
+        self.say(f"{self._names[run.id]}: {took}{reached} ({self._written} done)")
 
-    def failed(self, run_id: str, failure: Exception | None) -> None:
-        """Say why a run failed, unless that is said elsewhere."""
-        self._meter.drop(run_id)
-        if failure is not None:
-            self.say(str(failure))
+    def failed(self, run: PlannedRun, reason: str) -> None:
+        """Say why a run failed; without a reason, that is said elsewhere."""
+        self._meter.drop(run.id)
+        if reason:
+            self.say(failed([run], reason))
 
     def report(self, active: Sequence[ActiveRun]) -> None:
         """Say how far the runs in flight are, as often as the display allows."""
@@ -88,8 +101,8 @@ class Messages:
             if run.idle == 1:
                 idle = f"1 client of a round holds {batch} and takes no step"
             self.say(
-                f"{run.id}: {idle} (last_batch: {run.spec.last_batch}); unchanged weights, and "
-                "losses of 0, count in the means, and the record says so (idle_clients)"
+                f"{self._names[run.id]}: {idle} (last_batch: {run.spec.last_batch}); unchanged "
+                "weights, and losses of 0, count in the means; the record says so (idle_clients)"
             )
 
     def close(self) -> None:

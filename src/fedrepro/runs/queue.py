@@ -61,7 +61,7 @@ class Queue:
     def _claim(self, run: PlannedRun) -> bool:
         """Claim a run; return whether it is to be trained here."""
         if not self._claims.take(run.id):
-            self._messages.left_to_another(run.id, again=run.id in self._elsewhere)
+            self._messages.left_to_another(run, again=run.id in self._elsewhere)
             self._elsewhere.add(run.id)
             return False
         self._elsewhere.discard(run.id)

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.files import write_bytes
-from fedrepro.base.strict import Strict
+from fedrepro.base.strict import Strict, first_problem
 from fedrepro.fl.data import registry
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
 
@@ -344,9 +344,7 @@ def checked(content: bytes, file: Path) -> RunRecord:
     try:
         record = RunRecord.model_validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _bad(file, f"not a valid run record ({where}: {first['msg']})") from error
+        raise _bad(file, f"not a valid run record ({first_problem(error)})") from error
     try:
         _require_data(file, record)
     except (KeyError, TypeError) as error:  # the spec is of something else than a run

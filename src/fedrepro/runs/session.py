@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import require_writable
+from fedrepro.base.strict import first_problem
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.active import ActiveRun, Storage
@@ -27,7 +28,7 @@ from fedrepro.fl.spec import RunSpec
 from fedrepro.runs import provenance, records, transfer, weights
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
-from fedrepro.runs.messages import Messages
+from fedrepro.runs.messages import Messages, failed
 from fedrepro.runs.options import CHECKPOINTS, TrainOptions
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.queue import Queue
@@ -78,8 +79,8 @@ def train(
     training = _Training(runs, options, deadline, claims)
     with _closing(training):
         interrupted = training.run(dataset or (lambda spec: load_for(spec, options.data_root)))
-    if training.failures:
-        raise FedreproError("\n".join(str(failure) for failure in training.failures))
+    if problems := training.problems():
+        raise FedreproError("\n".join(problems))
     if options.time_budget is not None:
         training.say_what_is_left(options.time_budget, interrupted)
     return len(training.written)
@@ -159,8 +160,9 @@ class _Training:
         deadline: float,
         claims: Claims,
     ) -> None:
-        self.failures: list[RunFailure] = []
         self.written: list[Path] = []
+        self._failed: dict[str, list[PlannedRun]] = {}  # by the reason
+        self._refused: list[str] = []
         self._runs = {run.id: run for run in runs}
         self._options = options
         pending = [run for run in runs if not run.recorded]
@@ -186,6 +188,11 @@ class _Training:
             interrupted = drive(specs, dataset, self._backend, listener, storage, limits)
             if interrupted or not (options.wait and self._queue.wait_for_others()):
                 return interrupted
+
+    def problems(self) -> list[str]:
+        """Return what went wrong: one message for all runs that failed alike."""
+        failures = [failed(runs, reason) for reason, runs in self._failed.items()]
+        return [*failures, *self._refused]
 
     def close(self) -> None:
         """Give everything up, whatever ended the training, and write the file of ``--out``."""
@@ -227,9 +234,9 @@ class _Training:
         if came:
             self._messages.say(f"{file}: came from elsewhere while the run was trained, and stays")
         else:
-            self._messages.recorded(run, file.name)
+            self._messages.recorded(run)
         if refused:
-            self.failures.append(RunFailure(refused))
+            self._refused.append(refused)
             self._messages.say(refused)
 
     def _write(self, run: ActiveRun) -> Path:
@@ -241,7 +248,7 @@ class _Training:
         try:
             file = records.write(content, self._runs[run.id].records)
         except ValidationError as error:  # what an edited checkpoint said of its origin, say
-            raise RunFailure(f"run {run.id} failed: no valid record: {error}") from error
+            raise RunFailure(run.id, f"no valid record: {first_problem(error)}") from error
         except FedreproError as error:
             kept = self._keep(content)
             if kept is None:
@@ -262,8 +269,10 @@ class _Training:
     def _fail(self, run_id: str, failure: RunFailure) -> None:
         """Keep a failure; the other runs go on."""
         self._queue.finish(run_id)
-        self.failures.append(failure)
-        self._messages.failed(run_id, failure if self._options.say_failures else None)
+        alike = self._failed.setdefault(failure.reason, [])
+        alike.append(self._runs[run_id])
+        reason = failure.reason if len(alike) == 1 else f"as run {alike[0].id} did"
+        self._messages.failed(alike[-1], reason if self._options.say_failures else "")
 
     def _report(self, active: Sequence[ActiveRun]) -> None:
         self._see_what_is_compiled()

@@ -163,8 +163,9 @@ class Status:
 
 def describe(run: PlannedRun) -> str:
     """Return a run's place in the plan: ``emd sweep emd=1.44 seed=0``."""
-    point = "".join(f" {name}={value}" for name, value in run.coordinates.items())
-    return f"{run.paper} {run.group}{point} seed={run.seed}"
+    point = [f"{name}={value}" for name, value in run.coordinates.items()]
+    words = [run.paper, run.group, *point, f"seed={run.seed}"]
+    return " ".join(filter(None, words))  # runs of a program are of no paper
 
 
 def duration(seconds: float) -> str:

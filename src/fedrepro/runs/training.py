@@ -13,12 +13,16 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
 from fedrepro.runs.plan import PlannedRun, expand, unique
-from fedrepro.runs.plan_files import use_plans
+from fedrepro.runs.plan_files import argument, use_plans
 from fedrepro.runs.plan_schema import SCALES
 
 
-def train(arguments: TrainArguments) -> int:
+def train(arguments: TrainArguments, *, next_step: bool = False) -> int:
     """Train the runs that the arguments name; return the exit status.
+
+    Args:
+        arguments: which runs, and how.
+        next_step: whether to say, in the end, which command shows what came of them.
 
     Raises:
         FedreproError: a run failed, or the arguments do not go together.
@@ -27,7 +31,8 @@ def train(arguments: TrainArguments) -> int:
     if bool(arguments.runs) == arguments.pending:
         raise FedreproError(
             "give either run ids or files of your own plans, or --pending for all planned runs "
-            "without a record, of one paper with --paper, at one scale with --scale"
+            "without a record, of one paper with --paper, at one scale with --scale; such as "
+            "`fedrepro train --pending --paper emd --scale quick`"
         )
     if arguments.paper is not None:
         arguments = dataclasses.replace(arguments, paper=command.known_paper(arguments.paper))
@@ -51,7 +56,18 @@ def train(arguments: TrainArguments) -> int:
             f"{arguments.out}: not written, as nothing is new; `fedrepro records push FOLDER "
             "RUN...` hands over recorded runs"
         )
+    if next_step and status == 0 and not arguments.allow_other_data:  # which no table shows
+        _say_next_step(planned)
     return status
+
+
+def _say_next_step(planned: Sequence[PlannedRun]) -> None:
+    """Say which command shows what came of runs, if they are of one plan at one scale."""
+    plans = {(run.paper, run.scale) for run in planned}
+    if len(plans) == 1:
+        [(paper, scale)] = plans
+        why = f"fedrepro why {argument(paper)} --scale {scale}"
+        print(f"`{why}` lists the tables and figures of these runs")
 
 
 def _hand_over(out: Path, planned: Sequence[PlannedRun]) -> None:
@@ -170,10 +186,18 @@ def _train_here(arguments: TrainArguments, planned: Sequence[PlannedRun]) -> int
     how = dataclasses.replace(arguments, wait=bool(arguments.runs))
     if arguments.deadline is not None:
         how = dataclasses.replace(how, time_budget=max(arguments.deadline - time.monotonic(), 0.0))
-    recorded = sum(run.recorded for run in planned)
+    pending = [run for run in planned if not run.recorded]
     trained = session.train(planned, how)
-    before = f", {recorded} had a record" if recorded else ""
-    print(f"{trained} of {len(planned)} runs trained{before}")
+    others = sum(_is_recorded(run) for run in pending) - trained
+    counts = [f"{trained} of {len(planned)} runs trained"]
+    if recorded := len(planned) - len(pending):
+        counts.append(f"{recorded} had a record")
+    if others:
+        counts.append(f"{others} trained by others")
+    left = len(pending) - trained - others
+    if left and how.time_budget is None:  # else the budget says what is left
+        counts.append(f"{left} left to others")
+    print(", ".join(counts))
     return 0
 
 

@@ -26,6 +26,16 @@ class AlgorithmParams(Strict):
         @property
         def name(self) -> str: ...  # noqa: D102
 
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse a run whose other fields the algorithm cannot work with, before data are read.
+
+        Args:
+            spec: the run; its ``algorithm`` is this.
+
+        Raises:
+            ValueError: it cannot; the message names the key.
+        """
+
 
 class SamplingParams(AlgorithmParams):
     """Parameters of an algorithm that draws the clients of a round."""
@@ -33,6 +43,19 @@ class SamplingParams(AlgorithmParams):
     participants: int | None = Field(
         default=None, ge=1, description="clients drawn each round; null: all"
     )
+
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse a partition with fewer clients than a round draws.
+
+        Raises:
+            ValueError: it has.
+        """
+        drawn, clients = self.participants, spec.partition.clients
+        if drawn is not None and drawn > clients:
+            raise ValueError(
+                f"algorithm.participants: {drawn}, but the partition has {clients} clients; set it "
+                f"to at most {clients}"
+            )
 
 
 P = TypeVar("P", bound=AlgorithmParams)

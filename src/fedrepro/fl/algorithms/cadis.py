@@ -89,6 +89,11 @@ class Params(SamplingParams):
         description="log the received model's accuracy on the participants' training examples",
     )
 
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse fewer clients than a round draws, and a single one, as clients are compared."""
+        super().require_fit(spec)
+        clustering.require_pairs(spec)
+
 
 @dataclass
 class State:
@@ -116,7 +121,6 @@ def init(fed: Federation) -> State:
     """Start from one common initialisation, with no pair of clients known."""
     import torch  # slow to import, and the Snakefile reads this module
 
-    clustering.require_pairs(fed)
     pairs = (len(fed.clients), len(fed.clients))
     return State(
         weights=fed.initial_weights(),

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.base.errors import FedreproError
-
 if TYPE_CHECKING:
-    from fedrepro.fl.federation import Federation
+    from fedrepro.fl.spec import RunSpec
 
 Matrix = NDArray[np.float64]
 Relation = NDArray[np.bool_]
@@ -212,16 +210,16 @@ def true_clusters(counts: NDArray[np.int64]) -> Relation:
     return same
 
 
-def require_pairs(fed: Federation) -> None:
+def require_pairs(spec: RunSpec) -> None:
     """Refuse a partition in which no two clients can be compared.
 
     Raises:
-        FedreproError: it has one client.
+        ValueError: it has one client.
     """
-    if len(fed.clients) < 2:
-        raise FedreproError(
-            f"algorithm.name: {fed.spec.algorithm.name} compares clients, and the partition has "
-            "one; give it at least 2"
+    if spec.partition.clients < 2:
+        raise ValueError(
+            f"algorithm.name: {spec.algorithm.name} compares clients, and the partition has one; "
+            "give it at least 2"
         )
 
 

@@ -40,6 +40,7 @@ from fedrepro.fl.requests import Lane, Train, Trained
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import IntArray, Steps, Weights
+    from fedrepro.fl.spec import RunSpec
 
 TOO_CLOSE = 1e-5
 """Two models nearer than this share of the norm of one tell rounding, not curvature."""
@@ -55,6 +56,24 @@ class Params(AlgorithmParams):
         description="synchronisations of which the record keeps the inner products of all "
         "models' displacements from the start, to draw them in a plane",
     )
+
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse all but gradient descent with a constant step size on examples as they are.
+
+        Raises:
+            ValueError: the run asks for it.
+        """
+        optimizer = spec.optimizer
+        if optimizer.model_dump(exclude_defaults=True) != {"name": "sgd", "lr": optimizer.lr}:
+            raise ValueError(
+                "algorithm divergence_bound: optimizer must be sgd with a constant step size and "
+                "nothing else, as in Proposition 3.1"
+            )
+        if spec.dataset.augment:
+            raise ValueError(
+                "algorithm divergence_bound: dataset.augment must be off: the gradients of "
+                "Proposition 3.1 are of the same examples everywhere"
+            )
 
 
 @dataclass
@@ -87,20 +106,8 @@ def init(fed: Federation) -> State:
     """Start both sides from the common initialisation.
 
     Raises:
-        FedreproError: the optimiser is not gradient descent with a constant step size, examples
-            are augmented, or the network has running statistics.
+        FedreproError: the network has running statistics.
     """
-    optimizer = fed.spec.optimizer
-    if optimizer.model_dump(exclude_defaults=True) != {"name": "sgd", "lr": optimizer.lr}:
-        raise FedreproError(
-            "algorithm divergence_bound: optimizer must be sgd with a constant step size and "
-            "nothing else, as in Proposition 3.1"
-        )
-    if fed.spec.dataset.augment:
-        raise FedreproError(
-            "algorithm divergence_bound: dataset.augment must be off: the gradients of Proposition "
-            "3.1 are of the same examples everywhere"
-        )
     if fed.layout.size != fed.layout.parameters:
         raise FedreproError(
             f"algorithm divergence_bound: model {fed.spec.model.name} has running statistics, "

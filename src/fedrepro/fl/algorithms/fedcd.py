@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms import fedcd_scores as scoring
-from fedrepro.fl.algorithms.algorithm import Algorithm, AlgorithmParams, Cost, params_of
+from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, params_of
 from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
@@ -40,7 +40,7 @@ SCORE_UNIT = 1000
 """Scores are recorded as integers, in thousandths."""
 
 
-class Params(AlgorithmParams):
+class Params(SamplingParams):
     """Parameters of FedCD and the switches between the readings of paper and code."""
 
     name: Literal["fedcd"]
@@ -118,6 +118,31 @@ class Params(AlgorithmParams):
             raise ValueError("scoring: code needs clone_score: accuracy")
         return self
 
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse too few devices, and an optimiser that a switch does not know.
+
+        Raises:
+            ValueError: one of them is the run's.
+        """
+        super().require_fit(spec)
+        optimizer = spec.optimizer
+        if self.momentum_kick and not (
+            optimizer.name == "sgd"
+            and optimizer.momentum
+            and not optimizer.nesterov
+            and optimizer.vector_lr_factor == 1
+            and self.optimizer_state == "keep"
+        ):
+            raise ValueError(
+                "algorithm.momentum_kick needs sgd with momentum that is kept, without nesterov "
+                "and vector_lr_factor"
+            )
+        if self.clone_lr == "legacy" and optimizer.lr_decay != 1:
+            raise ValueError(
+                "algorithm.clone_lr: legacy knows optimizer.lr_milestones and no lr_decay; leave "
+                "one of the two out"
+            )
+
 
 @dataclass
 class State:
@@ -152,32 +177,13 @@ def init(fed: Federation) -> State:
     """Give every device the one model, with the score 1.
 
     Raises:
-        FedreproError: the partition gives the devices no validation and test sets of their own, or
-            the optimiser is not one that ``momentum_kick`` or ``clone_lr: legacy`` knows.
+        FedreproError: the partition gives the devices no validation and test sets of their own.
     """
-    params = fed.params(Params)
     missing = {"validation", "test"} - set(fed.partition.node_sets)
     if missing:
         raise FedreproError(
             f"algorithm.name: fedcd needs {' and '.join(sorted(missing))} images of every device; "
             "partition.scheme hierarchical and hypergeometric have them"
-        )
-    optimizer = fed.spec.optimizer
-    if params.momentum_kick and not (
-        optimizer.name == "sgd"
-        and optimizer.momentum
-        and not optimizer.nesterov
-        and optimizer.vector_lr_factor == 1
-        and params.optimizer_state == "keep"
-    ):
-        raise FedreproError(
-            "algorithm.momentum_kick needs sgd with momentum that is kept, without nesterov and "
-            "vector_lr_factor"
-        )
-    if params.clone_lr == "legacy" and optimizer.lr_decay != 1:
-        raise FedreproError(
-            "algorithm.clone_lr: legacy knows optimizer.lr_milestones and no lr_decay; leave one "
-            "of the two out"
         )
     devices = range(len(fed.clients))
     return State(

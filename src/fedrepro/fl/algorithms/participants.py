@@ -17,10 +17,25 @@ from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Tr
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
-    from fedrepro.fl.requests import Steps, Weights
+    from fedrepro.fl.requests import IntArray, Steps, Weights
 
 Order = Literal["fresh", "repeated"]
 Weighting = Literal["examples", "uniform"]
+
+
+def held(fed: Federation, clients: Sequence[int]) -> list[IntArray]:
+    """Return the examples of each of some clients: positions in the training split, int64 [n].
+
+    Raises:
+        FedreproError: there is no such client.
+    """
+    for k in clients:
+        if not 0 <= k < len(fed.clients):
+            raise FedreproError(
+                f"algorithm {fed.spec.algorithm.name}: asks for client {k}, and the partition has "
+                f"the clients 0 to {len(fed.clients) - 1}"
+            )
+    return [fed.clients[k] for k in clients]
 
 
 def train(
@@ -50,12 +65,13 @@ def train(
         One :class:`Trained` for each client.
 
     Raises:
-        FedreproError: the order is ``repeated`` and the step size changes from round to round.
+        FedreproError: there is no such client, or the order is ``repeated`` and the step size
+            changes from round to round.
     """
     terms = [None] * len(clients) if linear is None else linear
     lanes = [
-        Lane(weights, fed.clients[k], ("client", k), linear=term)
-        for k, term in zip(clients, terms, strict=True)
+        Lane(weights, examples, ("client", k), linear=term)
+        for k, examples, term in zip(clients, held(fed, clients), terms, strict=True)
     ]
     if order == "repeated":
         optimizer = fed.spec.optimizer
@@ -71,9 +87,9 @@ def train(
 
 def accuracies(fed: Federation, weights: Weights, clients: Sequence[int]) -> Steps:
     """Return a model's accuracy (fraction) on the training examples of each of some clients."""
-    held = [fed.clients[k] for k in clients]
-    answer: list[Prediction] = yield Predict([weights], "train", np.concatenate(held))
-    ends = np.cumsum([len(examples) for examples in held])[:-1]
+    parts = held(fed, clients)
+    answer: list[Prediction] = yield Predict([weights], "train", np.concatenate(parts))
+    ends = np.cumsum([len(examples) for examples in parts])[:-1]
     return [float(part.mean()) for part in np.split(answer[0].correct, ends)]
 
 
@@ -84,13 +100,13 @@ def own_accuracies(fed: Federation, trained: Sequence[Trained], clients: Sequenc
         One :class:`Predict`.
     """
     models = [result.weights for result in trained]
-    answers: list[Prediction] = yield Predict(models, "train", [fed.clients[k] for k in clients])
+    answers: list[Prediction] = yield Predict(models, "train", held(fed, clients))
     return [answer.accuracy for answer in answers]
 
 
 def shares(fed: Federation, clients: Sequence[int], weighting: Weighting) -> list[int]:
     """Return the weight of each of some clients in an average: its number of examples, or 1."""
-    return [len(fed.clients[k]) if weighting == "examples" else 1 for k in clients]
+    return [len(own) if weighting == "examples" else 1 for own in held(fed, clients)]
 
 
 def mean_loss(trained: Sequence[Trained]) -> float:

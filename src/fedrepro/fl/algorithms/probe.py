@@ -36,6 +36,10 @@ class Params(AlgorithmParams):
         default=0, ge=0, description="rounds on the union of all clients before the local training"
     )
 
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse a single client, as clients are compared."""
+        clustering.require_pairs(spec)
+
 
 @dataclass
 class State:
@@ -47,7 +51,6 @@ class State:
 
 def init(fed: Federation) -> State:
     """Start from one common initialisation."""
-    clustering.require_pairs(fed)
     return State(fed.initial_weights())
 
 

@@ -387,8 +387,9 @@ def _other(name: str, where: str, found: str) -> str:
     return (
         f"Data set {name!r} from {where}: {found}; the data that are meant have the content "
         f"{expected}. These are other data, so numbers would not be comparable: replace them, or "
-        "remove them to use another source. `fedrepro train --allow-other-data` trains on them all "
-        "the same, under run ids of their own."
+        "remove them to use another source. `fedrepro train --allow-other-data`, or in a program "
+        "`fr.load(..., allow_other_data=True)`, takes them all the same; their runs have ids of "
+        "their own."
     )
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.strict import first_problem
 from fedrepro.fl.data.dataset import Arrays, Labels
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.fl.data.registry import DatasetInfo
@@ -172,8 +173,6 @@ def _json(path: Path, kind: TypeAdapter[_T]) -> _T:
     try:
         return kind.validate_json(path.read_bytes(), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise FedreproError(f"{path}: {where + ': ' if where else ''}{first['msg']}.") from None
+        raise FedreproError(f"{path}: {first_problem(error)}.") from None
     except OSError as error:
         raise FedreproError(f"{path} cannot be read: {error}") from None

@@ -108,6 +108,7 @@ class ActiveRun:
         idle: the most lanes of one request, so far, that hold less than a batch and take no step;
             their unchanged weights count in a mean.
         resumed_at: rounds that were done when it was taken up, 0 for a fresh run.
+        current_round: the one that is trained or evaluated, from 1, as messages call it.
         earlier: what other processes did before, from the checkpoint.
         imported: rounds that were trained elsewhere, if the checkpoint was imported.
         state_bytes: memory that the state takes, each of its tensors counted once.
@@ -145,7 +146,7 @@ class ActiveRun:
         self._last_save = time.monotonic()
         self.state_bytes = 0
         self._restore()
-        self.resumed_at = self.progress.round
+        self.current_round = self.resumed_at = self.progress.round
         self._copier = HostCopier()
         self._checked = CheckedState(spec.algorithm.name, self.state)
         self._boundaries = [self._snapshot()]
@@ -228,7 +229,7 @@ class ActiveRun:
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()
         self._boundaries = [newest] if newest.complete else [*before[-1:], newest]
-        self._effect.require(self.progress.round - 1)
+        self._effect.require(self.current_round)
         if self.progress.round >= self.rounds:
             return
         pause = max(self._checkpoint_seconds, self._saving.pause) if self._checkpoint_seconds else 0
@@ -295,19 +296,19 @@ class ActiveRun:
                     "dictionary of what it logs"
                 )
             log = _plain(log)
-            _check_finite(log, progress.round)
-            _require_numbers(log, progress.round)
+            _check_finite(log, self.current_round)
+            _require_numbers(log, self.current_round)
             for name, value in log.items():
                 progress.metrics[name].append(value)
             progress.round += 1
-            _require_whole(progress.metrics, log, progress.round)
+            _require_whole(progress.metrics, log, self.current_round)
             last = progress.round == self.rounds
             if last or progress.round % self.spec.evaluate_every == 0:
                 final = yield from self._steps_of("evaluate")
                 self._evaluated(_plain(final))
             self._round_done()
         summary = _plain(self.algorithm.summary(self.fed, self.state))
-        _check_finite(summary, self.rounds - 1)
+        _check_finite(summary, self.current_round)
         if both := summary.keys() & progress.final.keys():
             raise FedreproError(
                 f"algorithm {self.spec.algorithm.name}: `summary` returns {min(both)}, which the "
@@ -317,7 +318,8 @@ class ActiveRun:
 
     def _steps_of(self, name: str, *arguments: Any) -> Steps:
         """Go through the generator that a function of the algorithm is to be."""
-        algorithm, round = self.spec.algorithm.name, self.progress.round - (name == "evaluate")
+        algorithm = self.spec.algorithm.name
+        self.current_round = self.progress.round + (name == "round")
         try:
             steps = getattr(self.algorithm, name)(self.fed, self.state, *arguments)
             if not isinstance(steps, Generator):
@@ -329,19 +331,20 @@ class ActiveRun:
         except FedreproError:
             raise
         except Exception as error:
-            raise AlgorithmFailed(f"algorithm {algorithm}, round {round}", error) from error
+            where = f"algorithm {algorithm}, round {self.current_round}"
+            raise AlgorithmFailed(where, error) from error
 
     def _evaluated(self, final: dict[str, Any]) -> None:
         """Take note of an evaluation."""
-        metrics, last = self.progress.metrics, self.progress.round - 1
-        _check_finite(final, last)
-        curves = _curves(final)
-        _require_numbers(curves, last)
+        metrics, curves = self.progress.metrics, _curves(final)
+        _check_finite(final, self.current_round)
+        _require_numbers(curves, self.current_round)
         before = _curves(self.progress.final)
         if metrics["evaluated_rounds"] and (changed := curves.keys() ^ before.keys()):
             raise FedreproError(
-                f"round {last}: evaluations return {min(changed)} only sometimes, so that its "
-                "values could not be told from those of other rounds: return it always, or never"
+                f"round {self.current_round}: evaluations return {min(changed)} only sometimes, so "
+                "that its values could not be told from those of other rounds: return it always, "
+                "or never"
             )
         self.progress.final = final
         metrics["evaluated_rounds"].append(self.progress.round)
@@ -354,7 +357,7 @@ class ActiveRun:
             request = self._steps.send(answer)
         except StopIteration:
             return
-        check_request(self.spec.algorithm.name, request, self.dataset)
+        check_request(self.spec.algorithm.name, request, self.dataset, self.fed.layout)
         self._ask = Ask(self.spec, self.dataset, request)
         self.idle = max(self.idle, sum(not job.sizes for job in self._ask.jobs))
 
@@ -428,7 +431,7 @@ def _require_whole(metrics: Mapping[str, list[Any]], log: Mapping[str, Any], don
     for name in log:
         if len(metrics[name]) != done:
             raise FedreproError(
-                f"round {done - 1}: the algorithm logs {name}, of which there are "
+                f"round {done}: the algorithm logs {name}, of which there are "
                 f"{len(metrics[name])} values in {done} rounds: log a name in every round, and "
                 "none that an evaluation has"
             )
@@ -439,7 +442,7 @@ def _require_numbers(values: Mapping[str, Any], round: int) -> None:
 
     Args:
         values: what a round logs, or an evaluation returns besides lists, by name.
-        round: round from 0 that they belong to.
+        round: round from 1 that they belong to.
 
     Raises:
         FedreproError: one of them is no number.
@@ -461,7 +464,7 @@ def _check_finite(values: dict[str, Any], round: int) -> None:
 
     Args:
         values: numbers by name, or lists and dicts of them.
-        round: round from 0 that they belong to.
+        round: round from 1 that they belong to.
 
     Raises:
         FedreproError: one of them is not finite, or no number at all.

@@ -36,7 +36,7 @@ def backend(
             what is asked of it, or ``compile`` is ``on`` where nothing can be compiled.
     """
     if name not in BACKENDS:
-        raise FedreproError(f"--backend {name}: no such backend {nearest(name, BACKENDS)}")
+        raise FedreproError(f"backend {name}: no such backend {nearest(name, BACKENDS)}")
     place = _device(device)
     stack = name == "auto"
     if name == "auto":
@@ -44,20 +44,20 @@ def backend(
     check_choice(compile, place.type)
     if compile == "on" and deterministic:
         raise FedreproError(
-            "--compile on: the compiler chooses kernels by timing them; leave --deterministic out"
+            "compile on: the compiler chooses kernels by timing them; leave deterministic out"
         )
     if compile == "on" and name != "graphs":
-        raise FedreproError(f"--compile on: backend {name} does not compile; take auto or graphs")
+        raise FedreproError(f"compile on: backend {name} does not compile; take auto or graphs")
     if deterministic and name == "loop" and place.type == "cuda":
         raise FedreproError(
-            f"--deterministic: backend {name} does not choose its kernels; take auto or graphs"
+            f"deterministic: backend {name} does not choose its kernels; take auto or graphs"
         )
     if name == "graphs":
         return GraphsBackend(device, compile=compile, deterministic=deterministic)
     if name == "loop":
         return LoopBackend(device)
     if place.type != "cpu":
-        raise FedreproError("--backend pool uses CPU cores; with a GPU take auto or graphs")
+        raise FedreproError("backend pool uses CPU cores; with a GPU take auto or graphs")
     return PoolBackend(workers, stack=stack)
 
 
@@ -65,20 +65,17 @@ def _device(name: str) -> torch.device:
     try:
         place = torch.device(name)
     except RuntimeError as error:
-        raise FedreproError(f"--device {name}: not a PyTorch device; cpu and cuda are") from error
+        raise FedreproError(f"device {name}: not a PyTorch device; cpu and cuda are") from error
     if place.type not in ("cpu", "cuda"):
-        raise FedreproError(f"--device {name}: only cpu and cuda are supported")
+        raise FedreproError(f"device {name}: only cpu and cuda are supported")
     if place.type == "cpu":
         return place
     if not torch.cuda.is_available():
-        raise FedreproError(
-            f"--device {name}: PyTorch sees no GPU here; leave the option out to use the CPU"
-        )
+        raise FedreproError(f"device {name}: PyTorch sees no GPU here; leave it out to use the CPU")
     if place.index is not None:
         if place.index >= torch.cuda.device_count():
             raise FedreproError(
-                f"--device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted "
-                "from 0"
+                f"device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted from 0"
             )
         torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
     return place

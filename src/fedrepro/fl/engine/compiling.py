@@ -45,7 +45,7 @@ def compiler_problem() -> str | None:
 
 
 def check_choice(choice: str, device: str) -> None:
-    """Refuse a choice of ``--compile`` that cannot be followed.
+    """Refuse a choice of ``compile`` that cannot be followed.
 
     Args:
         choice: one of :data:`COMPILE_CHOICES`.
@@ -55,17 +55,17 @@ def check_choice(choice: str, device: str) -> None:
         FedreproError: it is unknown, or ``on`` where nothing can be compiled; says what to do.
     """
     if choice not in COMPILE_CHOICES:
-        raise FedreproError(f"--compile {choice}: there are {', '.join(COMPILE_CHOICES)}")
+        raise FedreproError(f"compile {choice}: there are {', '.join(COMPILE_CHOICES)}")
     if choice != "on":
         return
     if device != "cuda":
         raise FedreproError(
-            f"--compile on: networks are compiled for GPUs only, and the device is {device}; leave "
-            "the option out, or give --device cuda"
+            f"compile on: networks are compiled for GPUs only, and the device is {device}; leave "
+            "compile out, or take the device cuda"
         )
     problem = compiler_problem()
     if problem is not None:
-        raise FedreproError(f"--compile on: {problem}; --compile off does without")
+        raise FedreproError(f"compile on: {problem}; compile off does without")
 
 
 @functools.cache
@@ -106,7 +106,7 @@ def compiled_losses(spec: RunSpec, *, required: bool) -> lane.Loss:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 problem = f"spec field model = {spec.model.name} cannot be compiled ({reason})"
                 if required:
-                    raise FedreproError(f"--compile on: {problem}; leave it out") from error
+                    raise FedreproError(f"compile on: {problem}; leave it out") from error
                 warnings.warn(f"{problem}; it is trained without", stacklevel=2)
                 failed = True
         found: tuple[torch.Tensor, torch.Tensor]

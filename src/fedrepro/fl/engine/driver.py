@@ -40,7 +40,19 @@ MOST_IN_FLIGHT = 256
 
 
 class RunFailure(FedreproError):
-    """A run ended without a result; the message names the run, the round and the lane."""
+    """A run ended without a result.
+
+    Args:
+        run_id: which.
+        reason: why; names the round and the lane.
+
+    Attributes:
+        reason: as the argument: equal for runs that fail alike.
+    """
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run {run_id} failed: {reason}")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -278,9 +290,11 @@ class _Flight:
             reason = error if known else unexpected(error)
         if run is not None:
             reason = run.explained(reason)
+            if reason is error and isinstance(error, LaneError):
+                reason = LaneError(f"round {run.current_round}: {error}")
         name = run_id(spec)
         self._short.pop(name, None)
-        self._listener.failed(name, RunFailure(f"run {name} failed: {reason}"))
+        self._listener.failed(name, RunFailure(name, str(reason)))
 
     def _finds_memory_later(self, spec: RunSpec, run: ActiveRun | None) -> bool:
         """Put a run back that found no memory, unless it had all that there is."""

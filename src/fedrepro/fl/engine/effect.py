@@ -44,7 +44,7 @@ class Effect:
         )
 
     def require(self, round: int) -> None:
-        """Refuse, at the end of a round from 0, a run whose lanes were all left as they were.
+        """Refuse, at the end of a round (from 1), a run whose lanes were all left as they were.
 
         Raises:
             FedreproError: they were.

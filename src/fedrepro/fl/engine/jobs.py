@@ -85,8 +85,7 @@ class LaneJob:
     @property
     def name(self) -> str:
         """The lane's name in messages."""
-        stream = " ".join(str(part) for part in self.lane.stream)
-        return f"lane '{stream}' in round {self.request.round}"
+        return f"lane '{' '.join(map(str, self.lane.stream))}'"
 
     @property
     def sizes(self) -> list[int]:
@@ -142,17 +141,10 @@ def check_lane(job: LaneJob, net: FlatModule) -> None:
         net: a network of its architecture.
 
     Raises:
-        LaneError: it has no examples, its weights have the wrong length, or a batch of one example
-            meets batch normalisation.
+        LaneError: it has no examples, or a batch of one example meets batch normalisation.
     """
-    lane = job.lane
-    if len(lane.examples) == 0:
+    if len(job.lane.examples) == 0:
         raise LaneError(f"{job.name} has no examples to train on")
-    if lane.weights.numel() != net.layout.size:
-        raise LaneError(
-            f"{job.name} starts from {lane.weights.numel()} weights, but the network has "
-            f"{net.layout.size} (spec field model)"
-        )
     if net.normalises_vectors and 1 in job.sizes:
         raise LaneError(
             f"{job.name} has a batch of one example, which batch normalisation cannot train on; "
@@ -212,15 +204,15 @@ def unexpected(error: Exception) -> LaneError:
     That of an algorithm begins with the algorithm's own code. Two errors of PyTorch are said in our
     words. Where batch normalisation got one value a channel, maps of a single pixel met a batch of
     one example, which :func:`check_lane` does not know. And a network may need an operation that
-    ``--deterministic`` excludes.
+    ``deterministic`` excludes.
     """
     if isinstance(error, AlgorithmFailed):
         return _failed_algorithm(error)
     if " does not have a deterministic implementation" in str(error):
         operation = str(error).partition(" ")[0]
         return LaneError(
-            f"--deterministic: {operation} of PyTorch may give other bits each time; leave the "
-            "option out, or take a network without it (spec field model)"
+            f"deterministic: {operation} of PyTorch may give other bits each time; leave "
+            "it out, or take a network without it (spec field model)"
         )
     if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
         return LaneError(
@@ -452,7 +444,7 @@ def check_precision(spec: RunSpec, device: torch.device) -> None:
     if device.type != "cuda":
         raise FedreproError(
             f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
-            "this run with --device cuda, or change the spec to precision: float32"
+            "this run on the device cuda, or change the spec to precision: float32"
         )
     if torch.cuda.get_device_capability(device) < _TF32_SINCE:
         raise FedreproError(

@@ -58,7 +58,7 @@ class Block:
         except OSError as error:
             raise FedreproError(
                 f"no block of {length / 2**20:.0f} MiB to share with a worker process: "
-                f"{error.strerror or error}; raise the limit, or train with fewer --workers"
+                f"{error.strerror or error}; raise the limit, or train with fewer workers"
             ) from error
 
     def send(self, pipe: Connection) -> None:

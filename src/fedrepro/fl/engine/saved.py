@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import ConfigDict, Field, ValidationError
 
-from fedrepro.base.strict import Strict
+from fedrepro.base.strict import Strict, first_problem
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
@@ -80,10 +80,8 @@ def read(file: Path, run_id: str) -> Saved | None:
         spec = RunSpec.model_validate(saved.spec)
         rounds = ALGORITHMS[spec.algorithm.name].rounds(spec)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise checkpoint.unusable(
-            file, f"does not fit this version of the code ({where}: {first['msg']})"
+            file, f"does not fit this version of the code ({first_problem(error)})"
         ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise checkpoint.unusable(file, "does not fit this version of the code") from error

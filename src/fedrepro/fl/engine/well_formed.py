@@ -14,25 +14,27 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
+from fedrepro.fl.layout import Layout
 from fedrepro.fl.requests import IntArray, Lane, Predict, Request, Train
 
 
-def check_request(name: str, request: Request, dataset: Dataset) -> None:
+def check_request(name: str, request: Request, dataset: Dataset, layout: Layout) -> None:
     """Refuse a request that is malformed.
 
     Args:
         name: of the algorithm that makes it.
         request: the request.
         dataset: of the run.
+        layout: of its network's weights.
 
     Raises:
         FedreproError: it is; the message names the algorithm.
     """
     try:
         if isinstance(request, Train):
-            _check_training(name, request, len(dataset.train_y))
+            _check_training(name, request, len(dataset.train_y), layout)
         elif isinstance(request, Predict):
-            _check_prediction(request, dataset)
+            _check_prediction(request, dataset, layout)
         else:
             raise FedreproError(
                 f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
@@ -42,7 +44,7 @@ def check_request(name: str, request: Request, dataset: Dataset) -> None:
         raise FedreproError(f"algorithm {name}: {error}") from error
 
 
-def _check_training(name: str, request: Train, examples: int) -> None:
+def _check_training(name: str, request: Train, examples: int, layout: Layout) -> None:
     lanes = request.lanes
     if not (isinstance(lanes, Sequence) and all(isinstance(lane, Lane) for lane in lanes)):
         raise FedreproError(f"Train.lanes is {lanes!r:.50}, not a list of Lane")
@@ -62,16 +64,18 @@ def _check_training(name: str, request: Train, examples: int) -> None:
                 "dropout masks would be the same; give each ids of its own"
             )
         known.add(lane.stream)
-        _check_weights("Lane.weights", lane.weights)
+        _check_vector("Lane.weights", lane.weights, layout.size)
+        if lane.linear is not None:
+            _check_vector("Lane.linear", lane.linear, layout.parameters)
         _check_positions("Lane.examples", lane.examples, examples)
 
 
-def _check_prediction(request: Predict, dataset: Dataset) -> None:
+def _check_prediction(request: Predict, dataset: Dataset, layout: Layout) -> None:
     models = request.models
     if not (isinstance(models, Sequence) and len(models)):
         raise FedreproError(f"Predict.models is {models!r:.50}, not a list of weights")
     for model in models:
-        _check_weights("Predict.models", model)
+        _check_vector("Predict.models", model, layout.size)
     if request.split not in ("train", "test"):
         raise FedreproError(f"Predict.split is {request.split!r:.50}, not train or test")
     labels = dataset.test_y if request.split == "test" else dataset.train_y
@@ -100,11 +104,15 @@ def _check_asked(what: str, positions: IntArray, limit: int) -> None:
         raise FedreproError(f"{what} is empty; leave out a model that has no examples")
 
 
-def _check_weights(what: str, weights: object) -> None:
+def _check_vector(what: str, weights: object, size: int) -> None:
     if not (isinstance(weights, torch.Tensor) and weights.ndim == 1):
         raise FedreproError(f"{what}: {weights!r:.50} is not a flat tensor of weights")
     if weights.dtype != torch.float32:
         raise FedreproError(f"{what}: weights are {weights.dtype}; convert them with `.float()`")
+    if len(weights) != size:
+        raise FedreproError(
+            f"{what} has {len(weights)} weights, but the network has {size} (spec field model)"
+        )
 
 
 def _check_positions(what: str, positions: object, limit: int) -> None:

@@ -91,6 +91,7 @@ class World:
         main: clients of the main cluster of BC and UC, of 100.
         labels: of a client of the other partitions.
         cluster_of: final clusters of synthetic pills.
+        apart: how many of the first clients end in clusters of their own, by group.
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)
@@ -114,6 +115,7 @@ class World:
     main: int = 60
     labels: int = 2
     cluster_of: list[int] = field(default_factory=lambda: GROUPS)
+    apart: dict[str, int] = field(default_factory=dict)
 
     def level(self, run: PlannedRun) -> float:
         """Return a run's best accuracy."""
@@ -187,7 +189,9 @@ class World:
             final = {"cluster_of": self.cluster_of}
         elif algorithm.name == "cadis":  # clients of one first label are in one cluster
             firsts = [next(i for i, count in enumerate(row) if count) for row in counts]
-            final = {"cluster_of": [firsts.index(first) for first in firsts]}
+            alone = self.apart.get(run.group, 0)
+            names = [i if i < alone else firsts.index(first) for i, first in enumerate(firsts)]
+            final = {"cluster_of": names}
         partition = {
             "counts": counts,
             "emd": [0.0] * len(counts),

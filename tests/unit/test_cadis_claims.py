@@ -52,6 +52,8 @@ AGAINST = {
     "NA6-mnist-as_run": lower("MNIST MC CADIS, as run", by=0.915),
     "NA7-mnist": World(accuracy={"MNIST MC CADIS@40": 0.97}),
     "NA7-cifar100": World(accuracy={"CIFAR-100 MC FedProx@50": 0.29}),
+    "NA7-mnist-others": World(accuracy={"MNIST MC FedFA@40": 0.97}),
+    "NA7-cifar100-others": World(accuracy={"CIFAR-100 MC FedDyn@30": 0.15}),
     "NA8-mnist": World(accuracy={"MNIST MC FedFA@30": 0.97}),
     "NA8-cifar100": World(accuracy={"CIFAR-100 MC FedDyn@50": 0.4}),
     "NB1": lower("MNIST MC CADIS", by=0.85),
@@ -90,6 +92,7 @@ AGAINST = {
     "NC5-cifar100-pa": lower("CIFAR-100 PA CADIS", by=0.207),
     "NC5-cifar100-bc": lower("CIFAR-100 BC CADIS", by=0.349),
     "NC5-cifar100-uc": lower("CIFAR-100 UC CADIS", by=0.34),
+    "NC6": lower("MNIST BC CADIS", by=0.9669),
     "ND1": World(accuracy={"weights inverse to the true cluster sizes": 0.93}),
     "ND2-mnist": World(swing={"CADIS": 0.021}),
     "ND2-mnist-as_run": World(swing={"CADIS, as run": 0.021}),
@@ -124,6 +127,15 @@ AGAINST = {
     "NE4": World(other={"weight_change": -0.1}),
     "NE5-mnist": World(wrong={"mnist_mc_cadis": 0.02}),
     "NE5-cifar10": World(wrong={"cifar10_mc_cadis": 0.02}),
+    "NE6-mnist-mc": World(apart={"mnist_mc_cadis": 30}),
+    "NE6-mnist-bc": World(apart={"mnist_bc_cadis": 60}),
+    "NE6-mnist-uc": World(apart={"mnist_uc_cadis": 60}),
+    "NE6-cifar10-mc": World(apart={"cifar10_mc_cadis": 100}),
+    "NE6-cifar100-mc": World(apart={"cifar100_mc_cadis": 30}),
+    "NE7-mnist": World(settled={"mnist_mc_cadis": 15}),
+    "NE7-mnist-as_run": World(settled={"mnist_mc_cadis_as_run": 15}),
+    "NE7-cifar10": World(settled={"cifar10_mc_cadis": 12}),
+    "NE7-cifar100": World(settled={"cifar100_mc_cadis": 20}),
     "NF1": World(error={"mnist_mc_cadis": 0.15}),
     "NF1-clusters": World(settled={"mnist_mc_standard": 3}),
     "NF2": World(accuracy={"CADIS without transitive learning": 0.92}),
@@ -173,6 +185,7 @@ OTHER_WAYS = [
     ("NB1-cifar10-fedavg", World(accuracy={"CIFAR-10 MC CADIS": 0.47, "CIFAR-10 MC FedAvg": 0.46})),
     ("NB3", World()),  # CADIS is sooner
     ("NF1-clusters", World(settled={"mnist_mc_cadis": 7})),
+    ("NA7-mnist-others", World(accuracy={"MNIST MC FedDyn@20": 0.96})),
     ("NR1-mnist", World(stuck=0.2)),
     ("NR1-cifar10", World(stuck=0.05)),
     ("NS5", World(stuck=0.05)),
@@ -291,6 +304,22 @@ def test_claims_about_the_end_of_runs_do_not_look_at_their_beginning(as_claimed,
     assert decide(name, early).evidence == decide(name, as_claimed).evidence
 
 
+@pytest.mark.parametrize(
+    ("cluster_of", "apart"),
+    [([0] * 10, 0.3), ([0] * 8 + [8] * 2, 0.0), ([*range(8), 8, 8], 8 / 9 - 0.5)],
+)
+def test_how_far_shares_of_the_average_are_from_equal_ones(cluster_of, apart):
+    """Eight clients have one label and two the other: 80 %, 50 % and 8 of 9 of the average."""
+    counts = [[5, 0]] * 8 + [[0, 5]] * 2
+    assert measurements.inequality(counts, cluster_of) == pytest.approx(apart)
+
+
+def test_clusters_that_are_final_in_half_of_the_rounds_have_converged(as_claimed):
+    for settled, holds in ((11, True), (12, False)):  # of 20: ten rounds before, or eleven
+        late = World(settled={"mnist_mc_cadis": settled})
+        assert decide("NE7-mnist", Seeds(as_claimed, late)).holds is holds
+
+
 def test_the_error_of_the_similarities_is_that_of_all_rounds(as_claimed):
     def end_alike(name, values):
         return [*values[:-1], 0.1] if name == "similarity_error" else values
@@ -339,6 +368,19 @@ def test_seeds_that_disagree_do_not_decide(as_claimed):
     assert not finding.firm
     finding = decide("ND2-mnist", Seeds(as_claimed, MEANT, World(swing={"CADIS": 0.021})))
     assert not finding.firm
+
+
+@pytest.mark.parametrize("name", ["NA7-mnist-others", "NC6", "NE6-mnist-mc", "NE7-mnist"])
+def test_a_seed_against_two_that_agree_leaves_a_claim_open(as_claimed, name):
+    finding = decide(name, Seeds(as_claimed, MEANT, MEANT, AGAINST[name]))
+    assert not finding.firm
+
+
+def test_half_of_the_partitions_are_not_most(as_claimed):
+    values = CASES["NC6"].values | {"datasets": ["mnist"], "kinds": ["bc", "uc"]}
+    assert RULES["leads_in_most"](as_claimed, **values).holds
+    one = Seeds(as_claimed, lower("MNIST BC CADIS", by=0.9))
+    assert not RULES["leads_in_most"](one, **values).holds
 
 
 def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):

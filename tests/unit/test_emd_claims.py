@@ -138,6 +138,9 @@ AGAINST = {
     "ZB2": World(stretch={1.8: 0.1}),
     "ZB3": World(stretch={0: 0.1}),
     "ZB6": World(stretch={1.8: 0}),
+    "ZB7-mnist": World(contrary=("mnist",)),
+    "ZB7-cifar10": World(contrary=("cifar10",)),
+    "ZB7-kws": World(emd={"kws_one_class_large": 0.1}),  # from 0.3 of the step size on it falls
 }
 """For every claim on our runs a world in which it is false."""
 
@@ -198,6 +201,8 @@ FALSE_IN_THE_PAPER = {
 SMALLER_THAN_THE_ERROR = {"ZA20", "ZA20-rise-10", "ZA20-rise-20", "ZA23"}
 """One seed at the published scale, and differences that another draw of test images could turn."""
 
+AT_LITE_ONLY = {"ZB7-mnist", "ZB7-cifar10", "ZB7-kws"}
+"""The published scale has one step size."""
 
 CONSISTENT = {"kws_one_class_large": 0.44, "kws_one_class_large_e5": 0.44}
 """One 1-class accuracy of KWS for both tables; the paper prints two (ZP5-kws)."""
@@ -246,6 +251,12 @@ def test_claim_fails(as_claimed, name, world):
 def test_claim_just_holds(as_claimed, name, world):
     finding = decide(name, Elsewhere(as_claimed, world))
     assert finding.holds, finding.evidence
+
+
+def test_seeds_that_disagree_on_the_step_size_do_not_decide(as_claimed):
+    finding = decide("ZB7-mnist", Seeds(as_claimed, World(), AGAINST["ZB7-mnist"]))
+    assert finding.margins
+    assert not finding.firm
 
 
 @pytest.mark.parametrize("name", ["ZB2", "ZB3"])
@@ -406,6 +417,7 @@ def test_paper_scale_judges_everything(tmp_path):
     other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}
     assert {other.pop(name) for name in NO_TEST} == {"no target"}
     assert {other.pop(name) for name in SMALLER_THAN_THE_ERROR} == {"inconclusive"}
+    assert {other.pop(name) for name in AT_LITE_ONLY} == {"not decidable"}
     assert set(other) == FALSE_IN_THE_PAPER
 
 
@@ -428,4 +440,5 @@ def test_without_records_nothing_is_judged(tmp_path):
     found = {item.id: item.verdict for item in verdicts.check("emd", "paper", tmp_path)}
     judged = {name: verdict for name, verdict in found.items() if not name.startswith("ZP")}
     assert {judged.pop(name) for name in NO_TEST} == {"no target"}
+    assert {judged.pop(name) for name in AT_LITE_ONLY} == {"not decidable"}
     assert set(judged.values()) == {"not run"}

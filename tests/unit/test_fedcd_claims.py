@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from fedcd_records import MadeUpRuns, World, write_all
+from seeds import Seeds
 
 from fedrepro.papers.fedcd import claims
 from fedrepro.papers.fedcd.claims import RULES
@@ -53,9 +54,11 @@ AGAINST = {
     "A20": World(cost={"hyper_fedcd": 1.0}),
     "A21": World(),
     "A21-images": World(),
+    "A21-models": World(hoard=4, singles={0.65: 0}),
     "A23": World(calm_from={"hyper_fedcd": None}),
     "A24-Hierarchical": World(calm_from={"hier_fedcd": None}),
     "A24-Hypergeometric": World(calm_from={"hyper_fedcd": None}),
+    "A25": World(cost={"hier_fedcd": 12.0}),
     "R2": World(six_extra=4),
     "R3": World(off_the_log=-0.03),
     "R4": World(one_model_swing=0.1),
@@ -74,6 +77,7 @@ OTHER_WAYS = [
     ("A23", World(fedavg_swing=0.005)),  # four of six converge under FedAvg, too
     ("A19", World(level={("hyper_fedavg", 2): 0.1})),
     ("A24-Hierarchical", World(fedavg_calm_from=20)),
+    ("A25", World(calm_from={"hyper_fedcd": None})),
     ("R3", World(mirrored=True)),
 ]
 """The other halves of claims that say several things."""
@@ -136,6 +140,13 @@ def test_a_single_device_is_no_archetype():
     assert decide("A8", MadeUpRuns("paper", world)).holds
     only = World(named=((0, 1, 8), (4, 5, 0)))  # every third device prefers the other side's
     assert decide("A10", MadeUpRuns("paper", only)).holds
+
+
+@pytest.mark.parametrize("name", ["A21-models", "A25"])
+def test_seeds_that_disagree_leave_a_claim_open(as_claimed, name):
+    finding = decide(name, Seeds(as_claimed, World(), AGAINST[name]))
+    assert finding.margins
+    assert not finding.firm
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
@@ -228,7 +239,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
         "A16",
         "A16-fedavg",
     }
-    timed |= {"A24-Hierarchical", "A24-Hypergeometric"}
+    timed |= {"A24-Hierarchical", "A24-Hypergeometric", "A25"}
     timed |= {"A1-hyper-end", "A19-changes-end", "A23", "A17", "A20", "R3", "R4", "A16-rounds"}
     for name in timed:
         assert found[name].verdict == "not decidable"

@@ -229,6 +229,8 @@ BROKEN = {
     "B6-order-as_written": [changed("selective_as_written", {12}, value=0.99)],
     "B6-order-m2": [changed("m2_selective_as_run", {6}, value=1.02)],
     "B6-order-m2-as_written": [changed("m2_selective_as_written", {2}, value=1.02)],
+    "B6-order-m3": [changed("m3_selective_as_run", {4}, value=1.02)],
+    "B6-order-m3-as_written": [changed("m3_selective_as_written", {6}, value=1.02)],
     "B7": [
         changed("federated_as_run", {6}, value=0.5),
         changed("selective_as_run", {6}, value=0.5),

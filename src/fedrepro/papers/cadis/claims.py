@@ -29,6 +29,7 @@ from fedrepro.papers.cadis.measurements import (
     SPEED_UP,
     accuracy_by_size,
     best,
+    inequality,
     kind_of,
     participants,
     partition_facts,
@@ -229,6 +230,33 @@ def in_first_places(
     rest.sort(key=lambda sample: sample.mean, reverse=True)
     margin = less(one, rest[places - 1])
     return compared([*rest, one], [margin], margin.value)
+
+
+@RULES.add
+def leads_in_most(
+    runs: RunSet,
+    *,
+    what: str,
+    over: Sequence[str],
+    datasets: Sequence[str],
+    kinds: Sequence[str],
+    clients: int,
+) -> Finding:
+    """Hold where ``what`` is above all of the others on most partitions.
+
+    That is where it is on the one that comes in the middle by its lead.
+    """
+    each = {
+        f"{called(runs.paper, dataset)} {called(runs.paper, kind)}": leads(accuracy)(
+            runs, what=what, over=over, dataset=dataset, kind=kind, clients=clients
+        )
+        for dataset, kind in itertools.product(datasets, kinds)
+    }
+    middle = sorted(each.values(), key=lambda part: part.ours or 0.0)[(len(each) - 1) // 2]
+    ahead = [name for name, part in each.items() if part.holds]
+    evidence = f"in {len(ahead)} of {len(each)}: {', '.join(ahead)}"
+    used = [run for part in each.values() for run in part.runs]
+    return dataclasses.replace(middle, evidence=evidence, runs=used)
 
 
 @RULES.add
@@ -451,6 +479,22 @@ def wrong_pairs(
     return Finding(holds, evidence, _ids(found), float(np.mean(shares)))
 
 
+@RULES.add
+def weighs_evenly(runs: RunSet, *, what: str, **where: Any) -> Finding:
+    """Hold where the last clusters make the true ones more equal in the average than FedAvg."""
+    used, records = zip(*chosen(runs, what, **where), strict=True)
+    learnt, plain = (
+        Sample.of_runs(name, used, (inequality(one.partition.counts, of(one)) for one in records))
+        for name, of in (
+            (called(runs.paper, what), lambda one: one.final["cluster_of"]),
+            ("FedAvg's weights", lambda one: [0] * len(one.partition.counts)),
+        )
+    )
+    margins, evidence = [less(plain, learnt, strict=True)], listed([plain, learnt])
+    told = f"share of the average to move for equal clusters: {evidence}"
+    return compared([plain, learnt], margins, margins[0].value, told, networks=())
+
+
 # Figures 9 and 10
 
 
@@ -466,19 +510,33 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
     return compared([one, other], [margin], margin.value, evidence, networks=())
 
 
+def _settled(record: RunRecord) -> float:
+    """Return the round, from 1, from which on the clusters are those of the last round.
+
+    Clusters are told apart by their number and by how many pairs of clients they are wrong on.
+    """
+    states = np.array([record.metrics["clusters"], record.metrics["wrong_pairs"]])
+    others = np.nonzero((states != states[:, -1:]).any(axis=0))[0]
+    return float(others.max(initial=-1) + 2)
+
+
+@RULES.add
+def clusters_settle(runs: RunSet, *, what: str, last: float, **where: Any) -> Finding:
+    """Hold where the clusters are the final ones in the last ``last`` % of the rounds."""
+
+    def before(record: RunRecord) -> float:
+        return (_settled(record) - 1) / len(record.metrics["clusters"])
+
+    share = _sample(runs, what, before, **where)
+    evidence = f"rounds before the final clusters: {listed([share])}"
+    margins = [share.below(1 - last / 100)]
+    return compared([share], margins, share.mean, evidence, networks=())
+
+
 @RULES.add
 def clusters_sooner(runs: RunSet, *, what: str, than: str, **where: Any) -> Finding:
-    """Hold where the clusters are those of the last round from an earlier round on.
-
-    They are told apart by their number and by how many pairs of clients they are wrong on.
-    """
-
-    def settled(record: RunRecord) -> float:
-        states = np.array([record.metrics["clusters"], record.metrics["wrong_pairs"]])
-        others = np.nonzero((states != states[:, -1:]).any(axis=0))[0]
-        return float(others.max(initial=-1) + 2)
-
-    one, other = (_sample(runs, name, settled, **where) for name in (what, than))
+    """Hold where the clusters are those of the last round from an earlier round on."""
+    one, other = (_sample(runs, name, _settled, **where) for name in (what, than))
     margin = less(other, one, strict=True)
     evidence = (
         f"final clusters from: {listed([one, other], 'round {:g}'.format)}; on the seeds of both "

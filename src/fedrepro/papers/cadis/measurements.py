@@ -380,6 +380,24 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
     }
 
 
+def inequality(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> float:
+    """Return how far the true clusters' shares in an average by eq. 1 are from equal ones.
+
+    Args:
+        counts: examples of each class, [clients][classes].
+        cluster_of: the cluster by whose size each client's weight is divided, [clients]; all the
+            same: FedAvg.
+
+    Returns:
+        Half the sum of the absolute differences, with all clients taking part: from 0 to 1.
+    """
+    held = np.array(counts)
+    weights = held.sum(axis=1) / np.equal.outer(cluster_of, cluster_of).sum(axis=1)
+    clusters = np.unique(true_clusters(held), axis=0)
+    shares = clusters @ weights / weights.sum()
+    return float(np.abs(shares - 1 / len(clusters)).sum() / 2)
+
+
 def partitions(runs: RunSet) -> pd.DataFrame:
     """Show the partitions in numbers."""
     found = results(runs, runs.groups_of("partitions"))

@@ -267,6 +267,35 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
 
 
 @RULES.add
+def skew_counts_by_step_size(runs: RunSet, *, low: str, high: str, dataset: str) -> Finding:
+    """The larger the step size, the more the divergence of the network rises between trainings."""
+
+    def by_step_size(training: str) -> dict[float, Sample]:
+        labels = {"dataset": dataset, "training": training}
+        groups = runs.labelled(**labels, reference="sgd") + runs.labelled(**labels, choice="step")
+        lr = {run.id: run.spec.optimizer.lr for run in runs.members(groups)}
+        finals = runs.final(groups, [WHOLE])
+        name = called(runs.paper, training)
+        return {
+            step: Sample.of(f"{name}, step size {step:g}", of, WHOLE)
+            for step, of in finals.groupby(finals["run"].map(lr))
+        }
+
+    even, skewed = by_step_size(low), by_step_size(high)
+    margins = [
+        combined(
+            [(1, skewed[large]), (-1, even[large]), (-1, skewed[small]), (1, even[small])],
+            what=f"rise at step size {large:g} - at {small:g}",
+            strict=True,
+        )
+        for small, large in itertools.pairwise(sorted(even))
+    ]
+    rises = ((f"step size {step:g}", lead(skewed[step], even[step])) for step in sorted(even))
+    samples = [*even.values(), *skewed.values()]
+    return compared(samples, margins, None, f"rise: {_shown(rises)}")
+
+
+@RULES.add
 def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """In every layer Spearman's rank correlation of EMD and mean divergence is high."""
     table = whole_seeds(_divergence(runs, "emd", dataset, ["sweep"]))

@@ -9,6 +9,7 @@ are about the paper's own numbers and rest on no run.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -434,38 +435,57 @@ def most_converge(
     return Finding(holds, f"converged: {'; '.join(told)}", _ids(itertools.chain(*found.values())))
 
 
-@RULES.add
-def is_cheaper(
-    runs: RunSet,
-    *,
-    experiments: Sequence[str],
-    rounds: int,
-    low: float,
-    high: float,
-    points: float,
-    window: int,
-) -> Finding:
-    """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
-    ratios: dict[str, Sample] = {}
-    used: list[Log] = []
-    for name in experiments:
-        fedcd, fedavg = (
-            {log.run.seed: log for log in _logs(runs, name, method)} for method in (FEDCD, FEDAVG)
-        )
-        used += [*fedcd.values(), *fedavg.values()]
-        ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
-        costs = {seed: passes_until(fedcd[seed], end) for seed, end in ends.items() if end}
-        if len(costs) == len(fedcd):
-            common = tuple(seed for seed in costs if seed in fedavg)
-            ratio = tuple(passes_until(fedavg[seed], rounds) / costs[seed] for seed in common)
-            ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
-    means = {name: ratio.mean for name, ratio in ratios.items()}
-    missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
-    evidence = _shown(means, "{:.2f}".format) + missing
-    if missing:
-        return Finding(False, evidence, _ids(used))
-    margins = [edge for ratio in ratios.values() for edge in (ratio.above(low), ratio.below(high))]
-    return Finding.of(margins, evidence, _ids(used))
+def _is_cheaper(cost: Callable[[Log, int], float]) -> Rule:
+    """Return the rule: so many rounds of FedAvg cost so many times what FedCD does to converge.
+
+    Args:
+        cost: of the rounds before one.
+    """
+
+    def rule(
+        runs: RunSet,
+        *,
+        experiments: Sequence[str],
+        rounds: int,
+        low: float = 1,
+        high: float = math.inf,
+        points: float,
+        window: int,
+    ) -> Finding:
+        ratios: dict[str, Sample] = {}
+        used: list[Log] = []
+        for name in experiments:
+            fedcd, fedavg = (
+                {log.run.seed: log for log in _logs(runs, name, method)}
+                for method in (FEDCD, FEDAVG)
+            )
+            used += [*fedcd.values(), *fedavg.values()]
+            ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
+            costs = {seed: cost(fedcd[seed], end) for seed, end in ends.items() if end}
+            if len(costs) == len(fedcd):
+                common = tuple(seed for seed in costs if seed in fedavg)
+                ratio = tuple(cost(fedavg[seed], rounds) / costs[seed] for seed in common)
+                ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
+        means = {name: ratio.mean for name, ratio in ratios.items()}
+        missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
+        evidence = _shown(means, "{:.2f}".format) + missing
+        if missing:
+            return Finding(False, evidence, _ids(used))
+        margins = [ratio.above(low) for ratio in ratios.values()]
+        if high < math.inf:
+            margins += [ratio.below(high) for ratio in ratios.values()]
+        return Finding.of(margins, evidence, _ids(used))
+
+    return rule
+
+
+def _megabytes_until(log: Log, t: int) -> float:
+    """Return what all devices together send and receive in the rounds before round t."""
+    return float(sum(way[:t].sum() for way in megabytes(log).values()))
+
+
+RULES.add(_is_cheaper(passes_until), "is_cheaper")
+RULES.add(_is_cheaper(_megabytes_until), "sends_less")
 
 
 # Models: who prefers them, who has them
@@ -626,6 +646,14 @@ RULES.add(
     "costs_little",
 )
 RULES.add(_costs_at_most(lambda log: log.passes.mean(), "images", "{:.0f}"), "trains_little")
+
+
+def _models_held(log: Log) -> float:
+    """Return how many models all devices together hold, mean of the rounds; FedAvg has one."""
+    return float(np.mean(log.active_models)) if log.active else float(len(log.archetype))
+
+
+RULES.add(_costs_at_most(_models_held, "models held", "{:.0f}"), "holds_few")
 
 
 @RULES.add

@@ -68,8 +68,8 @@ class Check:
         explanation: of a deviation.
         cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
         runs: ids.
-        missing: of a claim that is not run: ids of runs without a record that it needs; there may
-            be others.
+        missing: of a claim that is not run, or that the other runs refute: ids of runs without a
+            record that it needs; there may be others.
     """
 
     id: str

@@ -288,6 +288,17 @@ class Rules(dict[str, Rule]):
         return rule
 
 
+def universal(rule: _Rule) -> _Rule:
+    """Mark a rule that asks the same at every setting of the plan, such as every N.
+
+    One setting at which the answer is no refutes it, whatever the others say: where runs are
+    missing it is tried on :meth:`fedrepro.runs.runset.RunSet.recorded` alone. So its margins there
+    have to be some of those that it has on all runs.
+    """
+    rule.universal = True  # type: ignore[attr-defined]
+    return rule
+
+
 def title_of(runs: RunSet, group: str) -> str:
     """Return the title of a group of runs that a claim names.
 

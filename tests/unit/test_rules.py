@@ -560,7 +560,7 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     assert unmet.needed(LEVEL / 2) > unmet.needed()
 
     def needed(*margins: Margin, undecided: str = "") -> int | None:
-        return Finding.of(margins, "", [], undecided=undecided).needed
+        return Finding.of(margins, "", ["run"], undecided=undecided).needed
 
     assert needed(firm) is None
     assert needed(firm, wide, wider) == wider.needed()  # all have to be firm

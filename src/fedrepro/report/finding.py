@@ -134,9 +134,12 @@ class Finding:
         ours: float | None = None,
         undecided: str = "",
     ) -> Finding:
-        """Return the finding that holds where all margins are met."""
+        """Return the finding that holds where all margins are met.
+
+        Without runs, as of published numbers, it keeps none: no seed could turn it.
+        """
         holds = all(margin.met for margin in margins)
-        return cls(holds, evidence, runs, ours, margins, undecided)
+        return cls(holds, evidence, runs, ours, tuple(margins) if runs else (), undecided)
 
     @property
     def defined(self) -> bool:

@@ -368,9 +368,7 @@ def compared(
     note: str = "",
     networks: Sequence[Sample] | None = None,
 ) -> Finding:
-    """Return a finding on samples: it holds where all margins are met, and its runs are theirs.
-
-    Samples of published numbers have no runs, and no seeds that could turn it.
+    """Return the finding of :meth:`Finding.of` on samples, whose runs it rests on.
 
     Args:
         samples: what is compared.
@@ -381,14 +379,12 @@ def compared(
         networks: accuracies of the runs, for networks near chance decide nothing; None: the
             samples.
     """
-    runs = [run for sample in samples for run in sample.runs]
-    return Finding(
-        holds=all(margin.met for margin in margins),
-        evidence="; ".join(filter(None, [evidence or listed(samples), note])),
-        runs=runs,
-        ours=ours,
-        margins=tuple(margins) if runs else (),
-        undecided=undecided(samples if networks is None else networks),
+    return Finding.of(
+        margins,
+        "; ".join(filter(None, [evidence or listed(samples), note])),
+        [run for sample in samples for run in sample.runs],
+        ours,
+        undecided(samples if networks is None else networks),
     )
 
 

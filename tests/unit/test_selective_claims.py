@@ -453,7 +453,9 @@ def test_one_counter_example_refutes_what_is_said_of_every_n(name):
     assert (check.verdict, whole.verdict) == ("deviates", "deviates")
     assert check.ours == whole.ours
     planned = lacking.planned([group])
-    assert f"alone refute it: {len(planned) - len(check.missing)} of {len(planned)}" in check.evidence
+    assert (
+        f"alone refute it: {len(planned) - len(check.missing)} of {len(planned)}" in check.evidence
+    )
     assert {run.id for run in planned if not lacking.is_recorded(run)} == set(check.missing)
     assert not set(check.missing) & set(check.runs)
 

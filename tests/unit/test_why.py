@@ -272,7 +272,7 @@ def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: A
         trained(run)
     decided = why("cadis", "NC1-uc", None, "lite")
     assert "  verdict       reproduced\n" in decided
-    assert f"  seeds         {len(of)}\n  margins       CADIS - FedAvg > 0: +0.2\n" in decided
+    assert f"  seeds         {len(of)}\n  margins       CADIS - FedAvg > 0: +20 points\n" in decided
     assert decided.endswith("\n".join(f"{run.id}  {describe(run)}" for run in runs))
 
 

@@ -59,9 +59,10 @@ class Check:
         seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
             those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
-        margins: of a claim about means, one for each condition: ``what`` it is, ``value``, above 0
-            where it is met (or 0, unless ``strict``), ``low`` and ``high`` of its interval,
-            one-sided ``p``, ``seeds``; None: not known.
+        margins: of a claim about means, one for each condition: ``what`` it is, its ``unit``
+            (``points`` of fractions; empty: that of the runs), ``value``, above 0 where it is met
+            (or 0, unless ``strict``), ``low`` and ``high`` of its interval, one-sided ``p``,
+            ``seeds``; None: not known.
         p: of a claim about means, one-sided, not adjusted; None: none.
         needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
             spreads are as found; None: not known.
@@ -179,12 +180,14 @@ def remarks(item: Check) -> str:
 
 def condition(margin: Mapping[str, Any]) -> str:
     """Return what a margin of a claim has to be, what it is, and its interval."""
+    scale, unit = (100, " points") if margin["unit"] == "points" else (1, "")
     value, low, high = (
-        "not known" if margin[name] is None else f"{margin[name]:+.4g}"
+        "not known" if margin[name] is None else f"{scale * margin[name]:+.4g}{unit}"
         for name in ("value", "low", "high")
     )
     asked = f"{margin['what']} {'>' if margin['strict'] else '>='} 0"
-    return f"{asked}: {value}" + ("" if low == high else f" ({low} to {high})")
+    interval = f" ({low.removesuffix(unit)} to {high})"
+    return f"{asked}: {value}" + ("" if low == high else interval)
 
 
 def outlook(item: Check) -> str:

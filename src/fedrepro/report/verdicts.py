@@ -383,7 +383,7 @@ def _shown(margin: Margin) -> dict[str, Any]:
     """Return what a check keeps of a margin."""
     numbers = ("value", "low", "high", "p", "seeds")
     known = {name: _known(getattr(margin, name)) for name in numbers}
-    return {"what": margin.what, "strict": margin.strict} | known
+    return {"what": margin.what, "unit": margin.unit, "strict": margin.strict} | known
 
 
 def _known(value: float) -> float | None:

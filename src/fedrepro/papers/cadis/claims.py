@@ -150,6 +150,11 @@ def _mean_over(
     return Sample.over_rounds(called(runs.paper, what), used, map(rounds, records))
 
 
+def _fraction(sample: Sample) -> Sample:
+    """Return a sample whose values are fractions, though of no test split."""
+    return dataclasses.replace(sample, fraction=True)
+
+
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
     """Return the quantity: best test accuracy of a run's rounds."""
     where: dict[str, Any] = {"dataset": dataset, "clients": clients, "kind": kind}
@@ -307,7 +312,7 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     def late(record: RunRecord) -> np.ndarray:
         return steps(tail(record, last=last))
 
-    one, other = (_mean_over(runs, name, late, **where) for name in (what, than))
+    one, other = (_fraction(_mean_over(runs, name, late, **where)) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -319,7 +324,8 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
     def late(name: str, metric: str) -> Sample:
-        return _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
+        rounds = _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
+        return _fraction(rounds)
 
     names = what, than
     networks = [accuracy(runs, name, **where) for name in names]
@@ -327,7 +333,8 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     narrow, wide = (late(name, "local_accuracy_sd") for name in names)
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
-    margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
+    spread = f"{wide.name} - {narrow.name}, standard deviation"
+    margins = [less(one, other, strict=True), less(wide, narrow, what=spread, strict=True)]
     return compared([one, other], margins, lead(one, other), evidence, networks=networks)
 
 
@@ -338,7 +345,7 @@ def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any)
     def of_small(record: RunRecord) -> tuple[float, float]:
         return accuracy_by_size(record, last=last)[1]
 
-    one, other = (_estimated(runs, name, of_small, **where) for name in (what, than))
+    one, other = (_fraction(_estimated(runs, name, of_small, **where)) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     margin = less(one, other, strict=True)
     return compared([other, one], [margin], lead(one, other), networks=networks)
@@ -577,7 +584,7 @@ def _range(grid: pd.DataFrame, axis: str, other: str) -> Sample:
         means = levels.mean()
         ranges.append(levels[means.idxmax()] - levels[means.idxmin()])
     apart = pd.concat(ranges, axis=1).mean(axis=1)
-    return Sample(axis, tuple(apart), (), tuple(apart.index))
+    return Sample(axis, tuple(apart), (), tuple(apart.index), fraction=True)
 
 
 # What the authors' code does

@@ -365,7 +365,8 @@ def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:
     for threshold in means["threshold"].unique().tolist():
         cells = means[means["threshold"] == threshold]
         ids = tuple(itertools.chain(*cells["run"]))
-        samples[threshold] = replace(Sample.of(f"{threshold:g}", cells, what), runs=ids)
+        sample = Sample.of(f"{threshold:g}", cells, what)
+        samples[threshold] = replace(sample, runs=ids, fraction=True)
     return samples
 
 

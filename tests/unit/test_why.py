@@ -153,7 +153,7 @@ def test_only_what_runs_give_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_of_nothing_says_where_there_is_something() -> None:
-    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose scale paper"):
+    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose `--scale paper`"):
         why("precision", None, None, "lite")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -597,13 +597,14 @@ def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> F
     Which so many ``images`` are, ``of`` all test images.
     """
     found = chosen(runs, what, **where)
-    parts, holds = [], True
+    ends, holds = defaultdict[str, list[str]](list), True
     for _, record in found:
         finite, end = record.metrics["finite"], record.metrics["accuracy"][-1]
         lost = f"not a number from round {finite.index(0) + 1}" if 0 in finite else "never lost"
-        parts.append(f"{lost}, accuracy {in_percent(end)}")
+        ends[lost].append(in_percent(end))
         holds &= 0 in finite and abs(end - images / of) < ROUNDED
-    return Finding(holds, ", ".join(parts), _ids(found))
+    told = (f"{lost}, accuracy {', '.join(accuracies)}" for lost, accuracies in ends.items())
+    return Finding(holds, "; ".join(told), _ids(found))
 
 
 @RULES.add

@@ -235,7 +235,7 @@ def test_a_claim_has_sentences_and_no_number_without_a_unit() -> None:
     held = dataclasses.replace(
         claim, ours=-0.1257, evidence="a 36 %, b 23 %", explanation="Long.", cause="measured"
     )
-    assert "a 36 %, b 23 %. Measured: Long." in told(held)
+    assert "a 36 %, b 23 %. Explanation (measured): Long." in told(held)
     assert "0.1257" not in told(held)
 
 

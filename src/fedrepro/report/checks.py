@@ -200,4 +200,4 @@ def outlook(item: Check) -> str:
 
 def explained(item: Check) -> str:
     """Return a check's explanation, and whether it is more than a conjecture."""
-    return f"{item.cause.capitalize()}: {item.explanation}" if item.explanation else ""
+    return f"Explanation ({item.cause}): {item.explanation}" if item.explanation else ""

@@ -76,14 +76,24 @@ def write_all(folder: Path, scale: Scale, final: Final = distinct) -> RunSet:
 
 
 class MadeUpRuns(RunSet):
-    """The whole published plan with made-up final metrics and no files."""
+    """The whole published plan with made-up final metrics and no files.
 
-    def __init__(self, final: Final) -> None:
+    Args:
+        final: what the runs give.
+        without: says which runs have no record.
+    """
+
+    def __init__(
+        self, final: Final, without: Callable[[PlannedRun], bool] = lambda run: False
+    ) -> None:
         super().__init__("selective", "paper")
         self._final_of = final
+        self._without = without
 
     def is_recorded(self, run: PlannedRun) -> bool:
-        return True
+        return not self._without(run)
 
     def record(self, run: PlannedRun) -> RunRecord:
+        if not self.is_recorded(run):
+            self.require([run.group], run.group)
         return RunRecord.model_validate(content(run, final=self._final_of(run)) | {"checksum": ""})

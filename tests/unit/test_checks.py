@@ -93,8 +93,8 @@ def test_one_line_each(changes: dict[str, Any], sure: str) -> None:
     lines = score.text([item, CLAIM], verbose=True).splitlines()
     published = "published 0.9799 (tolerance ± 0.006)"
     assert lines[0] == f"reproduced        emd T2@1.44: ours 0.9785{sure}, {published}"
-    claim = f"emd ZA1, 2 seeds: {CLAIM.statement} (2 points apart. Conjecture: fewer rounds)"
-    assert lines[1] == f"deviates          {claim}"
+    remarks = "2 points apart. Explanation (conjecture): fewer rounds"
+    assert lines[1] == f"deviates          emd ZA1, 2 seeds: {CLAIM.statement} ({remarks})"
 
 
 @pytest.mark.parametrize(("seeds", "told"), [(0, ""), (1, ", 1 seed")])

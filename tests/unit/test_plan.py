@@ -173,7 +173,8 @@ def test_what_a_scale_has_no_runs_for_is_not_made() -> None:
     assert not any(plan.has_runs(group, "paper") for group in plan.tables["longer"].runs)
     assert "longer" not in plan.made("tables", "paper")
     assert plan.not_made("longer", "paper") == (
-        "emd: longer is not made at scale paper, which has no run for it; choose scale lite"
+        "emd: longer is not made at scale paper, which has no run for it; "
+        "choose `--scale lite` (Snakemake: `--config scale=lite`)"
     )
     assert "longer" in plan.made("tables", "lite")
     planned = {run.group for run in expand("emd", "paper")}
@@ -190,7 +191,7 @@ def test_a_comparison_of_one_reading_is_not_made(plans: Plans) -> None:
     assert [scale for scale in SCALES if plan.made("tables", scale)] == ["paper", "lite", "quick"]
     assert plan.not_made("table1", "smoke") == (
         "toy: table1 is not made at scale smoke, which has only runs to compare others with; "
-        "choose scale lite"
+        "choose `--scale lite` (Snakemake: `--config scale=lite`)"
     )
 
 
@@ -202,7 +203,7 @@ def test_a_scale_with_runs_is_advised(plans: Plans) -> None:
         plan["scales"] = {"paper": none, "lite": none, "smoke": {}}
 
     plans(change)
-    assert load_plan("toy").not_made("table1", "lite").endswith("; choose scale smoke")
+    assert "; choose `--scale smoke` (" in load_plan("toy").not_made("table1", "lite")
 
 
 def test_an_axis_without_values_at_every_scale_is_to_be_filled(plans: Plans) -> None:

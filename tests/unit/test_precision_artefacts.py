@@ -152,7 +152,7 @@ def test_a_study_is_planned_but_no_paper():
     assert published("precision", "networks") == {}
     with pytest.raises(FedreproError, match="'precision' is a study of our own: without"):
         verdicts.check("precision", "paper")
-    with pytest.raises(MissingRunsError, match="which has no run for it; choose scale paper"):
+    with pytest.raises(MissingRunsError, match="which has no run for it; choose `--scale paper`"):
         artefacts.frame(RunSet("precision", "lite"), "networks")
 
 

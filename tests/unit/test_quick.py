@@ -103,7 +103,7 @@ def test_its_artefacts_are_made(runs: Callable[[str], RunSet], tmp_path: Path, p
 def test_others_are_refused(runs: Callable[[str], RunSet], paper: str) -> None:
     plan = load_plan(paper)
     name = next(n for n in plan.figures if n not in plan.made("figures", "quick"))
-    text = f"{paper}: {name} is not made at scale quick, which has .* only; choose scale lite"
+    text = f"{paper}: {name} is not made at scale quick, which has .* only; choose `--scale lite`"
     with pytest.raises(MissingRunsError, match=text):
         artefacts.frame(runs(paper), name)
     workflow = Workflow(CONFIG)

@@ -235,17 +235,21 @@ def test_a_claim_has_sentences_and_no_number_without_a_unit() -> None:
     held = dataclasses.replace(
         claim, ours=-0.1257, evidence="a 36 %, b 23 %", explanation="Long.", cause="measured"
     )
-    assert "a 36 %, b 23 %. Measured: Long." in told(held)
+    assert "a 36 %, b 23 %. Explanation (measured): Long." in told(held)
     assert "0.1257" not in told(held)
 
 
 def test_a_claim_lists_what_has_to_hold() -> None:
     claim = next(item for item in check(PAPER, "smoke") if item.kind == "claim")
-    lead = {"what": "IID - 1-class", "strict": True, "value": 0.1, "low": 0.02, "high": 0.18}
-    flat = {"what": "0.05 - sd of IID", "strict": False, "value": None, "low": None, "high": None}
-    held = told(dataclasses.replace(claim, margins=[lead, flat]))
-    assert "IID - 1-class &gt; 0: +0.1 (+0.02 to +0.18)" in held
-    assert "0.05 - sd of IID &gt;= 0: not known" in held
+    numbers = {"value": 0.1, "low": 0.02, "high": 0.18}
+    lead = {"what": "IID - 1-class", "unit": "points", "strict": True} | numbers
+    ranks = {"what": "rank correlation - 0.8", "unit": "", "strict": False} | numbers
+    flat = {"what": "5 points - sd of IID", "unit": "points", "strict": False}
+    flat |= dict.fromkeys(numbers)
+    held = told(dataclasses.replace(claim, margins=[lead, ranks, flat]))
+    assert "IID - 1-class &gt; 0: +10 points (+2 to +18 points)" in held
+    assert "rank correlation - 0.8 &gt;= 0: +0.1 (+0.02 to +0.18)" in held
+    assert held.endswith("5 points - sd of IID &gt;= 0: not known")
 
 
 def recorded(folder: Path) -> dict[str, Shown]:

@@ -346,7 +346,8 @@ def test_three_seeds_have_no_other_error_than_theirs() -> None:
 def test_what_has_no_error_of_its_own_adds_none() -> None:
     loss = Sample("loss", (0.5,), ("x",))
     assert (loss.above(0.4).low, loss.above(0.4).high) == pytest.approx((0.1, 0.1))
-    assert less(accuracies(0.9), loss).low == pytest.approx(0.4 - 1.959964 * 0.003)
+    share = replace(loss, fraction=True)
+    assert less(accuracies(0.9), share).low == pytest.approx(0.4 - 1.959964 * 0.003)
 
 
 def test_a_mean_over_rounds_has_the_error_of_its_rounds() -> None:
@@ -416,6 +417,32 @@ def test_a_margin_says_what_difference_it_is() -> None:
         "0.05 - sd of a",
     ]
     assert [margin.value for margin in margins[:5]] == pytest.approx([0.15, 0.13, 0.17, 0.2, -0.2])
+    assert {margin.unit for margin in margins} == {""}
+
+
+def test_margins_of_fractions_are_in_points() -> None:
+    one, other = (
+        Sample("a", (0.5, 0.7), ("x", "y"), fraction=True),
+        Sample("b", (0.4, 0.5), ("z", "w"), on=TEN),
+    )
+    margins = [
+        less(one, other, 0.02),
+        less(other, one, -0.01),
+        one.above(0.955),
+        other.below(0.4),
+        steady(one, 0.005),
+    ]
+    assert [margin.what for margin in margins] == [
+        "a - b - 2 points",
+        "b - a + 1 point",
+        "a - 95.5 %",
+        "40 % - b",
+        "0.5 points - sd of a",
+    ]
+    assert {margin.unit for margin in margins} == {"points"}
+    assert steadier(one, other).unit == "", "a ratio"
+    with pytest.raises(ValueError, match="a and c have no difference: only some"):
+        less(one, Sample("c", (3.0, 4.0), ("u", "v")))
 
 
 def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
@@ -560,7 +587,7 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     assert unmet.needed(LEVEL / 2) > unmet.needed()
 
     def needed(*margins: Margin, undecided: str = "") -> int | None:
-        return Finding.of(margins, "", [], undecided=undecided).needed
+        return Finding.of(margins, "", ["run"], undecided=undecided).needed
 
     assert needed(firm) is None
     assert needed(firm, wide, wider) == wider.needed()  # all have to be firm

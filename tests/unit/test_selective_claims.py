@@ -7,6 +7,7 @@ from selective_records import ACCURACIES, LABELS, ONE_GROUP, THREE_GROUPS, MadeU
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.selective.claims import RULES
+from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.finding import Finding, Margin
 from fedrepro.runs.plan import PlannedRun
@@ -427,6 +428,68 @@ def test_every_claim_has_data_against_it():
 )
 def test_fails_on_data_against_it(name, number):
     assert not decide(name, MadeUpRuns(BROKEN[name][number])).holds
+
+
+UNIVERSAL = {
+    "B9-all-m2": ("m2_selective_as_run", 50, (0, 6, 98)),
+    "B10-all-m2": ("m2_selective_as_run", 50, (0, 6, 98)),
+    "B8-m2": ("m2_selective_as_run", 8, (0, 6, 100)),
+    "B14-m2": ("m2_selective_as_run", 20, (6, 100)),
+    "B2-all-m3": ("m3_federated_as_run", 8, (0, 6, 100)),
+    "B12": ("m3_federated_as_run", 2, (0, 6, 100)),
+}
+"""Claim of every N -> group and N at which the first of its data above are against it; other N."""
+
+
+def of(group: str, *percents: int):
+    """Say which runs are of a group at some N."""
+    return lambda run: run.group == group and run.coordinates["percent"] in percents
+
+
+@pytest.mark.parametrize("name", UNIVERSAL)
+def test_one_counter_example_refutes_what_is_said_of_every_n(name):
+    group, _, missing = UNIVERSAL[name]
+    lacking = MadeUpRuns(BROKEN[name][0], without=of(group, *missing))
+    check = verdicts.check_entry(lacking, ALL[name])
+    whole = verdicts.check_entry(MadeUpRuns(BROKEN[name][0]), ALL[name])
+    assert (check.verdict, whole.verdict) == ("deviates", "deviates")
+    assert check.ours == whole.ours
+    planned = lacking.planned([group])
+    assert (
+        f"alone refute it: {len(planned) - len(check.missing)} of {len(planned)}" in check.evidence
+    )
+    assert {run.id for run in planned if not lacking.is_recorded(run)} == set(check.missing)
+    assert not set(check.missing) & set(check.runs)
+
+
+@pytest.mark.parametrize("name", UNIVERSAL)
+def test_runs_of_some_n_show_nothing_of_every_n(name):
+    group, against, _ = UNIVERSAL[name]
+    for final, without in (
+        (as_claimed, of(group, 6)),
+        (BROKEN[name][0], of(group, against)),
+        (BROKEN[name][0], lambda run: run.group == group),
+    ):
+        check = verdicts.check_entry(MadeUpRuns(final, without), ALL[name])
+        assert check.verdict == "not run"
+        assert check.missing
+        assert not check.runs
+
+
+def test_a_counter_example_that_other_test_examples_could_turn_refutes_nothing():
+    """Of 10,000 images 95.9 % are at most 0.39 points off, and one run has no other interval."""
+    for accuracy, verdict in ((0.959, "not run"), (0.955, "deviates")):
+        final = changed("m3_federated_as_run", {2}, value=accuracy)
+        lacking = MadeUpRuns(final, without=of("m3_federated_as_run", 100))
+        assert verdicts.check_entry(lacking, ALL["B12"]).verdict == verdict
+
+
+def test_what_is_no_claim_of_every_n_needs_all_its_runs():
+    """The gain of one method is too small, and that of another has no run."""
+    final = changed("m2_federated_as_run", {6}, value=0.5)
+    lacking = MadeUpRuns(final, without=lambda run: run.group == "m2_selective_as_run")
+    assert verdicts.check_entry(MadeUpRuns(final), ALL["B7-m2"]).verdict == "deviates"
+    assert verdicts.check_entry(lacking, ALL["B7-m2"]).verdict == "not run"
 
 
 def test_of_equally_good_thresholds_the_lowest_is_best():

@@ -287,7 +287,8 @@ def found(monkeypatch: pytest.MonkeyPatch, finding: Finding, **changes: Any) -> 
     return verdicts._judge_claim(RunSet("tricks", "lite"), claim)
 
 
-MET, UNMET = Margin.of([0.9, 1.0, 1.1], "a - b", strict=True), Margin.of([-0.9, -1.0, -1.1])
+MET = Margin.of([0.9, 1.0, 1.1], "a - b", strict=True, unit="points")
+UNMET = Margin.of([-0.9, -1.0, -1.1])
 """Each is firm."""
 OPEN, SHORT = Margin.of([0.2, 1.0, 1.8]), Margin.of([-1.6, -1.0, 0.5])
 """Neither is: one is met, one not."""
@@ -323,11 +324,11 @@ def test_a_check_keeps_the_margins_of_a_claim(monkeypatch: pytest.MonkeyPatch) -
     judged = found(monkeypatch, Finding(True, "", PUBLISHED, margins=[MET, NO_MARGIN]))
     (written,) = json.loads(to_json([judged]))
     met, unknown = written["margins"]
-    assert (met.pop("what"), met.pop("strict")) == ("a - b", True)
+    assert (met.pop("what"), met.pop("unit"), met.pop("strict")) == ("a - b", "points", True)
     bounds = {"low": MET.low, "high": MET.high, "p": MET.p}
     assert met == pytest.approx({"value": 1, "seeds": 3} | bounds, rel=1e-4)
     nothing = dict.fromkeys(("value", "low", "high", "p"))
-    assert unknown == nothing | {"what": "", "strict": False, "seeds": 1}
+    assert unknown == nothing | {"what": "", "unit": "", "strict": False, "seeds": 1}
 
 
 def test_a_claim_says_who_makes_it_and_why_its_networks_decide_nothing(

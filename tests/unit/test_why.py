@@ -153,7 +153,7 @@ def test_only_what_runs_give_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_list_of_nothing_says_where_there_is_something() -> None:
-    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose scale paper"):
+    with pytest.raises(FedreproError, match=r"not made at scale lite, .*; choose `--scale paper`"):
         why("precision", None, None, "lite")
 
 
@@ -272,7 +272,7 @@ def test_a_claim_leads_to_its_rule_and_to_the_runs_that_it_lacks(write_record: A
         trained(run)
     decided = why("cadis", "NC1-uc", None, "lite")
     assert "  verdict       reproduced\n" in decided
-    assert f"  seeds         {len(of)}\n  margins       CADIS - FedAvg > 0: +0.2\n" in decided
+    assert f"  seeds         {len(of)}\n  margins       CADIS - FedAvg > 0: +20 points\n" in decided
     assert decided.endswith("\n".join(f"{run.id}  {describe(run)}" for run in runs))
 
 

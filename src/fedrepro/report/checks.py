@@ -59,17 +59,18 @@ class Check:
         seeds: how many decide: runs of equal setting, or pairs; of a claim that is not about means,
             those of its runs. 1: a single run; 0: no run.
         spread: beside a single run the median standard deviation of like cells, where there is one.
-        margins: of a claim about means, one for each condition: ``what`` it is, ``value``, above 0
-            where it is met (or 0, unless ``strict``), ``low`` and ``high`` of its interval,
-            one-sided ``p``, ``seeds``; None: not known.
+        margins: of a claim about means, one for each condition: ``what`` it is, its ``unit``
+            (``points`` of fractions; empty: that of the runs), ``value``, above 0 where it is met
+            (or 0, unless ``strict``), ``low`` and ``high`` of its interval, one-sided ``p``,
+            ``seeds``; None: not known.
         p: of a claim about means, one-sided, not adjusted; None: none.
         needed: how many seeds would decide what is inconclusive, in 4 of 5 cases, if means and
             spreads are as found; None: not known.
         explanation: of a deviation.
         cause: whether the explanation is ``measured`` by runs of ours or a ``conjecture``.
         runs: ids.
-        missing: of a claim that is not run: ids of runs without a record that it needs; there may
-            be others.
+        missing: of a claim that is not run, or that the other runs refute: ids of runs without a
+            record that it needs; there may be others.
     """
 
     id: str
@@ -179,12 +180,14 @@ def remarks(item: Check) -> str:
 
 def condition(margin: Mapping[str, Any]) -> str:
     """Return what a margin of a claim has to be, what it is, and its interval."""
+    scale, unit = (100, " points") if margin["unit"] == "points" else (1, "")
     value, low, high = (
-        "not known" if margin[name] is None else f"{margin[name]:+.4g}"
+        "not known" if margin[name] is None else f"{scale * margin[name]:+.4g}{unit}"
         for name in ("value", "low", "high")
     )
     asked = f"{margin['what']} {'>' if margin['strict'] else '>='} 0"
-    return f"{asked}: {value}" + ("" if low == high else f" ({low} to {high})")
+    interval = f" ({low.removesuffix(unit)} to {high})"
+    return f"{asked}: {value}" + ("" if low == high else interval)
 
 
 def outlook(item: Check) -> str:
@@ -197,4 +200,4 @@ def outlook(item: Check) -> str:
 
 def explained(item: Check) -> str:
     """Return a check's explanation, and whether it is more than a conjecture."""
-    return f"{item.cause.capitalize()}: {item.explanation}" if item.explanation else ""
+    return f"Explanation ({item.cause}): {item.explanation}" if item.explanation else ""

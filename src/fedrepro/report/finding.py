@@ -35,7 +35,8 @@ class Margin:
         seeds: how many it rests on.
         strict: whether 0 is too little.
         sd: of the margins of single seeds; NaN where it is no mean of such.
-        what: the difference it is, in words: ``IID - 1-class - 0.02``.
+        what: the difference it is, in words: ``IID - 1-class - 2 points``.
+        unit: ``points`` of a difference of fractions; empty: that of the runs.
     """
 
     value: float
@@ -46,10 +47,17 @@ class Margin:
     strict: bool = False
     sd: float = math.nan
     what: str = ""
+    unit: str = ""
 
     @classmethod
     def of(
-        cls, values: Iterable[float], what: str = "", *, strict: bool = False, error: float = 0
+        cls,
+        values: Iterable[float],
+        what: str = "",
+        *,
+        strict: bool = False,
+        error: float = 0,
+        unit: str = "",
     ) -> Margin:
         """Return the mean of margins of single seeds, within its bounds.
 
@@ -58,13 +66,15 @@ class Margin:
             what: the difference, in words.
             strict: whether 0 is too little.
             error: standard error of one value for another reason than the seed.
+            unit: as of the margin.
 
         See :func:`fedrepro.report.stats.bounds`.
         """
         each = [float(value) for value in values]
         low, high = bounds(each, error)
         sd = float(np.std(each, ddof=1)) if len(each) > 1 else math.nan
-        return cls(float(np.mean(each)), low, high, one_sided_p(each), len(each), strict, sd, what)
+        mean, p = float(np.mean(each)), one_sided_p(each)
+        return cls(mean, low, high, p, len(each), strict, sd, what, unit)
 
     @classmethod
     def by_bootstrap(
@@ -134,9 +144,12 @@ class Finding:
         ours: float | None = None,
         undecided: str = "",
     ) -> Finding:
-        """Return the finding that holds where all margins are met."""
+        """Return the finding that holds where all margins are met.
+
+        Without runs, as of published numbers, it keeps none: no seed could turn it.
+        """
         holds = all(margin.met for margin in margins)
-        return cls(holds, evidence, runs, ours, margins, undecided)
+        return cls(holds, evidence, runs, ours, tuple(margins) if runs else (), undecided)
 
     @property
     def defined(self) -> bool:

@@ -53,6 +53,8 @@ class Sample:
         on: of an accuracy: what it is measured on; None: it is none.
         error: standard error that a single value has for another reason than the seed and the test
             examples, such as of a mean over rounds; 0: none, or not known.
+        fraction: whether the values are fractions, as accuracies and shares are; those with ``on``
+            always are.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Sample:
     seeds: tuple[int, ...] = ()
     on: Evaluated | None = None
     error: float = 0
+    fraction: bool = False
 
     @classmethod
     def of(cls, name: str, cells: pd.DataFrame, column: str, on: Evaluated | None = None) -> Sample:
@@ -99,6 +102,11 @@ class Sample:
         return cls.of_runs(name, runs, (of.mean() for of in each), error=error)
 
     @property
+    def unit(self) -> str:
+        """The unit of differences of its values: ``points`` of fractions."""
+        return "points" if self.fraction or self.on is not None else ""
+
+    @property
     def mean(self) -> float:
         """Mean over the seeds."""
         return float(np.mean(self.values))
@@ -126,13 +134,16 @@ class Sample:
 
     def above(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is above a bound."""
-        what = f"{self.name} - {bound:g}"
+        what = f"{self.name} - {self._told(bound)}"
         return combined([(1, self)], bound, what, strict=strict)
 
     def below(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is below a bound."""
-        what = f"{bound:g} - {self.name}"
+        what = f"{self._told(bound)} - {self.name}"
         return combined([(-1, self)], -bound, what, strict=strict)
+
+    def _told(self, bound: float) -> str:
+        return f"{100 * bound:g} %" if self.unit else f"{bound:g}"
 
     def by_seed(self) -> dict[int, float]:
         """Return seed -> value.
@@ -172,8 +183,16 @@ def less(
     """
     what = what or f"{one.name} - {other.name}"
     if by:
-        what += f" {'-' if by > 0 else '+'} {abs(by):g}"
+        what += f" {'-' if by > 0 else '+'} {_amount(abs(by), one.unit)}"
     return combined([(1, one), (-1, other)], by, what, strict=strict)
+
+
+def _amount(value: float, unit: str) -> str:
+    """Return a difference in the name of a margin: ``2 points``."""
+    if not unit:
+        return f"{value:g}"
+    points = f"{100 * value:g}"
+    return f"{points} point{'s' * (points != '1')}"
 
 
 def combined(
@@ -191,12 +210,16 @@ def combined(
         strict: whether just ``by`` is too little.
 
     Raises:
-        ValueError: they have no seed in common.
+        ValueError: they have no seed in common, or only some are fractions.
     """
     weights, samples = zip(*terms, strict=True)
     values = [float(np.dot(weights, each)) - by for each in paired(*samples)]
     error = math.hypot(*(weight * sample.standard_error for weight, sample in terms))
-    return Margin.of(values, what, strict=strict, error=error)
+    unit, *others = {sample.unit for sample in samples}
+    if others:
+        names = " and ".join(sample.name for sample in samples)
+        raise ValueError(f"{names} have no difference: only some of them are fractions")
+    return Margin.of(values, what, strict=strict, error=error, unit=unit)
 
 
 def within(one: Sample, other: Sample, points: float) -> list[Margin]:
@@ -223,12 +246,14 @@ def steady(sample: Sample, within: float) -> Margin:
 
     Bounds and p value are those of the chi-square test. NaN for a single value.
     """
-    n, what = len(sample.values), f"{within:g} - sd of {sample.name}"
+    n, unit = len(sample.values), sample.unit
+    what = f"{_amount(within, unit)} - sd of {sample.name}"
     if n < 2:
-        return Margin(math.nan, math.nan, math.nan, math.nan, n, what=what)
+        return Margin(math.nan, math.nan, math.nan, math.nan, n, what=what, unit=unit)
     least, most = sd_bounds(sample.sd, n)
     p = sd_p(sample.sd, n, within)
-    return Margin(within - sample.sd, within - most, within - least, p, n, what=what)
+    value, low, high = (within - sd for sd in (sample.sd, most, least))
+    return Margin(value, low, high, p, n, what=what, unit=unit)
 
 
 def paired(*samples: Sample) -> list[tuple[float, ...]]:
@@ -286,6 +311,17 @@ class Rules(dict[str, Rule]):
             taking(rule, self._where)
         self[name or rule.__name__] = rule
         return rule
+
+
+def universal(rule: _Rule) -> _Rule:
+    """Mark a rule that asks the same at every setting of the plan, such as every N.
+
+    One setting at which the answer is no refutes it, whatever the others say: where runs are
+    missing it is tried on :meth:`fedrepro.runs.runset.RunSet.recorded` alone. So its margins there
+    have to be some of those that it has on all runs.
+    """
+    rule.universal = True  # type: ignore[attr-defined]
+    return rule
 
 
 def title_of(runs: RunSet, group: str) -> str:
@@ -357,9 +393,7 @@ def compared(
     note: str = "",
     networks: Sequence[Sample] | None = None,
 ) -> Finding:
-    """Return a finding on samples: it holds where all margins are met, and its runs are theirs.
-
-    Samples of published numbers have no runs, and no seeds that could turn it.
+    """Return the finding of :meth:`Finding.of` on samples, whose runs it rests on.
 
     Args:
         samples: what is compared.
@@ -370,14 +404,12 @@ def compared(
         networks: accuracies of the runs, for networks near chance decide nothing; None: the
             samples.
     """
-    runs = [run for sample in samples for run in sample.runs]
-    return Finding(
-        holds=all(margin.met for margin in margins),
-        evidence="; ".join(filter(None, [evidence or listed(samples), note])),
-        runs=runs,
-        ours=ours,
-        margins=tuple(margins) if runs else (),
-        undecided=undecided(samples if networks is None else networks),
+    return Finding.of(
+        margins,
+        "; ".join(filter(None, [evidence or listed(samples), note])),
+        [run for sample in samples for run in sample.runs],
+        ours,
+        undecided(samples if networks is None else networks),
     )
 
 

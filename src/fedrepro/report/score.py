@@ -30,6 +30,9 @@ ORIGINS = {
 }
 """What is counted apart, and how it is called; the first of each comes first everywhere."""
 
+COUNTS = ("all", "tried", *DECIDED, "not informative", "1-2 seeds")
+"""What readers are told of a score."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -65,11 +68,10 @@ class Score:
         return ORIGINS[self.kind][self.origin]
 
     def counts(self) -> dict[str, int | str]:
-        """Return the counts as the cells of a row, by column."""
-        outcomes = {str(verdict): self.outcomes[verdict] or "" for verdict in DECIDED}
-        targets = {"all": self.targets, "tried": self.tried}
-        others = {"not informative": self.uninformative, "1-2 seeds": self.few}
-        return targets | outcomes | {name: count or "" for name, count in others.items()}
+        """Return :data:`COUNTS` as the cells of a row; those of what was tried are empty for 0."""
+        came_out = [*(self.outcomes[verdict] for verdict in DECIDED), self.uninformative, self.few]
+        counts = [self.targets, self.tried, *(count or "" for count in came_out)]
+        return dict(zip(COUNTS, counts, strict=True))
 
 
 def in_words(name: str) -> str:
@@ -229,7 +231,5 @@ def text(checks: Iterable[Check], *, verbose: bool = False) -> str:
         + [str(count or "") for count in one.counts().values()]
         for one in scores(items)
     ]
-    heads = ["paper", "scale", "", "reading", "all", "tried", *DECIDED]
-    heads += ["not informative", "1-2 seeds"]
-    table = tabulate(rows, heads, tablefmt="simple")
+    table = tabulate(rows, ["paper", "scale", "", "reading", *COUNTS], tablefmt="simple")
     return "\n\n".join(["\n".join(map(line, items)), table] if verbose else [table])

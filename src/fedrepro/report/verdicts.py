@@ -9,6 +9,8 @@ A verdict is the same for our mean and for all that the mean may be, given its s
 it is ``reproduced`` where ``|ours - published| <= tol``, ``close`` up to twice that, else
 ``deviates``. A claim about means is taken apart into margins, paired by seed; it is ``reproduced``
 where all are met, ``deviates`` where one is not. Networks that have hardly learnt decide nothing.
+Where runs are missing, a claim about every N may still deviate by those that are there
+(:func:`fedrepro.report.rules.universal`).
 
 The others say why there is none: ``not run`` where a record is missing, ``not decidable`` at this
 scale, ``not reproducible`` for want of data or machines, ``no target`` for values that cannot be
@@ -322,15 +324,16 @@ def _judge_claim(runs: RunSet, claim: Claim) -> Check:
 
 def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
     """Return the check of a claim that runs of this scale decide."""
+    rule = _rule(runs.paper, claim)
+    lacking, missing = "", list[str]()
     try:
-        finding = _rule(runs.paper, claim)(runs.recorded_seeds(), **claim.values)
+        finding = rule(runs.recorded_seeds(), **claim.values)
     except MissingRunsError as error:
-        return replace(
-            unjudged,
-            verdict="not run",
-            evidence=_lacking(runs, error),
-            missing=[run.id for run in error.missing],
-        )
+        lacking, missing = _lacking(runs, error), [run.id for run in error.missing]
+        refuting = _refuting(rule, runs, claim)
+        if refuting is None:
+            return replace(unjudged, verdict="not run", evidence=lacking, missing=missing)
+        finding, lacking = refuting, f"the recorded runs alone refute it: {lacking}"
     verdict = _verdict_of(finding)
     seeds = finding.seeds or _seeds(runs, finding.runs)
     part = _part_of(runs, runs.plan.runs, finding.runs)
@@ -340,7 +343,9 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             unjudged,
             verdict=verdict,
             evidence="; ".join(
-                filter(None, (finding.evidence, finding.few(seeds), finding.undecided, part))
+                filter(
+                    None, (finding.evidence, finding.few(seeds), finding.undecided, part, lacking)
+                )
             ),
             ours=None if finding.ours is None else _known(finding.ours),
             seeds=seeds,
@@ -348,9 +353,21 @@ def _decided(runs: RunSet, claim: Claim, unjudged: Check) -> Check:
             p=_known(finding.p),
             needed=finding.needed if verdict == "inconclusive" else None,
             runs=sorted(set(finding.runs)),
+            missing=missing,
             **(_explained(claim) if explained else {}),
         )
     )
+
+
+def _refuting(rule: Callable[..., Finding], runs: RunSet, claim: Claim) -> Finding | None:
+    """Return what the recorded runs say of a universal claim, if they refute it on their own."""
+    if not getattr(rule, "universal", False):
+        return None
+    try:
+        finding = rule(runs.recorded(), **claim.values)
+    except FedreproError:  # they lack a setting that the rule cannot do without
+        return None
+    return finding if _verdict_of(finding) == "deviates" else None
 
 
 def _lacking(runs: RunSet, error: MissingRunsError) -> str:
@@ -366,7 +383,7 @@ def _shown(margin: Margin) -> dict[str, Any]:
     """Return what a check keeps of a margin."""
     numbers = ("value", "low", "high", "p", "seeds")
     known = {name: _known(getattr(margin, name)) for name in numbers}
-    return {"what": margin.what, "strict": margin.strict} | known
+    return {"what": margin.what, "unit": margin.unit, "strict": margin.strict} | known
 
 
 def _known(value: float) -> float | None:

@@ -225,7 +225,8 @@ class PaperPlan(Strict):
         elsewhere = [each for each in SCALES if self.has(each) and self._is_made(name, each)]
         cure = "give each axis of their grids a value"
         if elsewhere:
-            cure = f"choose scale {'lite' if 'lite' in elsewhere else elsewhere[0]}"
+            other = "lite" if "lite" in elsewhere else elsewhere[0]
+            cure = f"choose `--scale {other}` (Snakemake: `--config scale={other}`)"
         return f"{self.paper}: {name} is not made at scale {scale}, which {has}; {cure}"
 
     def artefact(self, name: str, kind: Literal["table", "figure"] | None = None) -> Artefact:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -149,6 +149,11 @@ def _mean_over(
     """Return the mean of some rounds of each of the chosen runs (:meth:`Sample.over_rounds`)."""
     used, records = zip(*chosen(runs, what, **where), strict=True)
     return Sample.over_rounds(called(runs.paper, what), used, map(rounds, records))
+
+
+def _fraction(sample: Sample) -> Sample:
+    """Return a sample whose values are fractions, though of no test split."""
+    return dataclasses.replace(sample, fraction=True)
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -335,7 +340,7 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     def late(record: RunRecord) -> np.ndarray:
         return steps(tail(record, last=last))
 
-    one, other = (_mean_over(runs, name, late, **where) for name in (what, than))
+    one, other = (_fraction(_mean_over(runs, name, late, **where)) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -347,7 +352,8 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
     def late(name: str, metric: str) -> Sample:
-        return _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
+        rounds = _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
+        return _fraction(rounds)
 
     names = what, than
     networks = [accuracy(runs, name, **where) for name in names]
@@ -355,7 +361,8 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     narrow, wide = (late(name, "local_accuracy_sd") for name in names)
     evidence = f"mean: {listed([other, one])}; standard deviation: "
     evidence += listed([wide, narrow], in_points)
-    margins = [less(one, other, strict=True), less(wide, narrow, strict=True)]
+    spread = f"{wide.name} - {narrow.name}, standard deviation"
+    margins = [less(one, other, strict=True), less(wide, narrow, what=spread, strict=True)]
     return compared([one, other], margins, lead(one, other), evidence, networks=networks)
 
 
@@ -366,7 +373,7 @@ def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any)
     def of_small(record: RunRecord) -> tuple[float, float]:
         return accuracy_by_size(record, last=last)[1]
 
-    one, other = (_estimated(runs, name, of_small, **where) for name in (what, than))
+    one, other = (_fraction(_estimated(runs, name, of_small, **where)) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     margin = less(one, other, strict=True)
     return compared([other, one], [margin], lead(one, other), networks=networks)
@@ -635,7 +642,7 @@ def _range(grid: pd.DataFrame, axis: str, other: str) -> Sample:
         means = levels.mean()
         ranges.append(levels[means.idxmax()] - levels[means.idxmin()])
     apart = pd.concat(ranges, axis=1).mean(axis=1)
-    return Sample(axis, tuple(apart), (), tuple(apart.index))
+    return Sample(axis, tuple(apart), (), tuple(apart.index), fraction=True)
 
 
 # What the authors' code does
@@ -648,13 +655,14 @@ def is_lost(runs: RunSet, *, what: str, images: int, of: int, **where: Any) -> F
     Which so many ``images`` are, ``of`` all test images.
     """
     found = chosen(runs, what, **where)
-    parts, holds = [], True
+    ends, holds = defaultdict[str, list[str]](list), True
     for _, record in found:
         finite, end = record.metrics["finite"], record.metrics["accuracy"][-1]
         lost = f"not a number from round {finite.index(0) + 1}" if 0 in finite else "never lost"
-        parts.append(f"{lost}, accuracy {in_percent(end)}")
+        ends[lost].append(in_percent(end))
         holds &= 0 in finite and abs(end - images / of) < ROUNDED
-    return Finding(holds, ", ".join(parts), _ids(found))
+    told = (f"{lost}, accuracy {', '.join(accuracies)}" for lost, accuracies in ends.items())
+    return Finding(holds, "; ".join(told), _ids(found))
 
 
 @RULES.add

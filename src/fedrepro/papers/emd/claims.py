@@ -218,7 +218,8 @@ def curves_overlap(
     mean = float(apart.mean())
     evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
-    margin = Margin.of(points / 100 - apart, f"{points / 100:g} - distance of the curves")
+    told = f"{points:g} points - distance of the curves"
+    margin = Margin.of(points / 100 - apart, told, unit="points")
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
     return Finding.of([margin], evidence, ids, mean, undecided(networks))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -89,16 +90,24 @@ def _by_logs(decide: Callable[..., Finding]) -> Rule:
     return RULES.add(taking(rule, decide, skip=1), decide.__name__)
 
 
-def _sample(name: str, found: Sequence[Log], values: Iterable[float]) -> Sample:
+def _sample(
+    name: str, found: Sequence[Log], values: Iterable[float], *, fraction: bool = True
+) -> Sample:
     """Return values of logs, one of each, by seed."""
-    return Sample.of_runs(name, [log.run for log in found], values)
+    sample = Sample.of_runs(name, [log.run for log in found], values)
+    return replace(sample, fraction=fraction)
 
 
 def _over_rounds(
-    name: str, found: Sequence[Log], rounds: Callable[[Log], Floats | Sequence[float]]
+    name: str,
+    found: Sequence[Log],
+    rounds: Callable[[Log], Floats | Sequence[float]],
+    *,
+    fraction: bool = True,
 ) -> Sample:
     """Return the mean of some rounds of each log, as :meth:`Sample.over_rounds`."""
-    return Sample.over_rounds(name, [log.run for log in found], map(rounds, found))
+    sample = Sample.over_rounds(name, [log.run for log in found], map(rounds, found))
+    return replace(sample, fraction=fraction)
 
 
 def _mean(values: Iterable[Any]) -> Floats:
@@ -228,7 +237,10 @@ def converges_sooner(
         name: [converged(log.change, points, window) for log in of] for name, of in used.items()
     }
     end = max(len(log.change) for log in used[than])  # of runs that do not, so that none is sooner
-    early, late = (_sample(name, of, (t or end for t in rounds[name])) for name, of in used.items())
+    early, late = (
+        _sample(name, of, (t or end for t in rounds[name]), fraction=False)
+        for name, of in used.items()
+    )
     evidence = "; ".join(f"{name}: {', '.join(_rounds_told(of))}" for name, of in rounds.items())
     margins = [less(late, early, strict=True)]
     return compared([early, late], margins, early.mean, evidence, networks=())
@@ -251,7 +263,7 @@ def calms_down(found: list[Log], *, until: int, above: float, since: int, below:
 def moves_together(found: list[Log]) -> Finding:
     """Curves of archetypes correlate more within meta-archetypes than across."""
     within, across = (
-        _sample(name, found, [_correlation(log, together) for log in found])
+        _sample(name, found, [_correlation(log, together) for log in found], fraction=False)
         for name, together in (("correlation within", True), ("across", False))
     )
     evidence = f"mean correlation {within.mean:.2f} within, {across.mean:.2f} across"
@@ -394,7 +406,12 @@ def favours(
     better = [level[[*what]].min() - level[[*over]].max() for level in levels]
     these, others = (", ".join(map(str, archetypes)) for archetypes in (what, over))
     margins = [
-        Margin.of(leads_by, f"{told} of archetypes {first} - largest of {then}", strict=True)
+        Margin.of(
+            leads_by,
+            f"{told} of archetypes {first} - largest of {then}",
+            strict=True,
+            unit="points",
+        )
         for leads_by, told, first, then in (
             (calmer, "least sd", others, these),
             (better, "least accuracy", these, others),
@@ -583,9 +600,10 @@ def rises_and_falls(found: list[Log]) -> Finding:
 def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     """The mean number of active models falls from each bias to the next."""
     levels = by_rising_bias(runs)
+    window = slice(first, last + 1)
     samples = [
-        _sample(name, found, (float(np.mean(log.active_models[first : last + 1])) for log in found))
-        for name, found in levels.items()
+        _sample(name, of, (float(np.mean(log.active_models[window])) for log in of), fraction=False)
+        for name, of in levels.items()
     ]
     margins = [less(low, high, strict=True) for low, high in itertools.pairwise(samples)]
     evidence = listed(samples, "{:.1f}".format)
@@ -632,7 +650,9 @@ def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
         runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
     ) -> Finding:
         found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
-        one, other = (_sample(name, of, map(cost, of)) for name, of in found.items())
+        one, other = (
+            _sample(name, of, map(cost, of), fraction=False) for name, of in found.items()
+        )
         beyond = f"{times:g} x {unit} of {over} - {unit} of {what}"
         margins = [combined([(times, other), (-1, one)], what=beyond)]
         evidence = f"{unit} a round: {_shown({what: one.mean, over: other.mean}, show.format)}"
@@ -661,7 +681,7 @@ def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Findin
     """The mean deviation of the scores in some rounds is small at every bias."""
     levels = by_rising_bias(runs)
     samples = [
-        _over_rounds(name, found, lambda log: log.spread[first : last + 1])
+        _over_rounds(name, found, lambda log: log.spread[first : last + 1], fraction=False)
         for name, found in levels.items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]
@@ -714,8 +734,8 @@ def ends_as_logged(
     )
     bound = points / 100
     margins = [
-        combined([(-1, ours)], -theirs - bound, f"log - ours + {bound:g}"),
-        combined([(1, ours)], theirs - bound, f"ours - log + {bound:g}"),
+        combined([(-1, ours)], -theirs - bound, f"log - ours + {points:g} points"),
+        combined([(1, ours)], theirs - bound, f"ours - log + {points:g} points"),
         less(high, low, strict=True),
     ]
     values = {"ours": ours.mean, "log": theirs, low.name: low.mean, high.name: high.mean}

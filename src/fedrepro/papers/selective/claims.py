@@ -36,6 +36,7 @@ from fedrepro.report.rules import (
     listed,
     near,
     together,
+    universal,
 )
 from fedrepro.runs.runset import RunSet
 
@@ -54,11 +55,23 @@ def _group(
     return named.get(meant) or named.get(curve(method=what, variant=variant)) or named[what]
 
 
-def _trained(runs: RunSet, *methods: str, last: int = 100, **where: Any) -> list[int]:
-    """Return the values of N up to ``last`` at which there are runs of all these methods."""
-    groups = [_group(runs, method, **where) for method in methods]
+def _trained(
+    runs: RunSet, *methods: str, first: int = 0, last: int = 100, **where: Any
+) -> list[int]:
+    """Return the values of N, ``first`` to ``last``, at which there are runs of all these methods.
+
+    Raises:
+        FedreproError: there is none.
+    """
+    return _common(runs, [_group(runs, method, **where) for method in methods], first, last)
+
+
+def _common(runs: RunSet, groups: Sequence[str], first: int, last: int) -> list[int]:
     trained = [{run.coordinates["percent"] for run in runs.members([group])} for group in groups]
-    return sorted(int(n) for n in set.intersection(*trained) if int(n) <= last)
+    common = sorted(int(n) for n in set.intersection(*trained) if first <= int(n) <= last)
+    if not common:
+        raise not_planned(runs, " and ".join(groups), f"N from {first} to {last}")
+    return common
 
 
 def accuracy(
@@ -134,6 +147,7 @@ def _beyond(share: float, start: Sample, middle: Sample, end: Sample) -> Margin:
 
 
 @RULES.add
+@universal
 def ahead(
     runs: RunSet,
     *,
@@ -153,16 +167,18 @@ def ahead(
     least = min(leads_by, key=lambda n: leads_by[n])
     margins = [less(one, other, points / 100, strict=True) for one, other in pairs.values()]
     if at_zero is not None:
-        one, other = pairs[0]
+        one, other = (accuracy(runs, method, n=0, **where) for method in (what, over))
         margins.append(less(one, other, at_zero / 100, strict=True))
+    first = min(leads_by)
     evidence = (
-        f"lead of {what} over {over}: {in_points(leads_by[0])} at N = 0, smallest "
+        f"lead of {what} over {over}: {in_points(leads_by[first])} at N = {first}, smallest "
         f"{in_points(leads_by[least])} at N = {least}"
     )
     return compared([*itertools.chain(*pairs.values())], margins, leads_by[least], evidence)
 
 
 @RULES.add
+@universal
 def no_worse(runs: RunSet, *, points: float, **where: Any) -> Finding:
     """Decide whether a method is less than so many points below another up to an N."""
     return ahead(runs, points=-points, **where)
@@ -192,6 +208,7 @@ def _drawn(runs: RunSet, figure: str, method: str) -> dict[int, float]:
 
 
 @RULES.add
+@universal
 def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) -> Finding:
     """Decide whether a method is less than so many points below selective and below local."""
     behind = {"selective": selective, "local": local}
@@ -228,6 +245,7 @@ def meet(
 
 
 @RULES.add
+@universal
 def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which: Any) -> Finding:
     """Decide whether groups have these sizes at one N, and are one from ``first`` on."""
     group = _group(runs, **which)
@@ -278,12 +296,13 @@ def rises_with_complexity(
 
 
 @RULES.add
+@universal
 def rises_with_complexity_everywhere(
     runs: RunSet, *, what: str, networks: Sequence[str], last: int, **where: Any
 ) -> Finding:
     """Decide whether the accuracy rises from network to network at every N up to one."""
-    trained = [_trained(runs, what, last=last, network=network, **where) for network in networks]
-    common = sorted(set.intersection(*map(set, trained)))
+    groups = [_group(runs, what, network=network, **where) for network in networks]
+    common = _common(runs, groups, 0, last)
     parts, rises = list[Finding](), dict[int, float]()
     for n in common:
         part = rises_with_complexity(runs, what=what, networks=networks, points=0, n=n, **where)
@@ -315,13 +334,13 @@ def loses_less(
 
 
 @RULES.add
+@universal
 def robust(runs: RunSet, *, what: str, first: int, percent: float, **where: Any) -> Finding:
     """Decide whether on both tests the accuracy is above ``percent`` at every N from one on."""
     samples = [
         accuracy(runs, what, test=test, n=n, **where)
         for test in TESTS
-        for n in _trained(runs, what, **where)
-        if n >= first
+        for n in _trained(runs, what, first=first, **where)
     ]
     least = min(samples, key=lambda sample: sample.mean)
     margins = [sample.above(percent / 100, strict=True) for sample in samples]
@@ -346,7 +365,8 @@ def _tuned(runs: RunSet, n: Sequence[int], what: str) -> dict[float, Sample]:
     for threshold in means["threshold"].unique().tolist():
         cells = means[means["threshold"] == threshold]
         ids = tuple(itertools.chain(*cells["run"]))
-        samples[threshold] = replace(Sample.of(f"{threshold:g}", cells, what), runs=ids)
+        sample = Sample.of(f"{threshold:g}", cells, what)
+        samples[threshold] = replace(sample, runs=ids, fraction=True)
     return samples
 
 

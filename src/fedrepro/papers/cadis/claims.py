@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -490,16 +490,16 @@ def wrong_pairs(
 def weighs_evenly(runs: RunSet, *, what: str, **where: Any) -> Finding:
     """Hold where the last clusters make the true ones more equal in the average than FedAvg."""
     used, records = zip(*chosen(runs, what, **where), strict=True)
-    learnt, plain = (
-        Sample.of_runs(name, used, (inequality(one.partition.counts, of(one)) for one in records))
-        for name, of in (
-            (called(runs.paper, what), lambda one: one.final["cluster_of"]),
-            ("FedAvg's weights", lambda one: [0] * len(one.partition.counts)),
-        )
-    )
-    margins, evidence = [less(plain, learnt, strict=True)], listed([plain, learnt])
-    told = f"share of the average to move for equal clusters: {evidence}"
-    return compared([plain, learnt], margins, margins[0].value, told, networks=())
+    counts = [record.partition.counts for record in records]
+
+    def unequal(name: str, clusters: Iterable[Sequence[int]]) -> Sample:
+        return _fraction(Sample.of_runs(name, used, map(inequality, counts, clusters)))
+
+    learnt = unequal(called(runs.paper, what), (record.final["cluster_of"] for record in records))
+    plain = unequal("FedAvg's weights", ([0] * len(clients) for clients in counts))
+    margin = less(plain, learnt, strict=True)
+    evidence = f"share of the average to move for equal clusters: {listed([plain, learnt])}"
+    return compared([plain, learnt], [margin], margin.value, evidence, networks=())
 
 
 # Figures 9 and 10
@@ -534,7 +534,7 @@ def clusters_settle(runs: RunSet, *, what: str, last: float, **where: Any) -> Fi
     def before(record: RunRecord) -> float:
         return (_settled(record) - 1) / len(record.metrics["clusters"])
 
-    share = _sample(runs, what, before, **where)
+    share = _fraction(_sample(runs, what, before, **where))
     evidence = f"rounds before the final clusters: {listed([share])}"
     margins = [share.below(1 - last / 100)]
     return compared([share], margins, share.mean, evidence, networks=())

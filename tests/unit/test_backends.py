@@ -1060,7 +1060,7 @@ def test_a_lane_of_the_pool_that_does_not_fit_fails_by_name(monkeypatch, stack, 
     fine, refused = answers(PoolBackend(1, stack=stack), [(spec, good), (spec, bad)])
     assert_equal(fine, expected)
     assert isinstance(refused, LaneError)
-    assert "lane 'client 1' in round 1 does not fit into memory" in str(refused)
+    assert "lane 'client 1' does not fit into memory" in str(refused)
 
 
 def test_another_error_in_the_pool_fails_its_lanes_with_the_traceback(cnn_lanes, monkeypatch):
@@ -1119,7 +1119,7 @@ def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
 
     monkeypatch.setattr(lane.Training, "load", limited)
     bad, good = trained(GraphsBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
-    assert "lane 'client " in str(bad)
+    assert "round 1: lane 'client " in str(bad)
     assert " does not fit into memory" in str(bad)
     assert "batch" in str(bad)
     assert good.progress.round == 3

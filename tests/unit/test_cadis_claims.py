@@ -17,6 +17,7 @@ from fedrepro.papers.cadis.measurements import OVER_FEDAVG
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
+from fedrepro.report.rules import Sample
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 CASES = {claim.id: claim for claim in load_expected("cadis").claims}
@@ -311,7 +312,7 @@ def test_claims_about_the_end_of_runs_do_not_look_at_their_beginning(as_claimed,
 def test_how_far_shares_of_the_average_are_from_equal_ones(cluster_of, apart):
     """Eight clients have one label and two the other: 80 %, 50 % and 8 of 9 of the average."""
     counts = [[5, 0]] * 8 + [[0, 5]] * 2
-    assert measurements.inequality(counts, cluster_of) == pytest.approx(apart)
+    assert measurements.from_equal_shares(counts, cluster_of) == pytest.approx(apart)
 
 
 def test_clusters_that_are_final_in_half_of_the_rounds_have_converged(as_claimed):
@@ -381,6 +382,22 @@ def test_half_of_the_partitions_are_not_most(as_claimed):
     assert RULES["leads_in_most"](as_claimed, **values).holds
     one = Seeds(as_claimed, lower("MNIST BC CADIS", by=0.9))
     assert not RULES["leads_in_most"](one, **values).holds
+
+
+def test_most_partitions_are_firmly_ahead_only_where_most_of_them_are(as_claimed, monkeypatch):
+    """One is, one has a seed far behind, one is firmly behind."""
+    ahead = {"pa": (0.011, 0.010, 0.012), "bc": (0.3, -0.25, 0.1), "uc": (-0.1, -0.11, -0.12)}
+
+    def accuracy(runs, what, *, dataset, kind, clients):
+        values = [0.5 + (what == "cadis") * lead for lead in ahead[kind]]
+        return Sample(f"{what}, {kind}", tuple(values), ("a", "b", "c"))
+
+    monkeypatch.setattr(claims, "accuracy", accuracy)
+    values = CASES["NC6"].values | {"datasets": ["mnist"]}
+    finding = RULES["leads_in_most"](as_claimed, **values)
+    assert finding.holds
+    assert "in 2 of 3: MNIST PA, MNIST BC" in finding.evidence
+    assert not finding.firm
 
 
 def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):

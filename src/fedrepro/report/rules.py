@@ -183,11 +183,11 @@ def less(
     """
     what = what or f"{one.name} - {other.name}"
     if by:
-        what += f" {'-' if by > 0 else '+'} {_amount(abs(by), one.unit)}"
+        what += f" {'-' if by > 0 else '+'} {amount(abs(by), one.unit)}"
     return combined([(1, one), (-1, other)], by, what, strict=strict)
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
     """Return a difference in the name of a margin: ``2 points``."""
     if not unit:
         return f"{value:g}"
@@ -247,7 +247,7 @@ def steady(sample: Sample, within: float) -> Margin:
     Bounds and p value are those of the chi-square test. NaN for a single value.
     """
     n, unit = len(sample.values), sample.unit
-    what = f"{_amount(within, unit)} - sd of {sample.name}"
+    what = f"{amount(within, unit)} - sd of {sample.name}"
     if n < 2:
         return Margin(math.nan, math.nan, math.nan, math.nan, n, what=what, unit=unit)
     least, most = sd_bounds(sample.sd, n)

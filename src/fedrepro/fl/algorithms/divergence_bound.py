@@ -66,12 +66,12 @@ class Params(AlgorithmParams):
         optimizer = spec.optimizer
         if optimizer.model_dump(exclude_defaults=True) != {"name": "sgd", "lr": optimizer.lr}:
             raise ValueError(
-                "algorithm divergence_bound: optimizer must be sgd with a constant step size and "
+                "optimizer: algorithm divergence_bound needs sgd with a constant step size and "
                 "nothing else, as in Proposition 3.1"
             )
         if spec.dataset.augment:
             raise ValueError(
-                "algorithm divergence_bound: dataset.augment must be off: the gradients of "
+                "dataset.augment: must be off for algorithm divergence_bound: the gradients of "
                 "Proposition 3.1 are of the same examples everywhere"
             )
 

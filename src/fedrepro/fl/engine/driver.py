@@ -44,15 +44,19 @@ class RunFailure(FedreproError):
 
     Args:
         run_id: which.
-        reason: why; names the round and the lane.
+        reason: why; names the round and the lane where these are to blame.
 
     Attributes:
-        reason: as the argument: equal for runs that fail alike.
+        run_id: as the argument.
+        reason: likewise; equal for runs that fail alike.
     """
 
     def __init__(self, run_id: str, reason: str) -> None:
-        super().__init__(f"run {run_id} failed: {reason}")
-        self.reason = reason
+        super().__init__(run_id, reason)
+        self.run_id, self.reason = run_id, reason
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} failed: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ class _Flight:
         work = 0.0 if self._admission is None else run.ask.passes * cost.flop(run.spec)
         try:
             if isinstance(answer.result, LaneError):
-                raise answer.result
+                raise LaneError(f"round {run.current_round}: {answer.result}")
             run.receive(answer.result, answer.seconds)
         except Exception as error:
             self.fail(run.spec, error, run)
@@ -290,8 +294,6 @@ class _Flight:
             reason = error if known else unexpected(error)
         if run is not None:
             reason = run.explained(reason)
-            if reason is error and isinstance(error, LaneError):
-                reason = LaneError(f"round {run.current_round}: {error}")
         name = run_id(spec)
         self._short.pop(name, None)
         self._listener.failed(name, RunFailure(name, str(reason)))

@@ -15,6 +15,7 @@ from fedrepro.fl.engine.jobs import LaneJob, PredictJob, is_out_of_memory
 from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
 from fedrepro.fl.engine.places import Place, Step
 from fedrepro.fl.requests import Prediction, Trained
+from fedrepro.fl.spec import run_id
 
 _MOST_GRAPHS = 16  # of a slot; full batches have one in any case
 _OFTEN = 4  # steps of another size before it is captured: capturing one takes as long as many steps
@@ -170,8 +171,9 @@ class Slot:
                     what = f"spec field {field} = {plain.get(field)}"
                     break
         return (
-            f"{self.piece.job.name} takes its steps without a CUDA graph, several times slower: "
-            f"{what} cannot be captured ({str(error).splitlines()[0]})"
+            f"run {run_id(self.piece.job.spec)}, {self.piece.job.name}, takes its steps without a "
+            f"CUDA graph, several times slower: {what} cannot be captured "
+            f"({str(error).splitlines()[0]})"
         )
 
     def _end(self) -> None:

@@ -111,7 +111,7 @@ def _check_vector(what: str, weights: object, size: int) -> None:
         raise FedreproError(f"{what}: weights are {weights.dtype}; convert them with `.float()`")
     if len(weights) != size:
         raise FedreproError(
-            f"{what} has {len(weights)} weights, but the network has {size} (spec field model)"
+            f"{what} has {len(weights)} numbers, and this network needs {size} (spec field model)"
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from fedrepro.papers.cadis.measurements import (
     SPEED_UP,
     accuracy_by_size,
     best,
-    inequality,
+    from_equal_shares,
     kind_of,
     participants,
     partition_facts,
@@ -249,7 +250,7 @@ def leads_in_most(
 ) -> Finding:
     """Hold where ``what`` is above all of the others on most partitions.
 
-    That is where it is on the one that comes in the middle by its lead.
+    That is where the middle one of its leads is above 0; its bounds are the middle ones of theirs.
     """
     each = {
         f"{called(runs.paper, dataset)} {called(runs.paper, kind)}": leads(accuracy)(
@@ -257,11 +258,27 @@ def leads_in_most(
         )
         for dataset, kind in itertools.product(datasets, kinds)
     }
-    middle = sorted(each.values(), key=lambda part: part.ours or 0.0)[(len(each) - 1) // 2]
+    parts = [*each.values()]
+
+    def middle(bound: str) -> float:
+        least = (min(getattr(margin, bound) for margin in part.margins) for part in parts)
+        return float(sorted(least)[(len(parts) - 1) // 2])
+
+    margin = Margin(
+        middle("value"),
+        middle("low"),
+        middle("high"),
+        p=math.nan,
+        seeds=min(margin.seeds for part in parts for margin in part.margins),
+        strict=True,
+        what=f"the middle lead of {called(runs.paper, what)}",
+        unit="points",
+    )
     ahead = [name for name, part in each.items() if part.holds]
-    evidence = f"in {len(ahead)} of {len(each)}: {', '.join(ahead)}"
-    used = [run for part in each.values() for run in part.runs]
-    return dataclasses.replace(middle, evidence=evidence, runs=used)
+    evidence = f"in {len(ahead)} of {len(each)}" + ": " * bool(ahead) + ", ".join(ahead)
+    used = [run for part in parts for run in part.runs]
+    reasons = [part.undecided for part in parts]
+    return Finding.of([margin], evidence, used, undecided=reasons[0] if all(reasons) else "")
 
 
 @RULES.add
@@ -492,11 +509,11 @@ def weighs_evenly(runs: RunSet, *, what: str, **where: Any) -> Finding:
     used, records = zip(*chosen(runs, what, **where), strict=True)
     counts = [record.partition.counts for record in records]
 
-    def unequal(name: str, clusters: Iterable[Sequence[int]]) -> Sample:
-        return _fraction(Sample.of_runs(name, used, map(inequality, counts, clusters)))
+    def apart(name: str, clusters: Iterable[Sequence[int]]) -> Sample:
+        return _fraction(Sample.of_runs(name, used, map(from_equal_shares, counts, clusters)))
 
-    learnt = unequal(called(runs.paper, what), (record.final["cluster_of"] for record in records))
-    plain = unequal("FedAvg's weights", ([0] * len(clients) for clients in counts))
+    learnt = apart(called(runs.paper, what), (record.final["cluster_of"] for record in records))
+    plain = apart("FedAvg's weights", ([0] * len(clients) for clients in counts))
     margin = less(plain, learnt, strict=True)
     evidence = f"share of the average to move for equal clusters: {listed([plain, learnt])}"
     return compared([plain, learnt], [margin], margin.value, evidence, networks=())

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from fedrepro.base.configfile import read_json
@@ -368,8 +369,7 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
     learnt = np.equal.outer(cluster_of, cluster_of)
 
     def weight(cluster: Relation) -> float:
-        weights = held.sum(axis=1) / cluster.sum(axis=1)
-        return float(weights[largest].sum() / weights.sum())
+        return float(_shares(held, cluster)[largest].sum())
 
     return {
         "of the clients": float(largest.mean()),
@@ -380,7 +380,19 @@ def cluster_weights(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) 
     }
 
 
-def inequality(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> float:
+def _shares(held: NDArray[np.int64], cluster: Relation) -> NDArray[np.float64]:
+    """Return what each client counts for in an average by eq. 1 of all clients, [clients].
+
+    Args:
+        held: examples of each class, [clients, classes].
+        cluster: which clients are in one cluster, [clients, clients].
+    """
+    weights = held.sum(axis=1) / cluster.sum(axis=1)
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+def from_equal_shares(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> float:
     """Return how far the true clusters' shares in an average by eq. 1 are from equal ones.
 
     Args:
@@ -392,9 +404,8 @@ def inequality(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]) -> fl
         Half the sum of the absolute differences, with all clients taking part: from 0 to 1.
     """
     held = np.array(counts)
-    weights = held.sum(axis=1) / np.equal.outer(cluster_of, cluster_of).sum(axis=1)
     clusters = np.unique(true_clusters(held), axis=0)
-    shares = clusters @ weights / weights.sum()
+    shares = clusters @ _shares(held, np.equal.outer(cluster_of, cluster_of))
     return float(np.abs(shares - 1 / len(clusters)).sum() / 2)
 
 

@@ -42,6 +42,7 @@ from fedrepro.report.finding import (
 from fedrepro.report.rules import (
     Rules,
     Sample,
+    amount,
     combined,
     compared,
     lead,
@@ -218,7 +219,7 @@ def curves_overlap(
     mean = float(apart.mean())
     evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
-    told = f"{points:g} points - distance of the curves"
+    told = f"{amount(points / 100, 'points')} - distance of the curves"
     margin = Margin.of(points / 100 - apart, told, unit="points")
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
     return Finding.of([margin], evidence, ids, mean, undecided(networks))
@@ -269,7 +270,7 @@ def divergence_in_turn(runs: RunSet, *, what: Sequence[str], dataset: str) -> Fi
 
 @RULES.add
 def skew_counts_by_step_size(runs: RunSet, *, low: str, high: str, dataset: str) -> Finding:
-    """The larger the step size, the more the divergence of the network rises between trainings."""
+    """Hold where the divergence rises the more between trainings the larger the step size is."""
 
     def by_step_size(training: str) -> dict[float, Sample]:
         labels = {"dataset": dataset, "training": training}
@@ -291,9 +292,9 @@ def skew_counts_by_step_size(runs: RunSet, *, low: str, high: str, dataset: str)
         )
         for small, large in itertools.pairwise(sorted(even))
     ]
-    rises = ((f"step size {step:g}", lead(skewed[step], even[step])) for step in sorted(even))
+    rises = (f"{lead(skewed[step], even[step]):.4f} at {step:g}" for step in sorted(even))
     samples = [*even.values(), *skewed.values()]
-    return compared(samples, margins, None, f"rise: {_shown(rises)}")
+    return compared(samples, margins, None, f"rise by step size: {', '.join(rises)}")
 
 
 @RULES.add

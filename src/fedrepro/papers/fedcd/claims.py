@@ -37,6 +37,7 @@ from fedrepro.report.rules import (
     Rule,
     Rules,
     Sample,
+    amount,
     combined,
     compared,
     lead,
@@ -452,11 +453,12 @@ def most_converge(
     return Finding(holds, f"converged: {'; '.join(told)}", _ids(itertools.chain(*found.values())))
 
 
-def _is_cheaper(cost: Callable[[Log, int], float]) -> Rule:
+def _is_cheaper(cost: Callable[[Log, int], float], *, strict: bool = False) -> Rule:
     """Return the rule: so many rounds of FedAvg cost so many times what FedCD does to converge.
 
     Args:
         cost: of the rounds before one.
+        strict: whether just ``low`` times as much is too little.
     """
 
     def rule(
@@ -464,7 +466,7 @@ def _is_cheaper(cost: Callable[[Log, int], float]) -> Rule:
         *,
         experiments: Sequence[str],
         rounds: int,
-        low: float = 1,
+        low: float,
         high: float = math.inf,
         points: float,
         window: int,
@@ -488,7 +490,7 @@ def _is_cheaper(cost: Callable[[Log, int], float]) -> Rule:
         evidence = _shown(means, "{:.2f}".format) + missing
         if missing:
             return Finding(False, evidence, _ids(used))
-        margins = [ratio.above(low) for ratio in ratios.values()]
+        margins = [ratio.above(low, strict=strict) for ratio in ratios.values()]
         if high < math.inf:
             margins += [ratio.below(high) for ratio in ratios.values()]
         return Finding.of(margins, evidence, _ids(used))
@@ -502,7 +504,7 @@ def _megabytes_until(log: Log, t: int) -> float:
 
 
 RULES.add(_is_cheaper(passes_until), "is_cheaper")
-RULES.add(_is_cheaper(_megabytes_until), "sends_less")
+RULES.add(_is_cheaper(_megabytes_until, strict=True), "sends_less")
 
 
 # Models: who prefers them, who has them
@@ -732,10 +734,10 @@ def ends_as_logged(
         )
         for meta in (lower, higher)
     )
-    bound = points / 100
+    bound, allowed = points / 100, amount(points / 100, ours.unit)
     margins = [
-        combined([(-1, ours)], -theirs - bound, f"log - ours + {points:g} points"),
-        combined([(1, ours)], theirs - bound, f"ours - log + {points:g} points"),
+        combined([(-1, ours)], -theirs - bound, f"log - ours + {allowed}"),
+        combined([(1, ours)], theirs - bound, f"ours - log + {allowed}"),
         less(high, low, strict=True),
     ]
     values = {"ours": ours.mean, "log": theirs, low.name: low.mean, high.name: high.mean}

@@ -454,7 +454,7 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
         (lambda fed, w: Train([lane_of(fed, w.view(1, -1))], 0), "is not a flat tensor of weights"),
         (
             lambda fed, w: Train([lane_of(fed, w[:7])], 0),
-            "Lane.weights has 7 weights, but the network has ",
+            "Lane.weights has 7 numbers, and this network needs ",
         ),
         (
             lambda fed, w: Train([lane_of(fed, w, linear=w[:7])], 0),

@@ -458,9 +458,9 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
         ),
         (
             lambda fed, w: Train([lane_of(fed, w, linear=w[:7])], 0),
-            "Lane.linear has 7 weights, but",
+            "Lane.linear has 7 numbers, and",
         ),
-        (lambda fed, w: Predict([w, w[:7]], "test"), "Predict.models has 7 weights, but"),
+        (lambda fed, w: Predict([w, w[:7]], "test"), "Predict.models has 7 numbers, and"),
         (lambda fed, w: Train([lane_of(fed, w, examples=[0, 1])], 0), "Lane.examples is [0, 1]"),
         (
             lambda fed, w: Train([lane_of(fed, w, examples=np.array([True, False]))], 0),

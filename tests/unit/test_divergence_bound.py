@@ -206,7 +206,7 @@ def test_networks_with_running_statistics_are_refused():
 def test_examples_that_differ_from_step_to_step_are_refused():
     spec = federation([[1, 1], [1, 1]]).spec
     spec.dataset.augment = True
-    with pytest.raises(ValueError, match=r"dataset\.augment must be off"):
+    with pytest.raises(ValueError, match=r"dataset\.augment: must be off"):
         spec.algorithm.require_fit(spec)
 
 

@@ -624,7 +624,7 @@ def test_a_prediction_is_said_to_take_steps_without_a_graph(monkeypatch):
     weights = federation(spec).initial_weights()
     examples = np.tile(np.arange(500), 5)  # two batches of 1,000, and 500
     request = Predict([weights], "test", examples)
-    with pytest.warns(UserWarning, match="a prediction takes its steps without a CUDA graph"):
+    with pytest.warns(UserWarning, match="a prediction, takes its steps without a CUDA graph"):
         (found,) = answer(GraphsBackend(), spec, request)
     (expected,) = answer(LoopBackend(), spec, request)
     assert found.loss == expected.loss

@@ -208,7 +208,9 @@ def test_participants_are_drawn_by_round_and_seed():
     assert drawn == [tuple(again.participants(t, 5)) for t in range(10)]
     assert drawn != [tuple(other.participants(t, 5)) for t in range(10)]
     assert fed.participants(0, None) == fed.participants(0, 20) == list(range(20))
-    with pytest.raises(FedreproError, match=r"participants: 21, but the partition has 20 clients"):
+    with pytest.raises(
+        FedreproError, match="draws 21 clients for a round, and the partition has 20"
+    ):
         fed.participants(0, 21)
 
 

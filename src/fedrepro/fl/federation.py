@@ -209,7 +209,7 @@ class Federation:
             return list(range(total))
         if count > total:
             raise FedreproError(
-                f"algorithm.participants: {count}, but the partition has {total} clients; set it "
-                f"to at most {total}"
+                f"algorithm {self.spec.algorithm.name}: draws {count} clients for a round, and the "
+                f"partition has {total}"
             )
         return [int(client) for client in streams.participants(self.spec.seed, t, total, count)]

@@ -336,7 +336,7 @@ def test_merge() -> None:
         ),
         (
             lambda p: p["scales"]["paper"].update(precision={"liu4": "tf32"}),
-            ["scales.paper.precision.liu4", "'liu3'"],
+            ["scales.paper.precision: unknown network 'liu4'", "'liu3'"],
         ),
         (
             lambda p: p["scales"]["paper"].update(precision={"liu3": "tf23"}),
@@ -344,7 +344,7 @@ def test_merge() -> None:
         ),
         (
             lambda p: p["scales"].update(light={}),
-            ["scales.light", "'paper', 'lite', 'quick' or 'smoke'"],
+            ["scales: unknown key 'light'", "known: paper, lite, quick, smoke"],
         ),
         (
             lambda p: p["scales"]["lite"].update(groups=["plane"]),

@@ -294,7 +294,7 @@ def test_a_block_that_the_system_refuses_is_a_clear_error(make_pool, monkeypatch
 
     spec, request = some_request()
     monkeypatch.setattr(os, "memfd_create", refused)
-    with pytest.raises(FedreproError, match=r"MiB.*Too many open files.*fewer --workers"):
+    with pytest.raises(FedreproError, match=r"MiB.*Too many open files.*fewer workers"):
         answer(make_pool(2), spec, request)
     assert len(answer(make_pool(1), spec, request)) == 4
 

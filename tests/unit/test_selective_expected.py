@@ -23,7 +23,7 @@ def test_counts():
     table2, quoted, merges, by_network = 6, 8, 6, 6
     others = table2 + quoted + merges + by_network
     assert len(BY_ID) == federated_and_selective + local - missing + validation + others
-    assert len(EXPECTED.claims) == 113
+    assert len(EXPECTED.claims) == 115
 
 
 @pytest.mark.parametrize("figure", ["fig3", "fig4", "fig5", "fig6", "fig7", "fig8"])

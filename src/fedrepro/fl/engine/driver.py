@@ -262,7 +262,7 @@ class _Flight:
         work = 0.0 if self._admission is None else run.ask.passes * cost.flop(run.spec)
         try:
             if isinstance(answer.result, LaneError):
-                raise LaneError(f"round {run.current_round}: {answer.result}")
+                raise type(answer.result)(f"round {run.current_round}: {answer.result}")
             run.receive(answer.result, answer.seconds)
         except Exception as error:
             self.fail(run.spec, error, run)

@@ -79,14 +79,21 @@ class Sample:
         values: Iterable[float],
         on: Evaluated | None = None,
         error: float = 0,
+        *,
+        fraction: bool = False,
     ) -> Sample:
         """Return values of runs, one of each."""
         ids, seeds = tuple(run.id for run in runs), tuple(run.seed for run in runs)
-        return cls(name, tuple(map(float, values)), ids, seeds, on, error)
+        return cls(name, tuple(map(float, values)), ids, seeds, on, error, fraction)
 
     @classmethod
     def over_rounds(
-        cls, name: str, runs: Sequence[PlannedRun], rounds: Iterable[ArrayLike]
+        cls,
+        name: str,
+        runs: Sequence[PlannedRun],
+        rounds: Iterable[ArrayLike],
+        *,
+        fraction: bool = False,
     ) -> Sample:
         """Return the mean over some rounds of each run; its error is that of independent ones.
 
@@ -96,10 +103,12 @@ class Sample:
             name: what a reader calls it.
             runs: the runs.
             rounds: of each of them, [rounds].
+            fraction: as of the sample.
         """
         each = [np.asarray(values, dtype=float) for values in rounds]
         error = rms([*map(error_of_mean, each)])
-        return cls.of_runs(name, runs, (of.mean() for of in each), error=error)
+        means = (of.mean() for of in each)
+        return cls.of_runs(name, runs, means, error=error, fraction=fraction)
 
     @property
     def unit(self) -> str:

@@ -509,11 +509,12 @@ def weighs_evenly(runs: RunSet, *, what: str, **where: Any) -> Finding:
     used, records = zip(*chosen(runs, what, **where), strict=True)
     counts = [record.partition.counts for record in records]
 
-    def apart(name: str, clusters: Iterable[Sequence[int]]) -> Sample:
-        return _fraction(Sample.of_runs(name, used, map(from_equal_shares, counts, clusters)))
+    def distance(name: str, clusters: Iterable[Sequence[int]]) -> Sample:
+        apart = map(from_equal_shares, counts, clusters)
+        return Sample.of_runs(name, used, apart, fraction=True)
 
-    learnt = apart(called(runs.paper, what), (record.final["cluster_of"] for record in records))
-    plain = apart("FedAvg's weights", ([0] * len(clients) for clients in counts))
+    learnt = distance(called(runs.paper, what), (record.final["cluster_of"] for record in records))
+    plain = distance("FedAvg's weights", ([0] * len(clients) for clients in counts))
     margin = less(plain, learnt, strict=True)
     evidence = f"share of the average to move for equal clusters: {listed([plain, learnt])}"
     return compared([plain, learnt], [margin], margin.value, evidence, networks=())

@@ -9,9 +9,7 @@ are about the paper's own numbers and rest on no run.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -95,8 +93,7 @@ def _sample(
     name: str, found: Sequence[Log], values: Iterable[float], *, fraction: bool = True
 ) -> Sample:
     """Return values of logs, one of each, by seed."""
-    sample = Sample.of_runs(name, [log.run for log in found], values)
-    return replace(sample, fraction=fraction)
+    return Sample.of_runs(name, [log.run for log in found], values, fraction=fraction)
 
 
 def _over_rounds(
@@ -107,8 +104,8 @@ def _over_rounds(
     fraction: bool = True,
 ) -> Sample:
     """Return the mean of some rounds of each log, as :meth:`Sample.over_rounds`."""
-    sample = Sample.over_rounds(name, [log.run for log in found], map(rounds, found))
-    return replace(sample, fraction=fraction)
+    runs = [log.run for log in found]
+    return Sample.over_rounds(name, runs, map(rounds, found), fraction=fraction)
 
 
 def _mean(values: Iterable[Any]) -> Floats:
@@ -453,49 +450,47 @@ def most_converge(
     return Finding(holds, f"converged: {'; '.join(told)}", _ids(itertools.chain(*found.values())))
 
 
-def _is_cheaper(cost: Callable[[Log, int], float], *, strict: bool = False) -> Rule:
-    """Return the rule: so many rounds of FedAvg cost so many times what FedCD does to converge.
+def _costs_less(
+    runs: RunSet,
+    cost: Callable[[Log, int], float],
+    edges: Callable[[Sample], list[Margin]],
+    *,
+    experiments: Sequence[str],
+    rounds: int,
+    points: float,
+    window: int,
+) -> Finding:
+    """Decide on what so many rounds of FedAvg cost, over what FedCD costs until it has converged.
 
     Args:
+        runs: of the plan.
         cost: of the rounds before one.
-        strict: whether just ``low`` times as much is too little.
+        edges: the margins of that ratio.
+        experiments: each of which has to meet them.
+        rounds: of FedAvg.
+        points: below which the mean change of ``window`` rounds is where FedCD has converged.
+        window: rounds.
     """
-
-    def rule(
-        runs: RunSet,
-        *,
-        experiments: Sequence[str],
-        rounds: int,
-        low: float,
-        high: float = math.inf,
-        points: float,
-        window: int,
-    ) -> Finding:
-        ratios: dict[str, Sample] = {}
-        used: list[Log] = []
-        for name in experiments:
-            fedcd, fedavg = (
-                {log.run.seed: log for log in _logs(runs, name, method)}
-                for method in (FEDCD, FEDAVG)
-            )
-            used += [*fedcd.values(), *fedavg.values()]
-            ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
-            costs = {seed: cost(fedcd[seed], end) for seed, end in ends.items() if end}
-            if len(costs) == len(fedcd):
-                common = tuple(seed for seed in costs if seed in fedavg)
-                ratio = tuple(cost(fedavg[seed], rounds) / costs[seed] for seed in common)
-                ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
-        means = {name: ratio.mean for name, ratio in ratios.items()}
-        missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
-        evidence = _shown(means, "{:.2f}".format) + missing
-        if missing:
-            return Finding(False, evidence, _ids(used))
-        margins = [ratio.above(low, strict=strict) for ratio in ratios.values()]
-        if high < math.inf:
-            margins += [ratio.below(high) for ratio in ratios.values()]
-        return Finding.of(margins, evidence, _ids(used))
-
-    return rule
+    ratios: dict[str, Sample] = {}
+    used: list[Log] = []
+    for name in experiments:
+        fedcd, fedavg = (
+            {log.run.seed: log for log in _logs(runs, name, method)} for method in (FEDCD, FEDAVG)
+        )
+        used += [*fedcd.values(), *fedavg.values()]
+        ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
+        costs = {seed: cost(fedcd[seed], end) for seed, end in ends.items() if end}
+        if len(costs) == len(fedcd):
+            common = tuple(seed for seed in costs if seed in fedavg)
+            ratio = tuple(cost(fedavg[seed], rounds) / costs[seed] for seed in common)
+            ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
+    means = {name: ratio.mean for name, ratio in ratios.items()}
+    missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
+    evidence = _shown(means, "{:.2f}".format) + missing
+    if missing:
+        return Finding(False, evidence, _ids(used))
+    margins = [edge for ratio in ratios.values() for edge in edges(ratio)]
+    return Finding.of(margins, evidence, _ids(used))
 
 
 def _megabytes_until(log: Log, t: int) -> float:
@@ -503,8 +498,22 @@ def _megabytes_until(log: Log, t: int) -> float:
     return float(sum(way[:t].sum() for way in megabytes(log).values()))
 
 
-RULES.add(_is_cheaper(passes_until), "is_cheaper")
-RULES.add(_is_cheaper(_megabytes_until, strict=True), "sends_less")
+def is_cheaper(runs: RunSet, *, low: float, high: float, **values: Any) -> Finding:
+    """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
+    return _costs_less(
+        runs, passes_until, lambda ratio: [ratio.above(low), ratio.below(high)], **values
+    )
+
+
+def sends_less(runs: RunSet, *, low: float, **values: Any) -> Finding:
+    """So many rounds of FedAvg send more than ``low`` times what FedCD does until convergence."""
+    return _costs_less(
+        runs, _megabytes_until, lambda ratio: [ratio.above(low, strict=True)], **values
+    )
+
+
+RULES.add(taking(is_cheaper, _costs_less, skip=3))
+RULES.add(taking(sends_less, _costs_less, skip=3))
 
 
 # Models: who prefers them, who has them

@@ -141,7 +141,7 @@ def in_the_end(quantity: str) -> Quantity:
 def _over_rounds(title: str, runs: Sequence[PlannedRun], table: pd.DataFrame) -> Sample:
     """Return the mean of each run's rounds, of which the table has one a row, fractions all."""
     rounds = (table.loc[table["run"] == run.id, "value"] for run in runs)
-    return dataclasses.replace(Sample.over_rounds(title, runs, rounds), fraction=True)
+    return Sample.over_rounds(title, runs, rounds, fraction=True)
 
 
 RULES.add(leads(in_the_end(SAME_SIGN)), "signs_agree_more")

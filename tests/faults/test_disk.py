@@ -94,7 +94,7 @@ def ends_well_with_room(
     again = server.run(folder, *WRITES[what][0])
     if what == "import":
         again = server.run(folder, *TRAIN)
-    trial.recover(again, same=whole.same(folder))
+    trial.recover(again, whole.unlike(folder))
 
 
 @pytest.fixture

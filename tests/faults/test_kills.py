@@ -42,7 +42,7 @@ def test_trainer(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Pat
     folder = new(tmp_path)
     for _ in range(trial.draw.choice([1, 1, 2, 4])):
         kill(trial, server.start(folder, *TRAIN), whole.seconds)
-    trial.recover(server.run(folder, *TRAIN), same=whole.same(folder))
+    trial.recover(server.run(folder, *TRAIN), whole.unlike(folder))
 
 
 @pytest.mark.trials("training, a pool of workers", 2)
@@ -67,7 +67,7 @@ def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) 
         running.wait()
         trial.done = "SIGKILL to the trainer"
         assert not wait_for_end(workers), "workers outlive the trainer"
-    trial.recover(server.run(folder, *command), same=whole.same(folder))
+    trial.recover(server.run(folder, *command), whole.unlike(folder))
 
 
 def workers_of(running: Running) -> list[int]:

@@ -68,11 +68,16 @@ class Trial:
             assert same or otherwise != "FAILED", f"other numbers\n{told}"
             self.outcome = "unaffected" if same else otherwise
 
-    def recover(self, ended: Ended, *, same: bool) -> None:
-        """Tell from how the last command ended whether all is as if nothing had happened."""
+    def recover(self, ended: Ended, unlike: Sequence[str]) -> None:
+        """Tell from how the last command ended whether all is as if nothing had happened.
+
+        Args:
+            ended: the command.
+            unlike: in what things are not as if nothing had happened.
+        """
         told = self._told(ended)
         assert ended.status == 0, told
-        assert same, f"other numbers\n{told}"
+        assert not unlike, "\n".join([*unlike, told])
         self.outcome = "recovered"
 
 

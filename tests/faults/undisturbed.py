@@ -18,6 +18,8 @@ from fedrepro.runs import transfer
 PLAN = Path(__file__).with_name("plan.yaml")
 RECORDS = Path("results/own/runs")
 CHECKPOINTS = Path(".checkpoints")
+PARTS = ("run_id", "spec", "versions", "metrics", "final", "partition")
+"""Of a record: what it says of its run."""
 TRAIN = ("train", PLAN.name, "--workers", "1", "--checkpoint-seconds", "0")
 TABLE = ("table", PLAN.name, "accuracy")
 
@@ -60,18 +62,35 @@ class Undisturbed:
         return file
 
     def same(self, folder: Path) -> bool:
-        """Return whether a folder has the same results, and nothing is left of the training."""
-        left = [file for file in folder.rglob("*") if file.suffix in (".pt", ".lock", ".tmp")]
-        return results(folder) == self.results and not left
+        """Return whether a folder is as if nothing had happened."""
+        return not self.unlike(folder)
+
+    def unlike(self, folder: Path) -> list[str]:
+        """Return in what a folder differs: in its results, and in files left of the training."""
+        found = results(folder)
+        return [
+            *(f"{run} is missing" for run in self.results.keys() - found.keys()),
+            *(f"{run} is new" for run in found.keys() - self.results.keys()),
+            *(
+                f"{run} has another {part}"
+                for run in self.results.keys() & found.keys()
+                for part in PARTS
+                if found[run][part] != self.results[run][part]
+            ),
+            *(
+                f"{file.relative_to(folder)} is left"
+                for file in folder.rglob("*")
+                if file.suffix in (".pt", ".lock", ".tmp")
+            ),
+        ]
 
 
 def results(folder: Path) -> dict[str, Any]:
     """Return run id -> what its record says of the run, for all records in a folder."""
-    parts = ("run_id", "spec", "versions", "metrics", "final", "partition")
     found = {}
     for file in sorted((folder / RECORDS).glob("*.json")):
         content = json.loads(file.read_text())
-        found[file.stem] = {part: content[part] for part in parts}
+        found[file.stem] = {part: content[part] for part in PARTS}
     return found
 
 

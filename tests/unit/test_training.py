@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import fcntl
+import io
 import multiprocessing
 import os
 import shutil
@@ -340,23 +341,42 @@ def test_checkpoints_that_cannot_be_written_are_a_clear_error():
         session.train([planned(0)])
 
 
-def test_the_checkpoint_of_a_recorded_run_is_deleted():
-    """It came from another machine, or a kill left it; the record is what counts."""
+def test_the_checkpoint_and_the_lock_of_a_recorded_run_are_deleted():
+    """They came from another machine, or a kill left them; the record is what counts."""
     run = planned(0)
     session.train([run])
-    left = checkpoint.path_of(run.id, session.CHECKPOINTS)
-    left.write_text("of earlier rounds")
+    left = [checkpoint.path_of(run.id, session.CHECKPOINTS), session.CHECKPOINTS / f"{run.id}.lock"]
+    for file in left:
+        file.write_text("of earlier rounds")
     assert session.train([run]) == 0
-    assert not left.exists()
+    assert not any(file.exists() for file in left)
 
 
-def test_a_half_written_checkpoint_of_a_killed_process_is_deleted():
+def test_the_lock_of_a_recorded_run_stays_while_a_process_holds_it():
+    run = planned(0)
+    session.train([run])
+    other = Claims(session.CHECKPOINTS)
+    assert other.take(run.id)
+    assert session.train([run]) == 0
+    assert not Claims(session.CHECKPOINTS).take(run.id)
+    other.release(run.id)
+
+
+def test_what_a_killed_process_left_half_written_of_a_run_is_deleted():
     run, other = planned(0), planned(1)
-    session.CHECKPOINTS.mkdir()
-    for name in (f"{run.id}.123.tmp", f"{other.id}.123.tmp"):
-        (session.CHECKPOINTS / name).write_bytes(b"half")
+    halves = [
+        file
+        for one in (run, other)
+        for file in (
+            session.CHECKPOINTS / f"{one.id}.123.tmp",
+            records.FOLDER / f"{one.id}.json.123.tmp",
+        )
+    ]
+    for half in halves:
+        half.parent.mkdir(parents=True, exist_ok=True)
+        half.write_bytes(b"half")
     session.train([run], TrainOptions(backend="loop"))
-    assert [file.name for file in session.CHECKPOINTS.iterdir()] == [f"{other.id}.123.tmp"]
+    assert [half for half in halves if half.exists()] == halves[2:]
 
 
 def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):
@@ -481,7 +501,7 @@ def full_for(monkeypatch, full):
 
 
 def test_a_full_disk_is_found_out_before_the_training(monkeypatch):
-    full_for(monkeypatch, lambda _: True)
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: io.FileIO("/dev/full", "wb"))
     monkeypatch.setattr(LoopBackend, "collect", lambda *_: pytest.fail("trained"))
     with pytest.raises(FedreproError, match=r"results/runs: no file can be written.*No space left"):
         session.train([planned(5)], TrainOptions(backend="loop"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -74,13 +75,10 @@ def require_writable(folder: Path, size: int = 1) -> None:
     Raises:
         FedreproError: no file of this size can be written there.
     """
-    probe = folder / f".room.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            probe.write_bytes(bytes(size))
-        finally:
-            probe.unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:  # without a name: no kill leaves it
+            probe.write(bytes(size))
     except OSError as error:
         raise FedreproError(
             f"{folder}: no file can be written there ({error.strerror or error}); free some space "

@@ -68,6 +68,17 @@ class Claims:
         with self._held.pop(run_id):
             self._path(run_id).unlink(missing_ok=True)
 
+    def clear(self, run_id: str) -> None:
+        """Delete the lock file of a run if no process holds it: one that was killed leaves it.
+
+        Raises:
+            FedreproError: it cannot be locked.
+        """
+        file = self._path(run_id)
+        if file.exists() and (lock := _locked(file)) is not None:
+            with lock:
+                file.unlink(missing_ok=True)
+
     def release_all(self) -> None:
         """Give up all runs that are still held, such as when an error ends the training."""
         for run_id in list(self._held):

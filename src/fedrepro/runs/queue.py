@@ -53,8 +53,9 @@ class Queue:
         left = [run for run in self._runs if run.id not in self._finished]
         while left:
             run = left.pop(self._budget.choose(left))
-            if run.recorded:  # the checkpoint is of another machine, or of a kill
+            if run.recorded:  # what else there is of it is of another machine, or of a kill
                 checkpoint.path_of(run.id, self._checkpoints).unlink(missing_ok=True)
+                self._claims.clear(run.id)
             elif self._budget.fits(run) and self._claim(run):
                 yield run.spec
 
@@ -68,8 +69,9 @@ class Queue:
         if run.recorded:  # another process ended it since we looked
             self._claims.release(run.id)
             return False
-        for half in self._checkpoints.glob(f"{run.id}.[0-9]*.tmp"):  # of a process that was killed
-            half.unlink(missing_ok=True)
+        for folder in (self._checkpoints, run.records):
+            for half in folder.glob(f"{run.id}.*.tmp"):  # of a process that was killed
+                half.unlink(missing_ok=True)
         self._messages.claimed(run)
         return True
 

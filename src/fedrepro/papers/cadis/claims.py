@@ -124,7 +124,12 @@ def _tested_on(runs: RunSet, what: str, **where: Any) -> Evaluated:
 
 
 def _estimated(
-    runs: RunSet, what: str, estimate: Callable[[RunRecord], tuple[float, float]], **where: Any
+    runs: RunSet,
+    what: str,
+    estimate: Callable[[RunRecord], tuple[float, float]],
+    *,
+    fraction: bool = False,
+    **where: Any,
 ) -> Sample:
     """Return an estimate from each of the chosen runs.
 
@@ -132,29 +137,38 @@ def _estimated(
         runs: of which to choose.
         what: the method.
         estimate: of a run, and its standard error for another reason than the seed.
+        fraction: as of the sample.
         where: of :func:`chosen`.
     """
     used, records = zip(*chosen(runs, what, **where), strict=True)
     values, errors = zip(*map(estimate, records), strict=True)
-    return Sample.of_runs(called(runs.paper, what), used, values, error=rms(errors))
+    name = called(runs.paper, what)
+    return Sample.of_runs(name, used, values, error=rms(errors), fraction=fraction)
 
 
-def _sample(runs: RunSet, what: str, measure: Measure, **where: Any) -> Sample:
+def _sample(
+    runs: RunSet, what: str, measure: Measure, *, fraction: bool = False, **where: Any
+) -> Sample:
     """Return a measure of each of the chosen runs, that has no error but the seed's."""
-    return _estimated(runs, what, lambda record: (measure(record), 0.0), **where)
+
+    def exact(record: RunRecord) -> tuple[float, float]:
+        return measure(record), 0.0
+
+    return _estimated(runs, what, exact, fraction=fraction, **where)
 
 
 def _mean_over(
-    runs: RunSet, what: str, rounds: Callable[[RunRecord], ArrayLike], **where: Any
+    runs: RunSet,
+    what: str,
+    rounds: Callable[[RunRecord], ArrayLike],
+    *,
+    fraction: bool = False,
+    **where: Any,
 ) -> Sample:
     """Return the mean of some rounds of each of the chosen runs (:meth:`Sample.over_rounds`)."""
     used, records = zip(*chosen(runs, what, **where), strict=True)
-    return Sample.over_rounds(called(runs.paper, what), used, map(rounds, records))
-
-
-def _fraction(sample: Sample) -> Sample:
-    """Return a sample whose values are fractions, though of no test split."""
-    return dataclasses.replace(sample, fraction=True)
+    name = called(runs.paper, what)
+    return Sample.over_rounds(name, used, map(rounds, records), fraction=fraction)
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -357,7 +371,7 @@ def steadier(runs: RunSet, *, what: str, than: str, last: int, **where: Any) -> 
     def late(record: RunRecord) -> np.ndarray:
         return steps(tail(record, last=last))
 
-    one, other = (_fraction(_mean_over(runs, name, late, **where)) for name in (what, than))
+    one, other = (_mean_over(runs, name, late, fraction=True, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence = f"a step: {listed([other, one], in_points)}"
     margin = less(other, one, strict=True)
@@ -369,8 +383,10 @@ def serves_clients(runs: RunSet, *, what: str, than: str, last: int, **where: An
     """Hold where the accuracy on participants' own data is higher, and its spread smaller."""
 
     def late(name: str, metric: str) -> Sample:
-        rounds = _mean_over(runs, name, lambda record: tail(record, metric, last=last), **where)
-        return _fraction(rounds)
+        def rounds(record: RunRecord) -> np.ndarray:
+            return tail(record, metric, last=last)
+
+        return _mean_over(runs, name, rounds, fraction=True, **where)
 
     names = what, than
     networks = [accuracy(runs, name, **where) for name in names]
@@ -390,7 +406,7 @@ def serves_small(runs: RunSet, *, what: str, than: str, last: int, **where: Any)
     def of_small(record: RunRecord) -> tuple[float, float]:
         return accuracy_by_size(record, last=last)[1]
 
-    one, other = (_fraction(_estimated(runs, name, of_small, **where)) for name in (what, than))
+    one, other = (_estimated(runs, name, of_small, fraction=True, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     margin = less(one, other, strict=True)
     return compared([other, one], [margin], lead(one, other), networks=networks)
@@ -552,7 +568,7 @@ def clusters_settle(runs: RunSet, *, what: str, last: float, **where: Any) -> Fi
     def before(record: RunRecord) -> float:
         return (_settled(record) - 1) / len(record.metrics["clusters"])
 
-    share = _fraction(_sample(runs, what, before, **where))
+    share = _sample(runs, what, before, fraction=True, **where)
     evidence = f"rounds before the final clusters: {listed([share])}"
     margins = [share.below(1 - last / 100)]
     return compared([share], margins, share.mean, evidence, networks=())

@@ -8,7 +8,6 @@ import torch
 from fake_federation import FakeFederation, add_client, drive
 from small_runs import make_spec
 
-from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import cadis, fedavg, feddyn, fedfa, fedprox, probe
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.requests import Objective, Predict, Prediction, Train, Trained
@@ -21,7 +20,6 @@ class Federation(FakeFederation):
 
     def __init__(self, params, sizes=(1, 3), *, start=(0.0,), layout=ONE_NUMBER, held=None):
         super().__init__(params, sizes)
-        self.spec.optimizer = SimpleNamespace(lr_decay=1.0, lr_milestones=())
         self.spec.seed = 0
         self.layout = layout
         counts = np.eye(len(sizes), dtype=np.int64) if held is None else np.array(held)
@@ -62,9 +60,15 @@ def test_fedprox_uniform_and_repeated_order():
     requests, _ = drive(fedprox.round(fed, state, 7), add_client)
     assert requests[0].round == 0
     assert state.weights.item() == pytest.approx(1.5)
-    fed.spec.optimizer.lr_decay = 0.9
-    with pytest.raises(FedreproError, match="step size must be constant"):
-        drive(fedprox.round(fed, state, 8), add_client)
+
+
+@pytest.mark.parametrize("changes", [{"lr_decay": 0.9}, {"lr_milestones": [2]}])
+def test_repeated_rounds_have_one_step_size(changes):
+    optimizer = {"name": "sgd", "lr": 0.05} | changes
+    algorithm = {"name": "fedprox", "mu": 0}
+    make_spec(algorithm=algorithm, optimizer=optimizer)
+    with pytest.raises(ValueError, match="step size must be constant"):
+        make_spec(algorithm=algorithm | {"order": "repeated"}, optimizer=optimizer)
 
 
 @pytest.mark.parametrize(

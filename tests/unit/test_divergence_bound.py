@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fake_federation import drive
+from small_runs import make_spec
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import divergence_bound
@@ -15,6 +16,7 @@ from fedrepro.fl.spec import Sgd
 CURVATURE = (2.0, 6.0)
 MINIMUM = (-1.0, 3.0)
 ETA = 0.05
+BOUND = {"name": "divergence_bound", "drawn": 1}
 STEPS = 4
 
 
@@ -23,7 +25,7 @@ def gradient(label, w):
     return CURVATURE[label] * (w - MINIMUM[label])
 
 
-def federation(counts, rounds=3, **optimizer):
+def federation(counts, rounds=3):
     counts = np.array(counts)
     labels = np.repeat([0, 1], counts.sum(axis=0))
     pools = [list(np.flatnonzero(labels == label)) for label in (0, 1)]
@@ -32,19 +34,17 @@ def federation(counts, rounds=3, **optimizer):
         for row in counts
     ]
     shares, all_shares = counts / counts.sum(axis=1, keepdims=True), counts.sum(0) / counts.sum()
-    params = divergence_bound.Params(name="divergence_bound", drawn=1)
+    params = divergence_bound.Params(**BOUND)
     return SimpleNamespace(
         clients=tuple(clients),
         labels=labels,
         partition=SimpleNamespace(counts=counts, emd=np.abs(shares - all_shares).sum(axis=1)),
         layout=SimpleNamespace(size=1, parameters=1),
         spec=SimpleNamespace(
-            optimizer=Sgd(name="sgd", lr=ETA, **optimizer),
+            optimizer=Sgd(name="sgd", lr=ETA),
             local_epochs=STEPS,
             rounds=rounds,
             model=SimpleNamespace(name="m"),
-            dataset=SimpleNamespace(augment=False),
-            algorithm=params,
         ),
         params=lambda kind: params,
         initial_weights=lambda: torch.tensor([10.0]),
@@ -191,9 +191,8 @@ def test_inner_products_are_those_of_the_displacements():
 
 @pytest.mark.parametrize("more", [{"lr_decay": 0.9}, {"momentum": 0.9}, {"weight_decay": 0.1}])
 def test_other_optimisers_are_refused(more):
-    spec = federation([[1, 1], [1, 1]], **more).spec
     with pytest.raises(ValueError, match="constant step size"):
-        spec.algorithm.require_fit(spec)
+        make_spec(algorithm=BOUND, optimizer={"name": "sgd", "lr": ETA} | more)
 
 
 def test_networks_with_running_statistics_are_refused():
@@ -204,10 +203,8 @@ def test_networks_with_running_statistics_are_refused():
 
 
 def test_examples_that_differ_from_step_to_step_are_refused():
-    spec = federation([[1, 1], [1, 1]]).spec
-    spec.dataset.augment = True
     with pytest.raises(ValueError, match=r"dataset\.augment: must be off"):
-        spec.algorithm.require_fit(spec)
+        make_spec(algorithm=BOUND, dataset={"name": "synthetic", "augment": True})
 
 
 def test_the_averaged_model_is_evaluated():

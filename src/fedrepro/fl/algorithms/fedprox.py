@@ -21,6 +21,7 @@ from fedrepro.fl.requests import Objective
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
+    from fedrepro.fl.spec import RunSpec
 
 
 class Params(SamplingParams):
@@ -39,6 +40,20 @@ class Params(SamplingParams):
         default=False,
         description="log the received model's accuracy on the participants' training examples",
     )
+
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse fewer clients than a round draws, and steps that change where rounds repeat.
+
+        Raises:
+            ValueError: one of them is the run's.
+        """
+        super().require_fit(spec)
+        optimizer = spec.optimizer
+        if self.order == "repeated" and (optimizer.lr_decay != 1 or optimizer.lr_milestones):
+            raise ValueError(
+                "algorithm.order: repeated trains every round as the first, so the step size must "
+                "be constant; leave optimizer.lr_decay and lr_milestones out"
+            )
 
 
 @dataclass

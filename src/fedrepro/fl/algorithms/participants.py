@@ -65,23 +65,15 @@ def train(
         One :class:`Trained` for each client.
 
     Raises:
-        FedreproError: there is no such client, or the order is ``repeated`` and the step size
-            changes from round to round.
+        FedreproError: there is no such client.
     """
     terms = [None] * len(clients) if linear is None else linear
     lanes = [
         Lane(weights, examples, ("client", k), linear=term)
         for k, examples, term in zip(clients, held(fed, clients), terms, strict=True)
     ]
-    if order == "repeated":
-        optimizer = fed.spec.optimizer
-        if optimizer.lr_decay != 1 or optimizer.lr_milestones:
-            raise FedreproError(
-                "algorithm.order = repeated names every round's streams as the first round's, so "
-                "the step size must be constant: drop optimizer.lr_decay and lr_milestones"
-            )
-        t = 0
-    trained: list[Trained] = yield Train(lanes, t, objective=objective)
+    stream = 0 if order == "repeated" else t
+    trained: list[Trained] = yield Train(lanes, stream, objective=objective)
     return trained
 
 

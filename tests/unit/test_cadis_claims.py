@@ -18,6 +18,7 @@ from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
 from fedrepro.report.rules import Sample
+from fedrepro.report.stats import Error
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 CASES = {claim.id: claim for claim in load_expected("cadis").claims}
@@ -405,17 +406,19 @@ def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):
 
     ahead = Seeds(as_claimed, World(accuracy={"MNIST MC FedAvg": 0.9}))
 
-    def swinging(by):
+    def swinging(by, *, together=False):
         def change(name, values):
             if name != "accuracy":
                 return values
-            return [max(values) - by * (t % 2) for t in range(len(values))]
+            phase = 0 if together else int(max(values) > 0.9)  # of CADIS
+            return [max(values) - by * ((t + phase) % 2) for t in range(len(values))]
 
         return decide("ND3-mnist", Edited(ahead, change))
 
-    steady, open_ = swinging(0.0), swinging(0.1)
+    steady, shared, open_ = swinging(0.0), swinging(0.1, together=True), swinging(0.1)
     assert steady.holds
     assert steady.firm
+    assert shared.firm, "what both share cancels"
     assert open_.holds
     assert not open_.firm
 
@@ -428,11 +431,18 @@ def test_one_seed_that_crosses_a_target_slowly_does_not_say_in_which_round(as_cl
             return values
         return [0.78 + 0.002 * t for t in range(len(values))]
 
+    def at_once(name, values):
+        if name != "accuracy":
+            return values
+        before = 3 if max(values) > 0.9 else 6  # of CADIS, and of FedAvg
+        return [0.1] * before + [0.95] * (len(values) - before)
+
     slow = Edited(as_claimed, slowly)
     reached = claims.rounds(slow, "cadis", target=0.8, dataset="mnist", kind="mc", clients=10)
     assert reached.values == (275,)
-    assert reached.error == 50
-    assert decide("NB1", as_claimed).firm
+    assert reached.error == Error(50)
+    world = Seeds(as_claimed, World(accuracy={"MNIST MC FedAvg": 0.9}))
+    assert decide("NB1", Edited(world, at_once)).firm
     assert decide("NB1", slow).holds
     assert not decide("NB1", slow).firm
 

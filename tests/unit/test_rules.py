@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from made_up import content
@@ -35,7 +37,7 @@ from fedrepro.report.rules import (
     whole_seeds,
     within,
 )
-from fedrepro.report.stats import LEVEL, MOST_SEEDS, seeds_needed, t_interval
+from fedrepro.report.stats import LEVEL, MOST_SEEDS, Error, seeds_needed, t_interval
 from fedrepro.runs import records
 from fedrepro.runs.runset import Evaluated, RunSet
 
@@ -351,22 +353,49 @@ def test_what_has_no_error_of_its_own_adds_none() -> None:
 
 
 def test_a_mean_over_rounds_has_the_error_of_its_rounds() -> None:
-    """Two runs of four rounds; that of a single value is the root mean square of the two."""
+    """Known on three degrees of freedom, whose t is 3.18; of two seeds, that of the wider one."""
     rounds = [[1, 2, 3, 4], [2, 2, 2, 2]]
     runs = RunSet("tricks", "lite").members(["niid"])[1:3]
     sample = Sample.over_rounds("a", runs, rounds)
     assert (sample.values, sample.seeds) == ((2.5, 2), (1, 2))
     assert sample.runs == (runs[0].id, runs[1].id)
-    assert sample.error == pytest.approx(math.sqrt(5 / 3 / 4 / 2))
+    reach = 3.182446 * math.sqrt(5 / 3 / 4)
+    assert sample.above(1).low == pytest.approx(1 - reach)
     one = Sample.over_rounds("a", runs[:1], rounds[:1])
-    assert one.above(1).low == pytest.approx(1.5 - 1.959964 * math.sqrt(5 / 3 / 4))
-    assert one.above(1).firm
+    assert one.above(0).low == pytest.approx(2.5 - reach)
+    assert one.above(0).firm
     assert not one.above(2).firm, "other rounds could turn it"
 
 
+def test_means_over_as_many_rounds_are_compared_round_by_round() -> None:
+    runs = RunSet("tricks", "lite").members(["niid"])[:1]
+    swinging, calm = [0.1, 0.9, 0.2, 0.8], [0.5, 0.5, 0.5, 0.5]
+    above = [value + 0.05 for value in swinging]
+    one, low, flat, short = (
+        Sample.over_rounds("a", runs, [rounds]) for rounds in (above, swinging, calm, calm[1:])
+    )
+    assert less(one, low).low == pytest.approx(0.05), "what both share cancels"
+    alone = less(one, flat)
+    assert (alone.value, alone.low) == pytest.approx((0.05, 0.05 - 3.182446 * 0.2041241))
+    assert less(one, short).low == pytest.approx(alone.low), "of other rounds: independent"
+
+
 def test_errors_of_rounds_and_of_test_examples_add_up() -> None:
-    sample = replace(accuracies(0.9), error=0.004)
-    assert sample.standard_error == pytest.approx(0.005)
+    sample = replace(accuracies(0.9), error=Error(0.004))
+    assert sample.above(0.5).low == pytest.approx(0.4 - 1.959964 * 0.005)
+
+
+def test_a_margin_may_be_as_far_above_a_rank_correlation_as_resamples_are_below() -> None:
+    """Noise only lowers it: three noisy seeds do not refute an order that they hide."""
+    noisy = {0: (1.0, 3.0, 2.0, 4.0), 1: (2.0, 1.0, 4.0, 3.0), 2: (3.0, 1.5, 1.9, 4.2)}
+
+    def rank(seeds: Sequence[int]) -> float:
+        means = np.mean([noisy[seed] for seed in seeds], axis=0)
+        return float(np.corrcoef(np.argsort(np.argsort(means)), range(4))[0, 1]) - 0.9
+
+    margin = Margin.by_bootstrap(rank, [*noisy], "rank")
+    assert margin.value < margin.high == pytest.approx(2 * margin.value - margin.low)
+    assert not margin.firm
 
 
 def test_a_weighted_sum_has_the_error_of_its_weights() -> None:

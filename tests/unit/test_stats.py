@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from fedrepro.report.stats import (
+    NO_ERROR,
+    Error,
     bootstrap,
     bounds,
     differences,
@@ -23,6 +25,7 @@ from fedrepro.report.stats import (
     sd_bounds,
     summarise,
     t_interval,
+    total,
 )
 
 
@@ -41,8 +44,8 @@ def test_too_few_values_have_no_interval(values: list[float]) -> None:
 def test_fewer_than_three_values_are_bounds_themselves() -> None:
     assert bounds([0.5]) == (0.5, 0.5)
     assert bounds([0.6, 0.5]) == (0.5, 0.6)
-    assert bounds([1, 2, 3]) == t_interval([1, 2, 3]) == bounds([1, 2, 3], 9)
-    assert bounds([0.6, 0.5], 0.1) == pytest.approx((0.304, 0.796), abs=1e-4)
+    assert bounds([1, 2, 3]) == t_interval([1, 2, 3]) == bounds([1, 2, 3], Error(9))
+    assert bounds([0.6, 0.5], Error(0.1)) == pytest.approx((0.304, 0.796), abs=1e-4)
 
 
 def test_the_error_that_accuracies_have_from_their_test_examples() -> None:
@@ -52,9 +55,29 @@ def test_the_error_that_accuracies_have_from_their_test_examples() -> None:
     assert sampling_error(1 + 1e-9, 10) == 0, "means of records are not exact"
 
 
-def test_the_error_of_a_mean_of_independent_values() -> None:
-    assert error_of_mean([1, 2, 3, 4]) == pytest.approx(math.sqrt(5 / 3 / 4))
-    assert error_of_mean([0.5]) == 0
+def test_the_error_of_a_mean_over_rounds() -> None:
+    assert error_of_mean([1, 2, 3, 4]) == Error(pytest.approx(math.sqrt(5 / 3 / 4)), 3)
+    assert error_of_mean([0.5]) == NO_ERROR
+
+
+def test_many_rounds_that_are_like_the_one_before_are_averaged_by_tens() -> None:
+    slow = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
+    assert error_of_mean(slow) == Error(pytest.approx(math.sqrt(2.5 / 5)), 4)
+    assert error_of_mean([9.0, *slow]) == error_of_mean(slow), "the first ones are left out"
+    assert error_of_mean(slow[1:]).freedom == 48, "too few batches"
+
+
+def test_an_error_of_few_values_reaches_as_far_as_their_t_quantile() -> None:
+    assert Error(2.0).reach == pytest.approx(2 * 1.959964)
+    assert Error(2.0, 2).reach == pytest.approx(2 * 4.302653)
+    assert Error(2.0, 2).times(-3) == Error(6.0, 2)
+
+
+def test_the_error_of_a_sum_has_the_freedom_of_what_counts_in_it() -> None:
+    assert total([Error(3.0), Error(4.0)]) == Error(5.0)
+    assert total([Error(3.0, 2), Error(3.0, 2)]) == Error(pytest.approx(math.sqrt(18)), 4)
+    assert total([Error(3.0, 2), NO_ERROR]) == Error(3.0, 2)
+    assert total([]) == NO_ERROR
 
 
 def test_the_root_of_the_mean_square() -> None:

@@ -195,13 +195,14 @@ def test_distances_are_means_over_the_seeds(as_claimed):
 
 
 def test_a_gain_within_the_published_spread_is_not_firm_on_one_seed(as_claimed):
-    # Table 4 prints 2.4 points for momentum 0.5, 2.6 for the baseline: 1.96 errors are 6.9 points
-    world = World(accuracy={"niid": 0.73, "momentum_5": 0.79}, spread=EXACT)
+    # Table 4 prints 2.4 points for momentum 0.5, 2.6 for the baseline, of three repeats each: on
+    # four degrees of freedom 2.78 errors are 9.8 points.
+    world = World(accuracy={"niid": 0.73, "momentum_5": 0.82}, spread=EXACT)
     one, three = Seeds(as_claimed, world), Seeds(as_claimed, world, world, world)
     assert decide("OA6-trend", one).holds
     assert not decide("OA6-trend", one).firm
     assert decide("OA6-trend", three).firm
-    plain = World(accuracy={"niid": 0.73, "momentum_5": 0.81}, spread=EXACT)
+    plain = World(accuracy={"niid": 0.73, "momentum_5": 0.84}, spread=EXACT)
     assert decide("OA6-trend", Seeds(as_claimed, plain)).firm
 
 

@@ -12,6 +12,8 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.report.stats import (
     LEAST_FOR_T,
     LEVEL,
+    NO_ERROR,
+    Error,
     bootstrap,
     bounds,
     one_sided_p,
@@ -56,7 +58,7 @@ class Margin:
         what: str = "",
         *,
         strict: bool = False,
-        error: float = 0,
+        error: Error = NO_ERROR,
         unit: str = "",
     ) -> Margin:
         """Return the mean of margins of single seeds, within its bounds.
@@ -65,7 +67,7 @@ class Margin:
             values: one a seed, differences of runs of equal seeds where two things are compared.
             what: the difference, in words.
             strict: whether 0 is too little.
-            error: standard error of one value for another reason than the seed.
+            error: of a single one.
             unit: as of the margin.
 
         See :func:`fedrepro.report.stats.bounds`.
@@ -82,10 +84,18 @@ class Margin:
     ) -> Margin:
         """Return the margin that is a statistic of all seeds and no mean of values of single ones.
 
-        It has no p value. See :func:`fedrepro.report.stats.bootstrap`.
+        It is for statistics that noise only lowers, such as a rank correlation, and that resampling
+        lowers again: the margin may be as far above its value as the resamples go below it. It has
+        no p value. See :func:`fedrepro.report.stats.bootstrap`.
+
+        Args:
+            statistic: the margin on some of the seeds, each as often as it is given.
+            seeds: all of them.
+            what: the difference, in words.
         """
         low, high = bootstrap(statistic, seeds)
-        return cls(statistic(seeds), low, high, math.nan, len(seeds), what=what)
+        value = statistic(seeds)
+        return cls(value, low, max(high, 2 * value - low), math.nan, len(seeds), what=what)
 
     @property
     def met(self) -> bool:

@@ -11,6 +11,7 @@ that the verdict knows whether other seeds could turn it.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import math
@@ -20,22 +21,26 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_percent, not_planned
 from fedrepro.report.stats import (
+    NO_ERROR,
+    Error,
     error_of_mean,
-    rms,
     sampling_error,
     sd_bounds,
     sd_p,
     sd_ratio_bounds,
     sd_ratio_p,
+    total,
 )
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import Evaluated, RunSet
+
+Floats: TypeAlias = NDArray[np.float64]
 
 NEAR_CHANCE = 2.5
 """Networks that all stay below so many times the accuracy of guessing decide nothing."""
@@ -51,8 +56,9 @@ class Sample:
         runs: ids of the runs.
         seeds: of the values; empty: 0, 1, ...
         on: of an accuracy: what it is measured on; None: it is none.
-        error: standard error that a single value has for another reason than the seed and the test
-            examples, such as of a mean over rounds; 0: none, or not known.
+        error: that a single value has for another reason than the seed, the test examples and
+            ``rounds``.
+        rounds: of each value that is a mean over rounds, these; empty: none is.
         fraction: whether the values are fractions, as accuracies and shares are; those with ``on``
             always are.
     """
@@ -62,7 +68,8 @@ class Sample:
     runs: tuple[str, ...]
     seeds: tuple[int, ...] = ()
     on: Evaluated | None = None
-    error: float = 0
+    error: Error = NO_ERROR
+    rounds: tuple[tuple[float, ...], ...] = ()
     fraction: bool = False
 
     @classmethod
@@ -78,13 +85,14 @@ class Sample:
         runs: Sequence[PlannedRun],
         values: Iterable[float],
         on: Evaluated | None = None,
-        error: float = 0,
+        error: Error = NO_ERROR,
         *,
         fraction: bool = False,
     ) -> Sample:
         """Return values of runs, one of each."""
         ids, seeds = tuple(run.id for run in runs), tuple(run.seed for run in runs)
-        return cls(name, tuple(map(float, values)), ids, seeds, on, error, fraction)
+        each = tuple(map(float, values))
+        return cls(name, each, ids, seeds, on, error, fraction=fraction)
 
     @classmethod
     def over_rounds(
@@ -95,7 +103,7 @@ class Sample:
         *,
         fraction: bool = False,
     ) -> Sample:
-        """Return the mean over some rounds of each run; its error is that of independent ones.
+        """Return the mean over some rounds of each run; its error is that of their scatter.
 
         It is not for what rises or falls through these rounds, whose spread is no error.
 
@@ -105,10 +113,9 @@ class Sample:
             rounds: of each of them, [rounds].
             fraction: as of the sample.
         """
-        each = [np.asarray(values, dtype=float) for values in rounds]
-        error = rms([*map(error_of_mean, each)])
-        means = (of.mean() for of in each)
-        return cls.of_runs(name, runs, means, error=error, fraction=fraction)
+        each = tuple(tuple(map(float, np.asarray(values))) for values in rounds)
+        sample = cls.of_runs(name, runs, map(np.mean, each), fraction=fraction)
+        return dataclasses.replace(sample, rounds=each)
 
     @property
     def unit(self) -> str:
@@ -136,10 +143,9 @@ class Sample:
         return all(value == 1 for value in self.values)
 
     @property
-    def standard_error(self) -> float:
-        """Standard error of a single value for whatever reason but the seed, as far as known."""
-        tested = 0.0 if self.on is None else sampling_error(self.mean, self.on.examples)
-        return math.hypot(tested, self.error)
+    def sampling_error(self) -> Error:
+        """Error that a single value has from its test examples; 0 where it is no accuracy."""
+        return NO_ERROR if self.on is None else Error(sampling_error(self.mean, self.on.examples))
 
     def above(self, bound: float, *, strict: bool = False) -> Margin:
         """Return the margin by which it is above a bound."""
@@ -160,10 +166,21 @@ class Sample:
         Raises:
             ValueError: two values have the same seed.
         """
+        return dict(zip(self._seeds(), self.values, strict=True))
+
+    def rounds_of(self, seed: int) -> Floats:
+        """Return the rounds that the value of a seed is the mean over, float64 [rounds].
+
+        Raises:
+            ValueError: two values have the same seed, or none has this one.
+        """
+        return np.array(self.rounds[self._seeds().index(seed)])
+
+    def _seeds(self) -> tuple[int, ...]:
         seeds = self.seeds or tuple(range(len(self.values)))
         if len({*seeds}) < len(seeds):
             raise ValueError(f"{self.name} has several values of one seed: {list(seeds)}")
-        return dict(zip(seeds, self.values, strict=True))
+        return seeds
 
 
 def lead(one: Sample, other: Sample) -> float:
@@ -209,8 +226,9 @@ def combined(
 ) -> Margin:
     """Return the margin by which a weighted sum of samples exceeds ``by``, over the seeds of all.
 
-    Its standard error is that of independent samples, at least that of networks tested on the same
-    examples, which mostly err on the same ones.
+    Samples have independent errors but for means over as many rounds, which are subtracted round by
+    round: runs of one seed draw the same clients in each. Networks that are tested on the same
+    examples mostly err on the same ones, so that theirs is an error at most.
 
     Args:
         terms: weight and sample.
@@ -223,12 +241,22 @@ def combined(
     """
     weights, samples = zip(*terms, strict=True)
     values = [float(np.dot(weights, each)) - by for each in paired(*samples)]
-    error = math.hypot(*(weight * sample.standard_error for weight, sample in terms))
+    each = (_error(terms, seed) for seed in _common(samples))
+    error = max(each, key=lambda one: one.reach)
     unit, *others = {sample.unit for sample in samples}
     if others:
         names = " and ".join(sample.name for sample in samples)
         raise ValueError(f"{names} have no difference: only some of them are fractions")
     return Margin.of(values, what, strict=strict, error=error, unit=unit)
+
+
+def _error(terms: Sequence[tuple[float, Sample]], seed: int) -> Error:
+    """Return the error of a weighted sum of samples for one seed."""
+    known = [error.times(w) for w, of in terms for error in (of.error, of.sampling_error)]
+    rounds = [weight * sample.rounds_of(seed) for weight, sample in terms if sample.rounds]
+    if len({*map(len, rounds)}) == 1:
+        rounds = [np.sum(rounds, axis=0)]
+    return total([*known, *map(error_of_mean, rounds)])
 
 
 def within(one: Sample, other: Sample, points: float) -> list[Margin]:
@@ -271,12 +299,22 @@ def paired(*samples: Sample) -> list[tuple[float, ...]]:
     Raises:
         ValueError: they have none in common.
     """
-    first, *others = found = [sample.by_seed() for sample in samples]
+    found = [sample.by_seed() for sample in samples]
+    return [tuple(values[seed] for values in found) for seed in _common(samples)]
+
+
+def _common(samples: Sequence[Sample]) -> list[int]:
+    """Return the seeds that all samples have.
+
+    Raises:
+        ValueError: there are none.
+    """
+    first, *others = (sample.by_seed() for sample in samples)
     common = [seed for seed in first if all(seed in other for other in others)]
     if not common:
         names = " and ".join(sample.name for sample in samples)
         raise ValueError(f"{names} have no seed in common")
-    return [tuple(values[seed] for values in found) for seed in common]
+    return common
 
 
 def whole_seeds(table: pd.DataFrame) -> pd.DataFrame:

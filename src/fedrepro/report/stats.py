@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,53 @@ from numpy.typing import ArrayLike
 LEVEL = 0.025
 """Of one-sided p values: a mean's 95 % interval leaves out the threshold where p is below it."""
 
+BATCH = 10
+"""Rounds that are averaged before the error of a mean over many rounds is taken."""
+
+LEAST_BATCHES = 5
+"""Fewer batches tell less than the rounds themselves."""
+
 LEAST_FOR_T = 3
 """Fewer values have no t interval that decides anything: that of two is 18 times their distance."""
 
 _EQUAL = 1e-9
 """Decimal fractions that differ by less are equal."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """The standard error of a value for another reason than the seed.
+
+    Attributes:
+        value: it; 0: none, or not known.
+        freedom: degrees of freedom it is known on, such as 2 where it is of three values.
+    """
+
+    value: float = 0.0
+    freedom: float = math.inf
+
+    @property
+    def reach(self) -> float:
+        """Half of the 95 % interval."""
+        from scipy.special import ndtri, stdtrit  # quantiles; scipy is slow to import
+
+        known = math.isinf(self.freedom)
+        return self.value * float(ndtri(1 - LEVEL) if known else stdtrit(self.freedom, 1 - LEVEL))
+
+    def times(self, weight: float) -> Error:
+        """Return the error of a multiple of the value."""
+        return Error(abs(weight) * self.value, self.freedom)
+
+
+NO_ERROR = Error()
+
+
+def total(errors: Iterable[Error]) -> Error:
+    """Return the error of a sum of independent values (Satterthwaite 1946, Welch 1947)."""
+    each = [error for error in errors if error.value]
+    square = sum(error.value**2 for error in each)
+    lost = sum(error.value**4 / error.freedom for error in each)
+    return Error(math.sqrt(square), square**2 / lost if lost else math.inf)
 
 
 def first_reaching(curve: Mapping[int, float], least: float) -> int | None:
@@ -38,7 +81,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - reach, mean + reach
 
 
-def bounds(values: Sequence[float], error: float = 0) -> tuple[float, float]:
+def bounds(values: Sequence[float], error: Error = NO_ERROR) -> tuple[float, float]:
     """Return between what a mean may lie: its t interval, or all values where they are too few.
 
     Two values decide where they agree, which by chance they do half the time; a score counts apart
@@ -46,14 +89,11 @@ def bounds(values: Sequence[float], error: float = 0) -> tuple[float, float]:
 
     Args:
         values: one a seed.
-        error: standard error of a value for another reason than the seed. It widens what too few
-            values span, whose own spread says little or nothing.
+        error: of a single value. It widens what too few values span, whose own spread says little
+            or nothing.
     """
     if len(values) < LEAST_FOR_T:
-        from scipy.special import ndtri
-
-        reach = float(ndtri(1 - LEVEL)) * error
-        return min(values) - reach, max(values) + reach
+        return min(values) - error.reach, max(values) + error.reach
     return t_interval(values)
 
 
@@ -67,10 +107,19 @@ def sampling_error(share: float, examples: int) -> float:
     return math.sqrt(max(share * (1 - share), 0) / examples)
 
 
-def error_of_mean(values: ArrayLike) -> float:
-    """Return the standard error of a mean of independent values [n]; 0 for one value."""
+def error_of_mean(values: ArrayLike) -> Error:
+    """Return the error of a mean over rounds [n], each of which may be like the one before.
+
+    Many rounds are averaged by tens first (batch means, Conway 1963), fewer count as independent;
+    a single one has no error.
+    """
     each = np.asarray(values, dtype=float)
-    return float(each.std(ddof=1)) / math.sqrt(len(each)) if len(each) > 1 else 0.0
+    if len(each) >= LEAST_BATCHES * BATCH:
+        whole = len(each) // BATCH * BATCH
+        each = each[len(each) - whole :].reshape(-1, BATCH).mean(axis=1)
+    if len(each) < 2:
+        return NO_ERROR
+    return Error(float(each.std(ddof=1)) / math.sqrt(len(each)), len(each) - 1)
 
 
 def rms(values: ArrayLike) -> float:

@@ -36,6 +36,7 @@ from fedrepro.papers.cadis.measurements import (
     partition_facts,
     results,
     rounds_to,
+    scatter,
     steps,
     tail,
     timings,
@@ -57,7 +58,7 @@ from fedrepro.report.rules import (
     together,
     whole_seeds,
 )
-from fedrepro.report.stats import rms, sampling_error
+from fedrepro.report.stats import Error, rms, sampling_error
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import Evaluated, RunSet
@@ -143,7 +144,7 @@ def _estimated(
     used, records = zip(*chosen(runs, what, **where), strict=True)
     values, errors = zip(*map(estimate, records), strict=True)
     name = called(runs.paper, what)
-    return Sample.of_runs(name, used, values, error=rms(errors), fraction=fraction)
+    return Sample.of_runs(name, used, values, error=Error(rms(errors)), fraction=fraction)
 
 
 def _sample(
@@ -190,13 +191,15 @@ def late_accuracy(
 def rounds(runs: RunSet, what: str, *, target: float, **where: Any) -> Sample:
     """Return in which round an accuracy (fraction) is reached first.
 
-    Its error is half of what lies between the rounds that reach one standard error less and more,
-    those of the test images.
+    Its error is half of what lies between the rounds that reach one standard error less and more:
+    those of the test images, and of a single evaluation beside its neighbours.
     """
-    error = sampling_error(target, _tested_on(runs, what, **where).examples)
+    tested = sampling_error(target, _tested_on(runs, what, **where).examples)
 
     def reach(record: RunRecord) -> tuple[float, float]:
-        sooner, first, later = (rounds_to(record, target + by) for by in (-error, 0, error))
+        first = rounds_to(record, target)
+        error = math.hypot(tested, scatter(record, first))
+        sooner, later = (rounds_to(record, target + by) for by in (-error, error))
         return first, (later - sooner) / 2
 
     return _estimated(runs, what, reach, **where)
@@ -247,7 +250,7 @@ def in_first_places(
 ) -> Finding:
     """Hold where fewer than so many of the others are above ``what``."""
     one, *rest = (accuracy(runs, name, **where) for name in (what, *others))
-    rest.sort(key=lambda sample: sample.mean, reverse=True)
+    rest.sort(key=lambda other: lead(one, other))
     margin = less(one, rest[places - 1])
     return compared([*rest, one], [margin], margin.value)
 

@@ -190,10 +190,31 @@ TARGETS = pd.DataFrame(
 """Accuracies of Table II."""
 
 
+NEIGHBOURS = 10
+NORMAL_PER_MEDIAN = 1.4826
+"""Standard deviation of normal values by the median of their distances from the middle."""
+
+
 def rounds_to(record: RunRecord, target: float) -> int:
     """Return the first evaluated round with the target accuracy; one more than all if none has."""
     first = first_reaching(record.curve("accuracy"), target)
     return int(record.spec["rounds"]) + 1 if first is None else first
+
+
+def scatter(record: RunRecord, about: int) -> float:
+    """Return by how much single evaluations scatter about a round: standard deviation, a fraction.
+
+    It is found from the median size of the changes from one to the next, of ten evaluations before
+    and as many after, so that neither a steady rise nor a jump adds to it.
+    """
+    curve = record.curve("accuracy")
+    after = [t for t in curve if t >= about][: NEIGHBOURS + 1]
+    before = [t for t in curve if t < about][-NEIGHBOURS:]
+    changes = np.diff([curve[t] for t in (*before, *after)])
+    if not changes.size:
+        return 0.0
+    typical = float(np.median(np.abs(changes - np.median(changes))))
+    return typical * NORMAL_PER_MEDIAN / math.sqrt(2)  # a change has the scatter of two evaluations
 
 
 LATE_STEP = "change from one evaluation to the next, last half"

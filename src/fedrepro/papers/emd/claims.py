@@ -209,20 +209,33 @@ def pretrained_drops(runs: RunSet, *, what: str, dataset: str) -> Finding:
 def curves_overlap(
     runs: RunSet, *, what: str, to: str, points: float, dataset: str, batches: str = "large"
 ) -> Finding:
-    """Over all evaluations two trainings are so many points apart, in the mean, or less."""
+    """Two trainings are so many points apart, root mean square over all evaluations, or less.
+
+    Noise sets curves apart, too: from the square of each mean over the seeds, that of its standard
+    error is subtracted.
+    """
     labels = {"dataset": dataset, "batches": batches}
     one, other = (
         runs.curves(runs.labelled(training=name, **labels), "accuracy") for name in (what, to)
     )
     pairs = one.merge(other, on=["seed", "round"])
-    apart = (pairs["value_x"] - pairs["value_y"]).abs().groupby(pairs["seed"]).mean()
-    mean = float(apart.mean())
-    evidence = f"{in_points(mean)} apart in the mean of {pairs['round'].nunique()} evaluations"
+    leads = pairs.assign(lead=pairs["value_x"] - pairs["value_y"])
+    by_round = leads.pivot(index="seed", columns="round", values="lead")
+
+    def apart(seeds: Sequence[int]) -> float:
+        some = by_round.loc[[*seeds]]
+        noise = some.var() / len(some) if len(some) > 1 else 0
+        return math.sqrt(max(0, float((some.mean() ** 2 - noise).mean())))
+
+    seeds = [*by_round.index]
+    evidence = f"{in_points(apart(seeds))} apart over {by_round.shape[1]} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
     told = f"{amount(points / 100, 'points')} - distance of the curves"
-    margin = Margin.of(points / 100 - apart, told, unit="points")
+    margins = jackknife(lambda some: points / 100 - apart(some), seeds)
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
-    return Finding.of([margin], evidence, ids, mean, undecided(networks))
+    return Finding.of(
+        [Margin.of(margins, told, unit="points")], evidence, ids, apart(seeds), undecided(networks)
+    )
 
 
 # Weight divergence: figures 2 and 4

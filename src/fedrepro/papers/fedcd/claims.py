@@ -398,27 +398,20 @@ def favours(
     found: list[Log], *, what: Sequence[int], over: Sequence[int], since: int, settled: int
 ) -> Finding:
     """Archetypes vary less than others, and settle at a higher accuracy."""
-    swings = [log.by_archetype[since:].std(axis=0, ddof=1) for log in found]
-    levels = [log.by_archetype[settled:].mean(axis=0) for log in found]
-    calmer = [swing[[*over]].min() - swing[[*what]].max() for swing in swings]
-    better = [level[[*what]].min() - level[[*over]].max() for level in levels]
-    these, others = (", ".join(map(str, archetypes)) for archetypes in (what, over))
-    margins = [
-        Margin.of(
-            leads_by,
-            f"{told} of archetypes {first} - largest of {then}",
-            strict=True,
-            unit="points",
-        )
-        for leads_by, told, first, then in (
-            (calmer, "least sd", others, these),
-            (better, "least accuracy", these, others),
-        )
-    ]
-    evidence = (
-        f"archetypes 0 to {len(swings[0]) - 1}: standard deviation {_in_turn(_mean(swings))}; "
-        f"accuracy {_in_turn(_mean(levels))}"
-    )
+
+    def swing(a: int) -> Sample:
+        each = (log.by_archetype[since:, a].std(ddof=1) for log in found)
+        return _sample(f"sd of archetype {a}", found, each)
+
+    def level(a: int) -> Sample:
+        return _over_rounds(f"archetype {a}", found, lambda log: log.by_archetype[settled:, a])
+
+    pairs = [*itertools.product(what, over)]
+    margins = [less(swing(b), swing(a), strict=True) for a, b in pairs]
+    margins += [less(level(a), level(b), strict=True) for a, b in pairs]
+    every = range(found[0].by_archetype.shape[1])
+    swings, levels = (_in_turn(of(a).mean for a in every) for of in (swing, level))
+    evidence = f"archetypes 0 to {every[-1]}: standard deviation {swings}; accuracy {levels}"
     return Finding.of(margins, evidence, _ids(found))
 
 

@@ -46,6 +46,7 @@ from fedrepro.report.rules import (
     steady,
     title_of,
 )
+from fedrepro.report.stats import Error
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
@@ -54,11 +55,12 @@ def accuracy(runs: RunSet, what: str) -> Sample:
     """Return the final accuracy of a group of runs.
 
     One run or two say nothing of other seeds: the standard deviation that the paper prints of the
-    group, if any, is the error of each.
+    group, if any, is the error of each, known on its three repeats.
     """
-    sample = final(ACCURACY)(runs, what)
-    spread = printed(runs.paper).get(what, {}).get("sd", 0.0)
-    return dataclasses.replace(sample, error=spread)
+    sample, cell = final(ACCURACY)(runs, what), printed(runs.paper).get(what)
+    if cell is None:
+        return sample
+    return dataclasses.replace(sample, error=Error(cell["sd"], cell["n"] - 1))
 
 
 RULES = Rules()

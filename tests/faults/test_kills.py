@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -12,6 +13,8 @@ from processes import alive, wait_for_end
 from programs import Running, Server
 from trials import Trial
 from undisturbed import PLAN, TRAIN, Undisturbed
+
+from fedrepro.base.files import LEFT_SECONDS
 
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 
@@ -37,11 +40,19 @@ def kill(trial: Trial, running: Running, seconds: float) -> None:
     assert early or ended.status in {0, *in_time}, ended
 
 
+def pass_time(folder: Path) -> None:
+    """Let what is half written be old, so that it is known that nobody writes it any more."""
+    old = time.time() - 2 * LEFT_SECONDS
+    for half in folder.rglob("*.tmp"):
+        os.utime(half, (old, old))
+
+
 @pytest.mark.trials("training, one process", 6)
 def test_trainer(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
     folder = new(tmp_path)
     for _ in range(trial.draw.choice([1, 1, 2, 4])):
         kill(trial, server.start(folder, *TRAIN), whole.seconds)
+    pass_time(folder)
     trial.recover(server.run(folder, *TRAIN), whole.unlike(folder))
 
 
@@ -67,6 +78,7 @@ def test_pool(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) 
         running.wait()
         trial.done = "SIGKILL to the trainer"
         assert not wait_for_end(workers), "workers outlive the trainer"
+    pass_time(folder)
     trial.recover(server.run(folder, *command), whole.unlike(folder))
 
 

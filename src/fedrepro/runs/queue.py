@@ -69,9 +69,8 @@ class Queue:
         if run.recorded:  # another process ended it since we looked
             self._claims.release(run.id)
             return False
-        for folder in (self._checkpoints, run.records):
-            for half in folder.glob(f"{run.id}.*.tmp"):  # of a process that was killed
-                half.unlink(missing_ok=True)
+        for half in self._checkpoints.glob(f"{run.id}.*.tmp"):  # of a process that was killed:
+            half.unlink(missing_ok=True)  # without the claim none is written here
         self._messages.claimed(run)
         return True
 

@@ -16,7 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import require_writable
+from fedrepro.base.files import require_writable, sweep
 from fedrepro.base.strict import first_problem
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import checkpoint
@@ -74,6 +74,8 @@ def train(
     check_out(options.out)
     for folder in sorted({run.records for run in runs if not run.recorded}):
         require_writable(folder, _RECORD_BYTES)
+    for folder in {options.checkpoints, *(run.records for run in runs)}:
+        sweep(folder)
     torch.set_num_threads(1)  # results are then equal to the bit on every run
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)

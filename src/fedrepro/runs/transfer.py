@@ -25,7 +25,7 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import sync, write_bytes
+from fedrepro.base.files import sync, temporary_name, write_bytes
 from fedrepro.runs import records
 from fedrepro.runs.locks import Claims
 
@@ -90,7 +90,7 @@ def write(out: Path, files: Sequence[Path]) -> None:
     new = {file.as_posix(): file for file in files}
     with _locked(out):
         ended = {Path(name).stem for name in (*_names(out), *new) if name.endswith(".json")}
-        partial = out.with_name(f"{out.name}.{os.getpid()}.tmp")
+        partial = temporary_name(out)
         mode: Literal["w:gz", "w"] = "w:gz" if out.suffix == ".gz" else "w"
         try:
             out.parent.mkdir(parents=True, exist_ok=True)

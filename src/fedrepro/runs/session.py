@@ -25,7 +25,7 @@ from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs import provenance, records, transfer, weights
+from fedrepro.runs import provenance, records, stopping, transfer, weights
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages, failed
@@ -150,6 +150,7 @@ def _closing(training: _Training) -> Iterator[None]:
             print(further, file=sys.stderr)
         raise
     training.close()
+    stopping.check()
 
 
 class _Training:
@@ -198,7 +199,7 @@ class _Training:
 
     def close(self) -> None:
         """Give everything up, whatever ended the training, and write the file of ``--out``."""
-        with contextlib.ExitStack() as closing:  # from the last to the first, whatever fails
+        with stopping.held(), contextlib.ExitStack() as closing:  # last to first, whatever fails
             closing.callback(self._messages.close)
             closing.callback(self._queue.close)  # a store out of reach takes time
             if self._options.out is not None:

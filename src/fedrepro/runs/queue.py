@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec
+from fedrepro.runs import stopping
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
@@ -100,6 +101,7 @@ class Queue:
                     self._claims.release(run_id)
                     self._elsewhere.remove(run_id)
                     return True
+            stopping.check()
             time.sleep(min(self._claims.seconds_between_looks, self._budget.seconds_left))
         return False
 

@@ -278,6 +278,8 @@ class _Training:
         self._messages.failed(alike[-1], reason if self._options.say_failures else "")
 
     def _report(self, active: Sequence[ActiveRun]) -> None:
+        """Say how far the runs are, and heed a signal that has come."""
+        stopping.check()
         self._see_what_is_compiled()
         self._budget.watch(active)
         self._messages.report(active)

@@ -22,7 +22,6 @@ from small_runs import ends_after
 from fedrepro import cli
 from fedrepro.base import files
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.runs import command, provenance, records, session
@@ -343,11 +342,11 @@ def test_checkpoints_that_cannot_be_written_are_a_clear_error():
         session.train([planned(0)])
 
 
-def test_the_checkpoint_and_the_lock_of_a_recorded_run_are_deleted():
-    """They came from another machine, or a kill left them; the record is what counts."""
+def test_what_else_there_is_of_a_recorded_run_is_deleted():
+    """It came from another machine, or a kill or a full disk left it; the record is what counts."""
     run = planned(0)
     session.train([run])
-    left = [checkpoint.path_of(run.id, session.CHECKPOINTS), session.CHECKPOINTS / f"{run.id}.lock"]
+    left = [session.CHECKPOINTS / f"{run.id}.{kind}" for kind in ("pt", "json", "lock")]
     for file in left:
         file.write_text("of earlier rounds")
     assert session.train([run]) == 0

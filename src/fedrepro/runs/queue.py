@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs import stopping
+from fedrepro.runs import records, stopping
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
@@ -54,8 +54,9 @@ class Queue:
         left = [run for run in self._runs if run.id not in self._finished]
         while left:
             run = left.pop(self._budget.choose(left))
-            if run.recorded:  # what else there is of it is of another machine, or of a kill
-                checkpoint.path_of(run.id, self._checkpoints).unlink(missing_ok=True)
+            if run.recorded:  # of which other machines, kills and full disks leave more
+                for path_of in (checkpoint.path_of, records.path_of):
+                    path_of(run.id, self._checkpoints).unlink(missing_ok=True)
                 self._claims.clear(run.id)
             elif self._budget.fits(run) and self._claim(run):
                 yield run.spec

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import http.server
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -183,6 +184,37 @@ def test_a_slow_drip_ends(server: Server, behave: Callable[[Handler], None]) -> 
         get(server, seconds=0.6)
     assert time.monotonic() - begun < 60
     assert not TARGET.exists()
+
+
+def test_time_that_is_up_before_the_connection_is_there_counts(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, over = http.client.HTTPConnection.connect, threading.Event()
+    cut = fetch._Line._cut
+
+    def late(connection: http.client.HTTPConnection) -> None:
+        connect(connection)
+        assert over.wait(300)
+
+    def noted(line: fetch._Line) -> None:
+        cut(line)
+        over.set()
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", late)
+    monkeypatch.setattr(fetch._Line, "_cut", noted)
+    server.behave = drip_of_headers
+    begun = time.monotonic()
+    with pytest.raises(fetch.DownloadError, match=r"not done after 0 s"):
+        get(server, seconds=0.0)
+    assert time.monotonic() - begun < 60
+
+
+def test_a_handshake_that_does_not_end_is_cut(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url, begun = f"https://127.0.0.1:{silent.getsockname()[1]}/x", time.monotonic()
+        with pytest.raises(fetch.DownloadError, match=r"not done after 0 s"):
+            fetch.fetch([url], tmp_path / "x", size=9, seconds=0.2)
+    assert time.monotonic() - begun < fetch.SILENCE_SECONDS
 
 
 def test_the_time_there_is_grows_with_the_size(

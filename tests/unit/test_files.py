@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
@@ -37,7 +38,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         real = getattr(owner, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            asked.append(say(*arguments).replace(f".{os.getpid()}", ""))
+            asked.append(re.sub(r"\.[0-9a-f]{8}(?=\.tmp)", "", say(*arguments)))
             return real(*arguments, **options)
 
         monkeypatch.setattr(owner, name, call)
@@ -63,7 +64,7 @@ def test_a_record_is_on_the_disk_before_it_has_its_name(disk: list[str]) -> None
 
 def test_a_checkpoint_is_on_the_disk_before_the_old_one_is_gone(disk: list[str]) -> None:
     checkpoint.save(Path("kept/a.pt"), "a", {"round": 1})
-    assert disk == ["on disk a.tmp", "named a.pt"]
+    assert disk == ["on disk a.pt.tmp", "named a.pt"]
 
 
 def test_a_file_of_out_is_on_the_disk_before_the_old_one_is_gone(disk: list[str]) -> None:
@@ -96,6 +97,24 @@ def test_a_record_is_on_the_disk_before_its_checkpoint_is_gone(disk: list[str]) 
         "on disk runs",
         f"gone {RUN.id}.pt",
     ]
+
+
+def test_threads_that_write_one_file_at_once_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As little as containers do whose processes have one number."""
+    file, write = tmp_path / "a", Path.write_bytes
+
+    def late(temporary: Path, content: bytes) -> int:
+        monkeypatch.setattr(Path, "write_bytes", write)
+        written = temporary.write_bytes(content)
+        write_bytes(file, b"of another thread")
+        return written
+
+    monkeypatch.setattr(Path, "write_bytes", late)
+    write_bytes(file, b"the last one")
+    assert file.read_bytes() == b"the last one"
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def full(_: int) -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import PIPE, Popen, call, check_output
 
@@ -105,6 +106,39 @@ def test_workers_that_die_while_idle_are_replaced(make_pool):
         assert not wait_for_end(pids)
         found = answer(backend, spec, request)
         assert all(map(torch.equal, weights(found), expected))
+
+
+def kill_fork_server(monkeypatch, times):
+    """Let the fork server die over the first workers that it is asked for."""
+    ask, left = forkserver.connect_to_new_process, iter(range(times))
+
+    def asked(descriptors):
+        forkserver.ensure_running()
+        process = forkserver._forkserver._forkserver_pid
+        kills = next(left, None) is not None
+        if kills:
+            os.kill(process, signal.SIGSTOP)  # it does not answer before it is killed
+        try:
+            return ask(descriptors)
+        finally:
+            if kills:
+                os.kill(process, signal.SIGKILL)
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", asked)
+
+
+def test_a_fork_server_that_dies_is_started_anew(make_pool, monkeypatch):
+    spec, request = some_request()
+    expected = weights(answer(make_pool(1), spec, request))
+    kill_fork_server(monkeypatch, times=1)
+    found = answer(make_pool(2), spec, request)
+    assert all(map(torch.equal, weights(found), expected))
+
+
+def test_a_fork_server_that_dies_each_time_is_an_error(make_pool, monkeypatch):
+    kill_fork_server(monkeypatch, times=100)
+    with pytest.raises(FedreproError, match=r"no worker process can be started, .*fewer --workers"):
+        answer(make_pool(2), *some_request())
 
 
 def dies_while_answering(pipe):

@@ -369,6 +369,31 @@ def test_a_report_that_fails_leaves_the_old_one_whole(
     assert [*target.parent.iterdir()] == [target]
 
 
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_report_that_is_interrupted_in_the_end_is_the_old_one_or_the_new_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Between the two renamings, or after both."""
+    monkeypatch.chdir(folder)
+    target, rename, renamings = folder / f"swapped{after}/report", Path.rename, []
+    site.write([PAPER], "smoke", folder / "results", target)
+    before = {file: file.read_bytes() for file in target.rglob("*") if file.is_file()}
+
+    def interrupted(path: Path, to: Path) -> Path:
+        moved = rename(path, to)
+        renamings.append(moved)
+        if len(renamings) == after:
+            raise KeyboardInterrupt
+        return moved
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            site.write([PAPER], "smoke", folder / "results", target)
+    assert {file: file.read_bytes() for file in target.rglob("*") if file.is_file()} == before
+    assert [*target.parent.iterdir()] == [target]
+
+
 def test_an_address_of_a_notebook_is_quoted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     shutil.copytree(folder / "results", folder / "100% mine/results")

@@ -587,6 +587,68 @@ def test_a_process_that_was_killed_takes_its_runs_up_again_at_once(claims):
     assert theirs.take(IDS[0])
 
 
+@pytest.mark.parametrize("folder", [records.FOLDER, records.OWN_FOLDER])
+def test_a_record_that_a_killed_process_did_not_add_is_added_by_the_next(
+    claims, write_record, folder
+):
+    ours, theirs, store = claims
+    for run in RUNS[:2]:
+        write_record(run, folder)
+    assert ours.take(IDS[0])
+    assert theirs.take(IDS[1])
+    again = SharedClaims(store, Path("ours"))
+    again.fetch(IDS)
+    assert shared.listed(store) == {}, "it is alive"
+    ours._names.clear()
+    ours.release(IDS[0])  # by the system, where a process ends
+    again.fetch(IDS[1:])
+    assert shared.listed(store) == {}, "the run is not meant"
+    again.fetch(IDS)
+    assert [*shared.listed(store)] == [f"{folder}/{IDS[0]}.json"]
+    assert [*store.listed("claims")] == [f"claims/{IDS[1]}.1.json"]
+    again.release_all()
+
+
+def test_a_late_record_that_the_store_has_with_other_results_is_refused(
+    claims, machine, write_record
+):
+    ours, _, store = claims
+    assert ours.take(IDS[0])
+    ours._names.clear()
+    ours.release(IDS[0])
+    machine("there")
+    shared.push(store, [write_record(RUNS[0], records.FOLDER)])
+    machine("here")
+    write_record(RUNS[0], records.FOLDER, final={"accuracy": 0.75})
+    with pytest.raises(FedreproError, match=f"{NAMES[0]}: is not the record that is here"):
+        ours.fetch(IDS)
+    assert store.listed("claims") == {}
+
+
+def test_a_claim_that_could_not_be_deleted_goes_with_the_others(claims, monkeypatch):
+    ours, _, store = claims
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    assert ours.take(IDS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "delete", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ours.release(IDS[0])
+    ours.release_all()
+    assert store.listed("claims") == {}
+
+
+def test_a_claim_of_a_clock_that_is_far_ahead_does_not_count(claims):
+    ours, theirs, store = claims
+    assert ours.take(IDS[0])
+    age(store, 60 - shared.ABANDONED_AFTER)
+    assert not theirs.take(IDS[0])
+    age(store, -120)
+    assert theirs.take(IDS[0])
+
+
 def test_of_two_that_see_an_abandoned_claim_one_gets_the_run(claims, monkeypatch):
     ours, theirs, _ = claims
     create, taken = Store.create, []

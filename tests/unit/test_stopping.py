@@ -6,13 +6,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from small_runs import planned
 
 from fedrepro.base import files
-from fedrepro.runs import command, transfer
+from fedrepro.fl.engine.jobs import Answer
+from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.runs import command, records, session, transfer
+from fedrepro.runs.locks import Claims
+from fedrepro.runs.messages import Messages
+from fedrepro.runs.options import TrainOptions
 from fedrepro.runs.stopping import STOPPING, Stopped, interrupting, signal_of
 
 
@@ -123,3 +130,56 @@ def test_what_an_interrupt_leaves_half_written_is_deleted(
     with pytest.raises(KeyboardInterrupt):
         transfer.write(tmp_path / "new.tar", [kept])
     assert list(tmp_path.iterdir()) == [kept]
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_while_a_training_ends_leaves_the_file_of_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The next training would find the runs recorded, and hand over none."""
+    monkeypatch.chdir(tmp_path)
+    run, write = planned(), transfer.write
+
+    def interrupted(out: Path, files: Sequence[Path]) -> None:
+        os.kill(os.getpid(), number)
+        write(out, files)
+
+    monkeypatch.setattr(transfer, "write", interrupted)
+    with pytest.raises(Stopped) as stopped, interrupting():
+        session.train([run], TrainOptions(backend="loop", out=Path("new.tar")))
+    assert stopped.value.signal == number
+    with tarfile.open("new.tar") as tar:
+        assert tar.getnames() == [records.path_of(run.id).as_posix()]
+
+
+class Preempted:
+    """An object in whose finalizer a signal comes: Python drops what the handler raises."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("where", ["trained here", "waited for"])
+def test_a_signal_in_a_finalizer_ends_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, others = planned(), Claims(session.CHECKPOINTS)
+    options = TrainOptions(backend="loop", wait=True)
+    if where == "trained here":
+        collect = LoopBackend.collect
+
+        def late(backend: LoopBackend, deadline: float) -> list[Answer]:
+            Preempted()
+            return collect(backend, deadline)
+
+        monkeypatch.setattr(LoopBackend, "collect", late)
+    else:
+        others.take(run.id)
+        monkeypatch.setattr(Messages, "waiting", lambda *_: Preempted())
+    with pytest.raises(Stopped) as stopped, interrupting():
+        session.train([run], options)
+    assert stopped.value.signal == signal.SIGTERM
+    assert not run.recorded
+    others.release_all()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +20,8 @@ import small_runs
 from small_runs import ends_after
 
 from fedrepro import cli
+from fedrepro.base import files
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.runs import command, provenance, records, session
@@ -341,11 +342,11 @@ def test_checkpoints_that_cannot_be_written_are_a_clear_error():
         session.train([planned(0)])
 
 
-def test_the_checkpoint_and_the_lock_of_a_recorded_run_are_deleted():
-    """They came from another machine, or a kill left them; the record is what counts."""
+def test_what_else_there_is_of_a_recorded_run_is_deleted():
+    """It came from another machine, or a kill or a full disk left it; the record is what counts."""
     run = planned(0)
     session.train([run])
-    left = [checkpoint.path_of(run.id, session.CHECKPOINTS), session.CHECKPOINTS / f"{run.id}.lock"]
+    left = [session.CHECKPOINTS / f"{run.id}.{kind}" for kind in ("pt", "json", "lock")]
     for file in left:
         file.write_text("of earlier rounds")
     assert session.train([run]) == 0
@@ -362,21 +363,61 @@ def test_the_lock_of_a_recorded_run_stays_while_a_process_holds_it():
     other.release(run.id)
 
 
-def test_what_a_killed_process_left_half_written_of_a_run_is_deleted():
-    run, other = planned(0), planned(1)
-    halves = [
-        file
-        for one in (run, other)
-        for file in (
-            session.CHECKPOINTS / f"{one.id}.123.tmp",
-            records.FOLDER / f"{one.id}.json.123.tmp",
-        )
-    ]
-    for half in halves:
-        half.parent.mkdir(parents=True, exist_ok=True)
+def test_the_lock_of_a_recorded_run_stays_if_it_changes_hands_meanwhile(monkeypatch):
+    """Its holder deletes it, and another process makes its own, before ours is locked."""
+    run, lock = planned(0), fcntl.flock
+    first, second = Claims(session.CHECKPOINTS), Claims(session.CHECKPOINTS)
+    assert first.take(run.id)
+
+    def late(file, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.release(run.id)
+        assert second.take(run.id)
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    Claims(session.CHECKPOINTS).clear(run.id)
+    assert not Claims(session.CHECKPOINTS).take(run.id)
+    second.release(run.id)
+
+
+def test_what_killed_processes_left_half_written_is_deleted():
+    """At once where the claim says that nobody writes it, else by its age."""
+    run, other, recorded = (planned(seed) for seed in range(3))
+    session.train([recorded])
+    halves = {
+        (run.id, age, kind): folder / f"{run.id}.{kind}.{age}.tmp"
+        for run in (run, other, recorded)
+        for age in (0, 7200)
+        for kind, folder in (("pt", session.CHECKPOINTS), ("json", records.FOLDER))
+    }
+    for (_, age, _), half in halves.items():
         half.write_bytes(b"half")
-    session.train([run], TrainOptions(backend="loop"))
-    assert [half for half in halves if half.exists()] == halves[2:]
+        os.utime(half, (time.time() - age,) * 2)
+    session.train([run, recorded], TrainOptions(backend="loop"))
+    assert {which for which, half in halves.items() if half.exists()} == {
+        (run.id, 0, "json"),
+        *((one.id, 0, kind) for one in (other, recorded) for kind in ("pt", "json")),
+    }
+
+
+def test_a_record_that_is_pulled_while_its_run_is_claimed_arrives(monkeypatch):
+    """Whoever takes in a record holds no claim on the run."""
+    run, sync = planned(0), files.sync
+    session.train([run])
+    record = records.path_of(run.id)
+    content = record.read_bytes()
+    record.unlink()
+
+    def trained_meanwhile(path):
+        monkeypatch.setattr(files, "sync", sync)
+        session.train([run], TrainOptions(backend="loop"))
+        record.unlink()
+        sync(path)
+
+    monkeypatch.setattr(files, "sync", trained_meanwhile)
+    files.write_bytes(record, content, durable=True)
+    assert run.recorded
 
 
 def test_a_record_deleted_while_others_train_is_made_again(monkeypatch):

@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import json
+import os
 import tarfile
 import threading
 import zipfile
@@ -138,6 +139,22 @@ def test_a_run_that_is_being_trained_here_gets_no_checkpoint_meanwhile(here):
     assert imported.text().endswith(note)
     assert not ours.exists()
     assert transfer.read(tar, session.CHECKPOINTS).checkpoints == [cut]
+
+
+def test_a_run_that_ends_before_its_checkpoint_is_imported_gets_none(
+    here, monkeypatch, write_record
+):
+    tar, _, cut = here
+    take = Claims.take
+
+    def late(claims, run_id):
+        write_record(planned(1), records.FOLDER)
+        return take(claims, run_id)
+
+    monkeypatch.setattr(Claims, "take", late)
+    imported = transfer.read(tar, session.CHECKPOINTS)
+    assert (imported.checkpoints, imported.known) == ([], [cut])
+    assert list(session.CHECKPOINTS.iterdir()) == []
 
 
 def test_a_damaged_record_here_is_told_before_anything_is_taken(here):
@@ -426,6 +443,19 @@ def test_a_checkpoint_that_is_replaced_meanwhile_arrives_whole(there, tmp_path, 
     transfer.write(tmp_path / "one.tar", [file])
     [arrived] = transfer.content(tmp_path / "one.tar", tmp_path / "out").values()
     assert arrived.read_bytes() == before.read_bytes()
+
+
+def test_what_killed_processes_left_of_a_file_long_ago_is_deleted(there):
+    tar, run, _ = there
+    old, fresh, other = (
+        tar.with_name(name) for name in (f"{tar.name}.1.tmp", f"{tar.name}.2.tmp", "b.tar.1.tmp")
+    )
+    for half in (old, fresh, other):
+        half.write_bytes(b"half")
+    for half in (old, other):
+        os.utime(half, (0, 0))
+    transfer.write(tar, [records.path_of(run)])
+    assert [half.exists() for half in (old, fresh, other)] == [False, True, True]
 
 
 def test_a_file_is_added_to_without_room_to_unpack_it(there, monkeypatch):

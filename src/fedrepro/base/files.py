@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import tempfile
+import time
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
+
+LEFT_SECONDS = 3600.0
+"""A half-written file that has not grown for so long belongs to a process that was killed."""
 
 
 def write_text(file: Path, text: str) -> None:
@@ -31,7 +36,7 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
     """
     if file.is_dir():
         raise FedreproError(f"{file}: a folder is there; name a file, such as {file / 'name'}")
-    temporary = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
@@ -48,6 +53,22 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_name(file: Path) -> Path:
+    """Return a name beside a file to write it under first, another one at each call.
+
+    Threads have the process id in common, and so may containers that share a folder.
+    """
+    return file.with_name(f"{file.name}.{secrets.token_hex(4)}.tmp")
+
+
+def sweep(folder: Path, pattern: str = "*.tmp") -> None:
+    """Delete what killed processes left half written in a folder; what may still grow stays."""
+    for half in folder.glob(pattern):
+        with contextlib.suppress(OSError):  # another process may have been faster
+            if time.time() - half.stat().st_mtime > LEFT_SECONDS:
+                half.unlink()
 
 
 def sync(path: Path) -> None:

@@ -77,7 +77,8 @@ class Claims:
         file = self._path(run_id)
         if file.exists() and (lock := _locked(file)) is not None:
             with lock:
-                file.unlink(missing_ok=True)
+                if _is_there(lock, file):  # else another process may have a lock there now
+                    file.unlink(missing_ok=True)
 
     def release_all(self) -> None:
         """Give up all runs that are still held, such as when an error ends the training."""

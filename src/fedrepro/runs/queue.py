@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.spec import RunSpec
+from fedrepro.runs import records, stopping
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
@@ -53,8 +54,9 @@ class Queue:
         left = [run for run in self._runs if run.id not in self._finished]
         while left:
             run = left.pop(self._budget.choose(left))
-            if run.recorded:  # what else there is of it is of another machine, or of a kill
-                checkpoint.path_of(run.id, self._checkpoints).unlink(missing_ok=True)
+            if run.recorded:  # of which other machines, kills and full disks leave more
+                for path_of in (checkpoint.path_of, records.path_of):
+                    path_of(run.id, self._checkpoints).unlink(missing_ok=True)
                 self._claims.clear(run.id)
             elif self._budget.fits(run) and self._claim(run):
                 yield run.spec
@@ -69,9 +71,8 @@ class Queue:
         if run.recorded:  # another process ended it since we looked
             self._claims.release(run.id)
             return False
-        for folder in (self._checkpoints, run.records):
-            for half in folder.glob(f"{run.id}.*.tmp"):  # of a process that was killed
-                half.unlink(missing_ok=True)
+        for half in self._checkpoints.glob(f"{run.id}.*.tmp"):  # of a process that was killed:
+            half.unlink(missing_ok=True)  # without the claim none is written here
         self._messages.claimed(run)
         return True
 
@@ -101,6 +102,7 @@ class Queue:
                     self._claims.release(run_id)
                     self._elsewhere.remove(run_id)
                     return True
+            stopping.check()
             time.sleep(min(self._claims.seconds_between_looks, self._budget.seconds_left))
         return False
 

@@ -16,7 +16,7 @@ import torch
 from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import require_writable
+from fedrepro.base.files import require_writable, sweep
 from fedrepro.base.strict import first_problem
 from fedrepro.fl.data import Dataset, load
 from fedrepro.fl.engine import checkpoint
@@ -25,7 +25,7 @@ from fedrepro.fl.engine.backends import backend as make_backend
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs import provenance, records, transfer, weights
+from fedrepro.runs import provenance, records, stopping, transfer, weights
 from fedrepro.runs.budget import Budget
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages, failed
@@ -74,6 +74,8 @@ def train(
     check_out(options.out)
     for folder in sorted({run.records for run in runs if not run.recorded}):
         require_writable(folder, _RECORD_BYTES)
+    for folder in {options.checkpoints, *(run.records for run in runs)}:
+        sweep(folder)
     torch.set_num_threads(1)  # results are then equal to the bit on every run
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)
@@ -148,6 +150,7 @@ def _closing(training: _Training) -> Iterator[None]:
             print(further, file=sys.stderr)
         raise
     training.close()
+    stopping.check()
 
 
 class _Training:
@@ -196,7 +199,7 @@ class _Training:
 
     def close(self) -> None:
         """Give everything up, whatever ended the training, and write the file of ``--out``."""
-        with contextlib.ExitStack() as closing:  # from the last to the first, whatever fails
+        with stopping.held(), contextlib.ExitStack() as closing:  # last to first, whatever fails
             closing.callback(self._messages.close)
             closing.callback(self._queue.close)  # a store out of reach takes time
             if self._options.out is not None:
@@ -275,6 +278,8 @@ class _Training:
         self._messages.failed(alike[-1], reason if self._options.say_failures else "")
 
     def _report(self, active: Sequence[ActiveRun]) -> None:
+        """Say how far the runs are, and heed a signal that has come."""
+        stopping.check()
         self._see_what_is_compiled()
         self._budget.watch(active)
         self._messages.report(active)

@@ -250,7 +250,7 @@ class Claim(Strict):
     def counts(self) -> bool:
         """Whether it was renewed lately; the machines' clocks have to agree to some minutes."""
         age = datetime.datetime.now(datetime.UTC) - self.renewed
-        return age.total_seconds() < ABANDONED_AFTER
+        return abs(age.total_seconds()) < ABANDONED_AFTER
 
 
 class SharedClaims(Claims):
@@ -283,10 +283,10 @@ class SharedClaims(Claims):
         self._renewing: threading.Thread | None = None
 
     def fetch(self, run_ids: Iterable[str]) -> Moved:
-        """Take in the records of runs.
+        """Take in the records of runs, and add those that a killed process was about to add.
 
         Raises:
-            FedreproError: the store has a record that is refused, or cannot be read.
+            FedreproError: the store has a record that is refused, or cannot be read or written.
         """
         wanted = set(run_ids)
         names = {
@@ -296,7 +296,31 @@ class SharedClaims(Claims):
         }
         moved = pull(self._store, names, self._checkpoints)
         moved.require_all()
+        late = map(self._add_late, sorted(self._claimed() & wanted))
+        moved.refused.extend(filter(None, late))
+        moved.require_all()
         return moved
+
+    def _claimed(self) -> set[str]:
+        """Return the runs on which there are claims."""
+        matches = map(_CLAIM.fullmatch, self._store.listed("claims"))
+        return {match[1] for match in matches if match}
+
+    def _add_late(self, run_id: str) -> str:
+        """Add the record of a run that nobody trains, if there is one here, and end its claims.
+
+        A process that was killed after it wrote the record has left its claim.
+
+        Returns:
+            Why it is refused in the store; empty if it is not.
+        """
+        for folder in (records.FOLDER, records.OWN_FOLDER):
+            if records.is_recorded(run_id, folder) and self.take(run_id):
+                try:
+                    return self.publish(records.path_of(run_id, folder))
+                finally:
+                    self.release(run_id)
+        return ""
 
     def take(self, run_id: str) -> bool:
         """Claim a run; return whether no other process holds it.
@@ -404,21 +428,20 @@ class SharedClaims(Claims):
             KeyError: it is not.
         """
         with self._naming:
-            name = self._names.pop(run_id, None)
-            if name is not None:
+            if name := self._names.get(run_id):
                 with contextlib.suppress(FedreproError):  # it will be seen to be abandoned
                     self._store.delete(name)
+                del self._names[run_id]
         super().release(run_id)
 
     def release_all(self) -> None:
         """Give up all runs that are still held, such as when an error ends the training."""
         self._end.set()
         with self._naming:
-            names = list(self._names.values())
-            self._names.clear()
             with contextlib.suppress(FedreproError):  # others would take as long to fail
-                for name in names:
+                for name in self._names.values():
                     self._store.delete(name)
+            self._names.clear()
         super().release_all()
 
     def _content(self) -> bytes:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Sent by Ctrl-C, by schedulers, ``timeout`` and preempted machines, and by a closed terminal."""
+
+_received: list[signal.Signals] = []
+"""Of those that :func:`interrupting` heeds."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -44,14 +48,46 @@ def interrupting() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in STOPPING}
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
 
-    def stop(number: int, _: object) -> None:
-        ignore()
-        raise Stopped(number)
-
     for number in heeded:
-        signal.signal(number, stop)
+        signal.signal(number, _stop)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _received.clear()
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Let these signals interrupt nothing for now; :func:`check` raises what has come."""
+    heeded = [number for number in STOPPING if signal.getsignal(number) == _stop]
+    for number in heeded:
+        signal.signal(number, _note)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, _stop)
+
+
+def check() -> None:
+    """Raise what a signal was to raise that has interrupted nothing.
+
+    It was held, or Python dropped what the handler raised, as it does in a finalizer.
+
+    Raises:
+        Stopped: such a signal has come.
+    """
+    if _received:
+        ignore()
+        raise Stopped(_received[0])
+
+
+def _note(number: int, _: FrameType | None) -> None:
+    _received.append(signal.Signals(number))
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    _note(number, frame)
+    check()

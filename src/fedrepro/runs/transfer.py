@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import gzip
 import hashlib
 import os
@@ -25,7 +26,7 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import sync, write_bytes
+from fedrepro.base.files import sweep, sync, temporary_name, write_bytes
 from fedrepro.runs import records
 from fedrepro.runs.locks import Claims
 
@@ -90,7 +91,8 @@ def write(out: Path, files: Sequence[Path]) -> None:
     new = {file.as_posix(): file for file in files}
     with _locked(out):
         ended = {Path(name).stem for name in (*_names(out), *new) if name.endswith(".json")}
-        partial = out.with_name(f"{out.name}.{os.getpid()}.tmp")
+        sweep(out.parent, f"{glob.escape(out.name)}.*.tmp")
+        partial = temporary_name(out)
         mode: Literal["w:gz", "w"] = "w:gz" if out.suffix == ".gz" else "w"
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -214,8 +216,6 @@ def read(source: Path, checkpoints: Path) -> Imported:
             if file.suffix == ".json":
                 new = keep(name, file.read_bytes(), checkpoints)
                 (imported.records if new else imported.known).append(file.stem)
-            elif recorded(file.stem, records.OWN_FOLDER):
-                imported.known.append(file.stem)
             else:
                 _take(file, checkpoints / file.name, imported)
         return imported
@@ -251,7 +251,7 @@ def _records_beside(name: str) -> Path:
 def _take(file: Path, target: Path, imported: Imported) -> None:
     """Take a verified checkpoint if that which is here has fewer rounds, or cannot be used.
 
-    It notes that its rounds were trained elsewhere.
+    That of a recorded run is not taken. It notes that its rounds were trained elsewhere.
     """
     from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
 
@@ -261,6 +261,9 @@ def _take(file: Path, target: Path, imported: Imported) -> None:
         imported.notes.append(f"{target}: {what}, as another process trains the run")
         return
     try:
+        if recorded(run_id, records.OWN_FOLDER):  # maybe by the process that held the claim
+            imported.known.append(run_id)
+            return
         rounds, theirs = _rounds(target), saved.read(file, run_id)
         assert theirs is not None
         if rounds is not None and rounds >= theirs.progress.round:

@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -207,16 +207,24 @@ class _Line:
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
+        self._timer.join()
+        for connected in self._sockets:
+            connected.close()
 
     def _cut(self) -> None:
         self._over.set()
-        for connected in self._sockets:
-            with contextlib.suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
+        for connected in list(self._sockets):
+            _shut(connected)
+
+    def note(self, connected: socket.socket) -> None:
+        """Cut this connection, too, when the time is up, which it may be already."""
+        self._sockets.append(connected.dup())  # TLS takes the socket itself over
+        if self._over.is_set():
+            _shut(connected)
 
     def open(self, url: str, begun: int) -> http.client.HTTPResponse:
         """Ask for a file, from a byte on; of one without that byte, for the whole."""
-        opener = urllib.request.build_opener(_Redirects(self), *_handlers(self._sockets))
+        opener = urllib.request.build_opener(_Redirects(self), *_handlers(self.note))
         try:
             with self._told():
                 self.require_encrypted(url)
@@ -276,18 +284,21 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _handlers(sockets: list[socket.socket]) -> list[urllib.request.BaseHandler]:
-    """Return handlers of http and https that keep the sockets they open."""
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the server was faster
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+def _handlers(note: Callable[[socket.socket], None]) -> list[urllib.request.BaseHandler]:
+    """Return handlers of http and https that tell of the sockets they open."""
 
     class Plain(http.client.HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            sockets.append(self.sock)
+            note(self.sock)
 
-    class Encrypted(http.client.HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            sockets.append(self.sock)
+    class Encrypted(http.client.HTTPSConnection, Plain):  # which connects, then encrypts
+        pass
 
     class PlainHandler(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import sync
+from fedrepro.base.files import sync, temporary_name
 
 FORMAT = 3
 _FIRST = b"fedrepro checkpoint "
@@ -55,7 +54,7 @@ def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
     Raises:
         NotSaved: the file cannot be written (no space left, say).
     """
-    temporary, handled = path.with_suffix(f".{os.getpid()}.tmp"), sys.exception()
+    temporary, handled = temporary_name(path), sys.exception()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _Hashed(io.FileIO(temporary, "wb")) as file:

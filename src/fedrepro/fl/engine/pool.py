@@ -65,6 +65,7 @@ from fedrepro.fl.requests import Train
 _GROUP = Path("/sys/fs/cgroup")
 _LANES_A_WORKER = 2
 _MOST_DEATHS = 2
+_MOST_STARTS, _PAUSE = 3, 0.2  # of one process, and seconds between them
 _LONGEST_WAIT = 86_400.0  # seconds; the system cannot wait for more than 24 days
 _LONGEST_TMPDIR = 70  # bytes; the name of a socket has 104 at most, of which Python takes 32
 
@@ -312,7 +313,7 @@ class PoolBackend:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=work, args=(theirs,), daemon=True)
         with _without_main():
-            process.start()
+            _start_up(process)
         theirs.close()
         worker = _Worker(process, ours)
         self._pool.append(worker)
@@ -418,6 +419,25 @@ def _work(piece: _Piece) -> int:
     if isinstance(job, PredictJob):
         return len(job.examples)
     return job.epochs * len(job.lane.examples)
+
+
+def _start_up(process: ForkServerProcess) -> None:
+    """Start a process; the fork server is started anew if it dies over that.
+
+    Raises:
+        FedreproError: it dies each time.
+    """
+    for left in range(_MOST_STARTS - 1, -1, -1):
+        try:
+            process.start()
+            return
+        except (EOFError, ConnectionError) as error:
+            if not left:
+                raise FedreproError(
+                    f"no worker process can be started, as the fork server dies ({error!r}); is "
+                    "there enough memory? Train with fewer --workers, or end other programs"
+                ) from error
+            time.sleep(_PAUSE)  # its end is known a little later than its sockets are closed
 
 
 def _end(worker: _Worker) -> str:

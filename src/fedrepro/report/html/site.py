@@ -112,9 +112,14 @@ def _replaced(folder: Path) -> Iterator[Path]:
             new = Path(beside) / "new"
             new.mkdir()
             yield new
-            if old.exists():
-                old.rename(Path(beside) / "old")
-            new.rename(old)
+            aside = Path(beside) / "old"
+            try:
+                if old.exists():
+                    old.rename(aside)
+                new.rename(old)
+            finally:
+                if aside.exists() and not old.exists():  # it failed, or was interrupted
+                    aside.rename(old)
     except OSError as error:
         raise FedreproError(
             f"{folder}: cannot be written ({error.strerror or error}); free some space or check "

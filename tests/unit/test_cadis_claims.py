@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from cadis_records import GROUPS, World, write_all
@@ -402,7 +404,7 @@ def test_most_partitions_are_firmly_ahead_only_where_most_of_them_are(as_claimed
 
 
 def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):
-    """By 10 points up and down in turn; CADIS leads by less in the mean of the last ten."""
+    """By 10 points between ten evaluations and the next; CADIS leads by less in the last ten."""
 
     ahead = Seeds(as_claimed, World(accuracy={"MNIST MC FedAvg": 0.9}))
 
@@ -411,7 +413,7 @@ def test_one_seed_whose_evaluations_swing_does_not_decide(as_claimed):
             if name != "accuracy":
                 return values
             phase = 0 if together else int(max(values) > 0.9)  # of CADIS
-            return [max(values) - by * ((t + phase) % 2) for t in range(len(values))]
+            return [max(values) - by * ((t // 10 + phase) % 2) for t in range(len(values))]
 
         return decide("ND3-mnist", Edited(ahead, change))
 
@@ -437,14 +439,35 @@ def test_one_seed_that_crosses_a_target_slowly_does_not_say_in_which_round(as_cl
         before = 3 if max(values) > 0.9 else 6  # of CADIS, and of FedAvg
         return [0.1] * before + [0.95] * (len(values) - before)
 
+    def swinging(name, values):
+        if name != "accuracy":
+            return values
+        lead = 3 if max(values) > 0.9 else 0  # evaluations, of CADIS
+        return [0.7 + 0.01 * (t + lead) + 0.03 * (-1) ** t for t in range(len(values))]
+
     slow = Edited(as_claimed, slowly)
     reached = claims.rounds(slow, "cadis", target=0.8, dataset="mnist", kind="mc", clients=10)
     assert reached.values == (275,)
     assert reached.error == Error(50)
     world = Seeds(as_claimed, World(accuracy={"MNIST MC FedAvg": 0.9}))
     assert decide("NB1", Edited(world, at_once)).firm
+    assert decide("NB1", Edited(world, swinging)).holds
+    assert not decide("NB1", Edited(world, swinging)).firm
     assert decide("NB1", slow).holds
     assert not decide("NB1", slow).firm
+
+
+def test_single_evaluations_scatter_beside_a_rise_and_a_jump():
+    noise = np.random.default_rng(0).normal(0, 0.02, 400)
+    straight = {t: 0.001 * t + 0.3 * (t > 200) for t in range(400)}
+    noisy = {t: value + noise[t] for t, value in straight.items()}
+
+    def found(curve, about):
+        return measurements.scatter(SimpleNamespace(curve=lambda _: curve), about)
+
+    assert found(straight, 200) == pytest.approx(0)
+    each = [found(noisy, about) for about in range(0, 401, 10)]
+    assert np.mean(each) == pytest.approx(0.02, rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["NA1-cifar10", "ND2-cifar10", "ND3-cifar10", "ND4-cifar10"])

@@ -385,6 +385,17 @@ def test_errors_of_rounds_and_of_test_examples_add_up() -> None:
     assert sample.above(0.5).low == pytest.approx(0.4 - 1.959964 * 0.005)
 
 
+def test_a_mean_over_the_last_rounds_is_compared_with_the_means_before_it() -> None:
+    runs = RunSet("tricks", "lite").members(["niid"])[:1]
+    one, low = (
+        Sample.over_rounds("a", runs, [rounds], last=2)
+        for rounds in ([0.5, 0.5, 0.9, 0.7, 0.6, 0.6], [0.4, 0.4, 0.4, 0.4, 0.5, 0.5])
+    )
+    assert one.values == (pytest.approx(0.6),)
+    margin = less(one, low)  # by 0.1, 0.4 and 0.1 in the three windows
+    assert (margin.value, margin.low) == pytest.approx((0.1, 0.1 - 4.302653 * 0.1732051), abs=1e-6)
+
+
 def test_a_margin_may_be_as_far_above_a_rank_correlation_as_resamples_are_below() -> None:
     """Noise only lowers it: three noisy seeds do not refute an order that they hide."""
     noisy = {0: (1.0, 3.0, 2.0, 4.0), 1: (2.0, 1.0, 4.0, 3.0), 2: (3.0, 1.5, 1.9, 4.2)}
@@ -393,9 +404,10 @@ def test_a_margin_may_be_as_far_above_a_rank_correlation_as_resamples_are_below(
         means = np.mean([noisy[seed] for seed in seeds], axis=0)
         return float(np.corrcoef(np.argsort(np.argsort(means)), range(4))[0, 1]) - 0.9
 
-    margin = Margin.by_bootstrap(rank, [*noisy], "rank")
-    assert margin.value < margin.high == pytest.approx(2 * margin.value - margin.low)
+    margin = Margin.by_bootstrap(rank, [*noisy], "rank", most=1.0)
+    assert (margin.value, margin.low, margin.high) == pytest.approx((-0.1, -0.7, 0.5))
     assert not margin.firm
+    assert Margin.by_bootstrap(rank, [*noisy], "rank", most=0.1).high == 0.1, "a perfect order"
 
 
 def test_a_weighted_sum_has_the_error_of_its_weights() -> None:

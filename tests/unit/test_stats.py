@@ -20,7 +20,6 @@ from fedrepro.report.stats import (
     jackknife,
     moving_average,
     one_sided_p,
-    rms,
     sampling_error,
     sd_bounds,
     summarise,
@@ -64,7 +63,14 @@ def test_many_rounds_that_are_like_the_one_before_are_averaged_by_tens() -> None
     slow = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
     assert error_of_mean(slow) == Error(pytest.approx(math.sqrt(2.5 / 5)), 4)
     assert error_of_mean([9.0, *slow]) == error_of_mean(slow), "the first ones are left out"
-    assert error_of_mean(slow[1:]).freedom == 48, "too few batches"
+    turning = np.tile([1.0, 2.0, 3.0, 4.0, 5.0], 10)
+    assert error_of_mean(turning).freedom == 49, "tens scatter less than the rounds themselves"
+
+
+def test_a_mean_over_the_last_rounds_has_the_scatter_of_such_means() -> None:
+    """Three windows of two rounds, with the means 1, 3 and 2; the first round is left out."""
+    assert error_of_mean([9, 0, 2, 3, 3, 1, 3], last=2) == Error(pytest.approx(1.0), 2)
+    assert error_of_mean([9, 1, 3], last=2) == error_of_mean([1, 3]), "one window tells nothing"
 
 
 def test_an_error_of_few_values_reaches_as_far_as_their_t_quantile() -> None:
@@ -78,11 +84,6 @@ def test_the_error_of_a_sum_has_the_freedom_of_what_counts_in_it() -> None:
     assert total([Error(3.0, 2), Error(3.0, 2)]) == Error(pytest.approx(math.sqrt(18)), 4)
     assert total([Error(3.0, 2), NO_ERROR]) == Error(3.0, 2)
     assert total([]) == NO_ERROR
-
-
-def test_the_root_of_the_mean_square() -> None:
-    assert rms([3, 4]) == pytest.approx(math.sqrt(12.5))
-    assert rms([0.0]) == 0
 
 
 def test_the_interval_of_a_standard_deviation() -> None:

@@ -80,22 +80,29 @@ class Margin:
 
     @classmethod
     def by_bootstrap(
-        cls, statistic: Callable[[Sequence[int]], float], seeds: Sequence[int], what: str = ""
+        cls,
+        statistic: Callable[[Sequence[int]], float],
+        seeds: Sequence[int],
+        what: str = "",
+        *,
+        most: float,
     ) -> Margin:
-        """Return the margin that is a statistic of all seeds and no mean of values of single ones.
+        """Return the margin that is a rank correlation of means over the seeds, less a bound.
 
-        It is for statistics that noise only lowers, such as a rank correlation, and that resampling
-        lowers again: the margin may be as far above its value as the resamples go below it. It has
-        no p value. See :func:`fedrepro.report.stats.bootstrap`.
+        Noise hides an order, and resampling adds to the noise: both bring the correlation nearer to
+        0. So the margin may be as far above its value as the resamples go below it. It has no p
+        value. See :func:`fedrepro.report.stats.bootstrap`.
 
         Args:
             statistic: the margin on some of the seeds, each as often as it is given.
             seeds: all of them.
             what: the difference, in words.
+            most: that it can be, with a perfect order.
         """
         low, high = bootstrap(statistic, seeds)
         value = statistic(seeds)
-        return cls(value, low, max(high, 2 * value - low), math.nan, len(seeds), what=what)
+        high = max(high, min(2 * value - low, most))
+        return cls(value, low, high, math.nan, len(seeds), what=what)
 
     @property
     def met(self) -> bool:

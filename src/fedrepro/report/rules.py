@@ -59,6 +59,7 @@ class Sample:
         error: that a single value has for another reason than the seed, the test examples and
             ``rounds``.
         rounds: of each value that is a mean over rounds, these; empty: none is.
+        last: how many of the last of these each value is the mean of; 0: all.
         fraction: whether the values are fractions, as accuracies and shares are; those with ``on``
             always are.
     """
@@ -70,6 +71,7 @@ class Sample:
     on: Evaluated | None = None
     error: Error = NO_ERROR
     rounds: tuple[tuple[float, ...], ...] = ()
+    last: int = 0
     fraction: bool = False
 
     @classmethod
@@ -101,21 +103,26 @@ class Sample:
         runs: Sequence[PlannedRun],
         rounds: Iterable[ArrayLike],
         *,
+        last: int = 0,
         fraction: bool = False,
     ) -> Sample:
         """Return the mean over some rounds of each run; its error is that of their scatter.
 
-        It is not for what rises or falls through these rounds, whose spread is no error.
+        It is not for what rises or falls through these rounds, whose spread is no error. Samples
+        that are compared are of the same rounds.
 
         Args:
             name: what a reader calls it.
             runs: the runs.
             rounds: of each of them, [rounds].
+            last: of how many of the last rounds the mean is; the others only tell how far the means
+                of so few are apart. 0: of all.
             fraction: as of the sample.
         """
         each = tuple(tuple(map(float, np.asarray(values))) for values in rounds)
-        sample = cls.of_runs(name, runs, map(np.mean, each), fraction=fraction)
-        return dataclasses.replace(sample, rounds=each)
+        means = (float(np.mean(values[-last:])) for values in each)
+        sample = cls.of_runs(name, runs, means, fraction=fraction)
+        return dataclasses.replace(sample, rounds=each, last=last)
 
     @property
     def unit(self) -> str:
@@ -253,10 +260,10 @@ def combined(
 def _error(terms: Sequence[tuple[float, Sample]], seed: int) -> Error:
     """Return the error of a weighted sum of samples for one seed."""
     known = [error.times(w) for w, of in terms for error in (of.error, of.sampling_error)]
-    rounds = [weight * sample.rounds_of(seed) for weight, sample in terms if sample.rounds]
-    if len({*map(len, rounds)}) == 1:
-        rounds = [np.sum(rounds, axis=0)]
-    return total([*known, *map(error_of_mean, rounds)])
+    rounds = [(w * of.rounds_of(seed), of.last) for w, of in terms if of.rounds]
+    if len({(len(each), last) for each, last in rounds}) == 1:
+        rounds = [(np.sum([each for each, _ in rounds], axis=0), rounds[0][1])]
+    return total([*known, *itertools.starmap(error_of_mean, rounds)])
 
 
 def within(one: Sample, other: Sample, points: float) -> list[Margin]:

@@ -16,7 +16,7 @@ LEVEL = 0.025
 """Of one-sided p values: a mean's 95 % interval leaves out the threshold where p is below it."""
 
 BATCH = 10
-"""Rounds that are averaged before the error of a mean over many rounds is taken."""
+"""Rounds of which the mean is taken where they are many."""
 
 LEAST_BATCHES = 5
 """Fewer batches tell less than the rounds themselves."""
@@ -107,24 +107,37 @@ def sampling_error(share: float, examples: int) -> float:
     return math.sqrt(max(share * (1 - share), 0) / examples)
 
 
-def error_of_mean(values: ArrayLike) -> Error:
-    """Return the error of a mean over rounds [n], each of which may be like the one before.
+def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
+    """Return the error of a mean over rounds, each of which may be like the one before.
 
-    Many rounds are averaged by tens first (batch means, Conway 1963), fewer count as independent;
-    a single one has no error.
+    It is that of independent rounds, or of the means of tens of them (batch means, Conway 1963)
+    where there are enough and they scatter more. A single round has no error.
+
+    Args:
+        values: of the rounds, [n].
+        last: the mean is over so many of the last ones only; its error is the standard deviation of
+            the means over as many rounds each, where there are two or more. 0: it is over all.
     """
     each = np.asarray(values, dtype=float)
+    if last and len(each) >= 2 * last:
+        windows = _means(each, last)
+        return Error(float(windows.std(ddof=1)), len(windows) - 1)
+    kinds = [each[-last:]]
     if len(each) >= LEAST_BATCHES * BATCH:
-        whole = len(each) // BATCH * BATCH
-        each = each[len(each) - whole :].reshape(-1, BATCH).mean(axis=1)
-    if len(each) < 2:
-        return NO_ERROR
-    return Error(float(each.std(ddof=1)) / math.sqrt(len(each)), len(each) - 1)
+        kinds.append(_means(each, BATCH))
+    return max(map(_independent, kinds), key=lambda error: error.reach)
 
 
-def rms(values: ArrayLike) -> float:
-    """Return the root of the mean square of values [n]."""
-    return math.sqrt(float(np.mean(np.square(np.asarray(values, dtype=float)))))
+def _independent(values: np.ndarray) -> Error:
+    """Return the error of the mean of independent values [n]."""
+    n = len(values)
+    return Error(float(values.std(ddof=1)) / math.sqrt(n), n - 1) if n > 1 else NO_ERROR
+
+
+def _means(values: np.ndarray, size: int) -> np.ndarray:
+    """Return the means of so many values each [n // size]; the first ones may be left out."""
+    means: np.ndarray = values[len(values) % size :].reshape(-1, size).mean(axis=1)
+    return means
 
 
 def sd_bounds(sd: float, n: int) -> tuple[float, float]:

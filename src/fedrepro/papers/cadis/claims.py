@@ -55,13 +55,17 @@ from fedrepro.report.rules import (
     less,
     listed,
     near,
+    paired,
     together,
     whole_seeds,
 )
-from fedrepro.report.stats import Error, rms, sampling_error
+from fedrepro.report.stats import Error, sampling_error
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import Evaluated, RunSet
+
+WINDOWS = 10
+"""So many means of as few evaluations as a claim is about tell how far such means are apart."""
 
 ROUNDED = 1e-6
 """Records hold six digits."""
@@ -144,7 +148,7 @@ def _estimated(
     used, records = zip(*chosen(runs, what, **where), strict=True)
     values, errors = zip(*map(estimate, records), strict=True)
     name = called(runs.paper, what)
-    return Sample.of_runs(name, used, values, error=Error(rms(errors)), fraction=fraction)
+    return Sample.of_runs(name, used, values, error=Error(max(errors)), fraction=fraction)
 
 
 def _sample(
@@ -163,13 +167,23 @@ def _mean_over(
     what: str,
     rounds: Callable[[RunRecord], ArrayLike],
     *,
+    last: int = 0,
     fraction: bool = False,
     **where: Any,
 ) -> Sample:
     """Return the mean of some rounds of each of the chosen runs (:meth:`Sample.over_rounds`)."""
     used, records = zip(*chosen(runs, what, **where), strict=True)
     name = called(runs.paper, what)
-    return Sample.over_rounds(name, used, map(rounds, records), fraction=fraction)
+    return Sample.over_rounds(name, used, map(rounds, records), last=last, fraction=fraction)
+
+
+def _late(runs: RunSet, what: str, metric: str, window: int, **where: Any) -> Sample:
+    """Return the mean of the last ``window`` evaluations; the WINDOWS before tell of its error."""
+
+    def rounds(record: RunRecord) -> list[float]:
+        return record.metrics[metric][-WINDOWS * window :]
+
+    return _mean_over(runs, what, rounds, last=window, **where)
 
 
 def accuracy(runs: RunSet, what: str, *, dataset: str, clients: int, kind: str = "") -> Sample:
@@ -184,7 +198,7 @@ def late_accuracy(
 ) -> Sample:
     """Return the quantity: mean test accuracy of the last ``window`` evaluations."""
     where: dict[str, Any] = {"dataset": dataset, "clients": clients, "kind": kind}
-    late = _mean_over(runs, what, lambda record: record.metrics["accuracy"][-window:], **where)
+    late = _late(runs, what, "accuracy", window, **where)
     return dataclasses.replace(late, on=_tested_on(runs, what, **where))
 
 
@@ -250,7 +264,8 @@ def in_first_places(
 ) -> Finding:
     """Hold where fewer than so many of the others are above ``what``."""
     one, *rest = (accuracy(runs, name, **where) for name in (what, *others))
-    rest.sort(key=lambda other: lead(one, other))
+    means = np.mean(paired(*rest), axis=0)
+    rest = [rest[k] for k in np.argsort(-means, kind="stable")]
     margin = less(one, rest[places - 1])
     return compared([*rest, one], [margin], margin.value)
 
@@ -357,11 +372,7 @@ def stays_below(runs: RunSet, *, what: str, percent: float, **where: Any) -> Fin
 @RULES.add
 def loses_no_more(runs: RunSet, *, what: str, than: str, window: int, **where: Any) -> Finding:
     """Hold where the test loss, mean of the last ``window`` evaluations, is not higher."""
-
-    def late(record: RunRecord) -> list[float]:
-        return record.metrics["loss"][-window:]
-
-    one, other = (_mean_over(runs, name, late, **where) for name in (what, than))
+    one, other = (_late(runs, name, "loss", window, **where) for name in (what, than))
     networks = [accuracy(runs, name, **where) for name in (what, than)]
     evidence, margin = listed([other, one], "{:.4f}".format), less(other, one)
     return compared([one, other], [margin], -margin.value, evidence, networks=networks)

@@ -211,8 +211,8 @@ def curves_overlap(
 ) -> Finding:
     """Two trainings are so many points apart, root mean square over all evaluations, or less.
 
-    Noise sets curves apart, too: from the square of each mean over the seeds, that of its standard
-    error is subtracted.
+    Noise sets curves apart, too: from the square of each mean over two seeds or more, that of its
+    standard error is subtracted.
     """
     labels = {"dataset": dataset, "batches": batches}
     one, other = (
@@ -323,6 +323,7 @@ def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Findin
         lambda some: float(ranks(some).min()) - rank,
         _seeds(table),
         f"lowest rank correlation of a layer - {rank:g}",
+        most=1 - rank,
     )
     evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
     return Finding.of([margin], evidence, [*table["run"].unique()], lowest)
@@ -466,7 +467,10 @@ def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> F
     seeds = [*accuracies.index]
     ours = correlation(seeds)
     margin = Margin.by_bootstrap(
-        lambda some: rank - correlation(some), seeds, f"{rank:g} - rank correlation"
+        lambda some: rank - correlation(some),
+        seeds,
+        f"{rank:g} - rank correlation",
+        most=rank + 1,
     )
     named = zip((sample.name for sample in samples.values()), diverged.mean(), strict=True)
     evidence = f"divergence: {_shown(named)}; {listed([*samples.values()])}; rank {ours:.3f}"
@@ -520,7 +524,10 @@ def sharing_trend(runs: RunSet, *, rank: float, beta: float | None = None) -> Fi
 
     ours = correlation([*table.index])
     margin = Margin.by_bootstrap(
-        lambda some: correlation(some) - rank, [*table.index], f"rank correlation - {rank:g}"
+        lambda some: correlation(some) - rank,
+        [*table.index],
+        f"rank correlation - {rank:g}",
+        most=1 - rank,
     )
     evidence = f"accuracy by {by}: {listed([*samples.values()])}; rank {ours:.3f}"
     return compared([*samples.values()], [margin], ours, evidence)

@@ -191,6 +191,8 @@ TARGETS = pd.DataFrame(
 
 
 NEIGHBOURS = 10
+"""Evaluations on either side of one that tell how single ones scatter about it."""
+
 NORMAL_PER_MEDIAN = 1.4826
 """Standard deviation of normal values by the median of their distances from the middle."""
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -39,8 +39,6 @@ from fedrepro.report.stats import (
 )
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import Evaluated, RunSet
-
-Floats: TypeAlias = NDArray[np.float64]
 
 NEAR_CHANCE = 2.5
 """Networks that all stay below so many times the accuracy of guessing decide nothing."""
@@ -175,7 +173,7 @@ class Sample:
         """
         return dict(zip(self._seeds(), self.values, strict=True))
 
-    def rounds_of(self, seed: int) -> Floats:
+    def rounds_of(self, seed: int) -> np.ndarray:
         """Return the rounds that the value of a seed is the mean over, float64 [rounds].
 
         Raises:

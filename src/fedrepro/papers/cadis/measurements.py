@@ -193,9 +193,6 @@ TARGETS = pd.DataFrame(
 NEIGHBOURS = 10
 """Evaluations on either side of one that tell how single ones scatter about it."""
 
-NORMAL_PER_MEDIAN = 1.4826
-"""Standard deviation of normal values by the median of their distances from the middle."""
-
 
 def rounds_to(record: RunRecord, target: float) -> int:
     """Return the first evaluated round with the target accuracy; one more than all if none has."""
@@ -209,14 +206,16 @@ def scatter(record: RunRecord, about: int) -> float:
     It is found from the median size of the changes from one to the next, of ten evaluations before
     and as many after, so that neither a steady rise nor a jump adds to it.
     """
+    from scipy.stats import median_abs_deviation  # slow to import
+
     curve = record.curve("accuracy")
     after = [t for t in curve if t >= about][: NEIGHBOURS + 1]
     before = [t for t in curve if t < about][-NEIGHBOURS:]
     changes = np.diff([curve[t] for t in (*before, *after)])
     if not changes.size:
         return 0.0
-    typical = float(np.median(np.abs(changes - np.median(changes))))
-    return typical * NORMAL_PER_MEDIAN / math.sqrt(2)  # a change has the scatter of two evaluations
+    of_changes = float(median_abs_deviation(changes, scale="normal"))
+    return of_changes / math.sqrt(2)  # a change has the scatter of two evaluations
 
 
 LATE_STEP = "change from one evaluation to the next, last half"

@@ -228,14 +228,14 @@ def curves_overlap(
         return math.sqrt(max(0, float((some.mean() ** 2 - noise).mean())))
 
     seeds = [*by_round.index]
-    evidence = f"{in_points(apart(seeds))} apart over {by_round.shape[1]} evaluations"
+    distance = apart(seeds)
+    evidence = f"{in_points(distance)} apart over {by_round.shape[1]} evaluations"
     ids = [*dict.fromkeys([*pairs["run_x"], *pairs["run_y"]])]
     told = f"{amount(points / 100, 'points')} - distance of the curves"
-    margins = jackknife(lambda some: points / 100 - apart(some), seeds)
+    each = jackknife(lambda some: points / 100 - apart(some), seeds)
+    margin = Margin.of(each, told, unit="points")
     networks = [accuracy(runs, name, **labels) for name in (what, to)]
-    return Finding.of(
-        [Margin.of(margins, told, unit="points")], evidence, ids, apart(seeds), undecided(networks)
-    )
+    return Finding.of([margin], evidence, ids, distance, undecided(networks))
 
 
 # Weight divergence: figures 2 and 4

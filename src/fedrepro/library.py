@@ -227,6 +227,7 @@ def train(
             and the algorithm has no single model, or a run was recorded without them.
     """
     _require_dataset(data)
+    _require_defaults()
     for key, argument in _ARGUMENTS.items():
         if key in spec:
             raise FedreproError(f"{key}: {_say(argument)}")
@@ -283,6 +284,26 @@ def train(
         _require_weights(runs, data, Path(folder))
     _train(runs, data, device, workers, Path(folder), keep_weights)
     return Result([records.read(run.id, Path(folder)) for run in runs], Path(folder))
+
+
+def _require_defaults() -> None:
+    """Refuse defaults of PyTorch that initial weights and the engine would follow.
+
+    Raises:
+        FedreproError: the program has set others; says how to set them back.
+    """
+    import torch
+
+    if torch.get_default_device().type != "cpu":
+        raise FedreproError(
+            f"PyTorch's default device is {torch.get_default_device()}: call "
+            "torch.set_default_device(None) before fr.train, and give it the device"
+        )
+    if torch.get_default_dtype() != torch.float32:
+        raise FedreproError(
+            f"PyTorch's default dtype is {torch.get_default_dtype()}: call "
+            "torch.set_default_dtype(torch.float32) before fr.train"
+        )
 
 
 _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}

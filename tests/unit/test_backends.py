@@ -1467,8 +1467,17 @@ def test_without_a_gpu_cuda_is_refused(name):
         backends.backend(name, "cuda")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_cannot_be_used_is_refused_before_the_training(monkeypatch):
+    """Whatever PyTorch says of it: here, that there is no driver."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(FedreproError, match=r"device cuda: cannot be used \(.*\); nvidia-smi"):
+        backends.backend("graphs", "cuda")
+
+
 def test_the_pool_has_no_use_for_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(backends, "_use", lambda _: None)
     with pytest.raises(FedreproError, match="backend pool uses CPU cores"):
         backends.backend("pool", "cuda")
     with pytest.raises(FedreproError, match=r"backend stacked: no such backend .*known: auto"):

@@ -42,6 +42,26 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
         _ = fr.tarin  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("set_default", "other", "usual", "message"),
+    [
+        (torch.set_default_device, "meta", None, r"device is meta: call torch.set_default_device"),
+        (torch.set_default_dtype, torch.float64, torch.float32, r"dtype is torch.float64: call"),
+    ],
+)
+def test_other_defaults_of_pytorch_are_refused(
+    data: fr.Dataset, set_default: Any, other: Any, usual: Any, message: str
+) -> None:
+    """Initial weights would be drawn elsewhere, or in double precision: other numbers."""
+    parts = fr.partition("iid_plain", data, clients=3)
+    set_default(other)
+    try:
+        with pytest.raises(FedreproError, match=message):
+            fr.train(data, parts, "fedavg", **OPTIONS)
+    finally:
+        set_default(usual)
+
+
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:
     parts = fr.partition("dirichlet", data, clients=3, alpha=1.0, seed=1, smallest=5)
     algorithm = fr.algorithm("fedprox", mu=0.1)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import itertools
+import math
 import shutil
 import time
 import weakref
@@ -653,14 +654,15 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(
             raise RuntimeError("not currently recording to the pool")
 
     place = places.CudaPlace.__new__(places.CudaPlace)
-    place._stream, place._pool, place._given_up = SimpleNamespace(device_index=0), (0, 1), []
+    place._stream, place._pool = SimpleNamespace(device_index=0), (0, 1)
+    monkeypatch.setattr(device, "_LEFT", [])
     monkeypatch.setattr("torch.cuda.CUDAGraph", SimpleNamespace)
     monkeypatch.setattr("torch.cuda.graph", capturing)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: (0, 2))
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end_allocation, raising=False)
     with pytest.raises(type(broken_by)):
         place.capture(fails)
-    assert len(place._given_up) == (not ends_well)
+    assert len(device._LEFT) == (not ends_well)
     assert place._pool == ((0, 1) if ends_well else (0, 2))
 
 
@@ -1171,9 +1173,20 @@ def test_predictions_need_room_for_the_largest_outputs_not_for_all():
 
 
 def test_without_memory_for_prepared_inputs_those_of_a_batch_are_computed(cnn_lanes, monkeypatch):
-    expected = answer(LoopBackend(), *cnn_lanes)
-    monkeypatch.setattr(DeviceData, "prepare", lambda *_: as_on_a_gpu())
-    assert_equal(answer(GraphsBackend(), *cnn_lanes), expected)
+    expected, empty, tries = answer(LoopBackend(), *cnn_lanes), torch.empty, []
+    splits = [len(labels) for labels in resources().data(cnn_lanes[0]).labels.values()]
+
+    def short(*shape, **options):
+        if shape[0] in splits:
+            tries.append(shape[0])
+            as_on_a_gpu()
+        return empty(*shape, **options)
+
+    monkeypatch.setattr(torch, "empty", short)
+    backend = GraphsBackend()
+    for _ in range(2):
+        assert_equal(answer(backend, *cnn_lanes), expected)
+    assert tries == splits, "memory runs out once for each"
 
 
 def test_idle_slots_make_room_for_another_data_set(cnn_lanes, monkeypatch):
@@ -1619,6 +1632,31 @@ def test_every_hook_is_captured_on_a_gpu(case):
     request = request_for(federation(spec), Objective(**objective), linear=True)
     for result in answer(GraphsBackend("cuda"), spec, request):
         assert bool(result.weights.isfinite().all())
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_a_network_that_looks_at_values_is_trained_without_graphs(device, monkeypatch):
+    """A GPU cannot capture it; on the same stream others are captured afterwards."""
+
+    class Looks(torch.nn.Module):
+        def forward(self, images):
+            return images * float(images.max() >= 0)
+
+    def build(shape, classes, width):
+        flat = torch.nn.Flatten()
+        return torch.nn.Sequential(Looks(), flat, torch.nn.Linear(math.prod(shape), classes))
+
+    looks = Network("looks", build, mflop=1)
+    monkeypatch.setitem(NETWORKS._found, looks.name, (looks, None, looks.module))
+    monkeypatch.setattr(graphs, "STREAMS", 1)
+    backend = GraphsBackend(device)
+    for model in ("looks", "liu1"):
+        spec = make_spec(model={"name": model})
+        request = Train(make_lanes(federation(spec), (24, 17)), 0)
+        refused = pytest.warns(UserWarning, match="spec field model = .* cannot be captured")
+        with refused if (device, model) == ("cuda", "looks") else contextlib.nullcontext():
+            found = answer(backend, spec, request)
+        assert_near(to_cpu(found), answer(LoopBackend(), spec, request), request.lanes, share=0.02)
 
 
 @needs_gpu

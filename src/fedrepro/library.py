@@ -287,10 +287,10 @@ def train(
 
 
 def _require_defaults() -> None:
-    """Refuse defaults of PyTorch that initial weights and the engine would follow.
+    """Refuse settings of PyTorch that initial weights and the engine would follow.
 
     Raises:
-        FedreproError: the program has set others; says how to set them back.
+        FedreproError: the program has made some; says how to set them back.
     """
     import torch
 
@@ -304,6 +304,23 @@ def _require_defaults() -> None:
             f"PyTorch's default dtype is {torch.get_default_dtype()}: call "
             "torch.set_default_dtype(torch.float32) before fr.train"
         )
+    if _tf32_is_fixed():
+        raise FedreproError(
+            "TF32 was set by fp32_precision of torch.backends, which would overrule the precision "
+            "of runs: set it back to what it was before fr.train"
+        )
+
+
+def _tf32_is_fixed() -> bool:
+    """Whether the older switches of TF32, which the engine uses, do not say what is done."""
+    from torch import backends
+
+    try:
+        _ = backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+    except RuntimeError:  # they differ from the newer ones
+        return True
+    every: str = backends.fp32_precision  # type: ignore[attr-defined]
+    return "tf32" in (every, backends.cudnn.fp32_precision)  # which convolutions follow
 
 
 _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}

@@ -1634,7 +1634,7 @@ def test_every_hook_is_captured_on_a_gpu(case):
         assert bool(result.weights.isfinite().all())
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu, id="gpu")])
 def test_a_network_that_looks_at_values_is_trained_without_graphs(device, monkeypatch):
     """A GPU cannot capture it; on the same stream others are captured afterwards."""
 

@@ -170,9 +170,15 @@ def test_common_and_own_initial_weights(init_seed):
     assert torch.equal(fed.initial_weights(), same.initial_weights())
     assert not torch.equal(fed.initial_weights(), fed.initial_weights(0))
     assert not torch.equal(fed.initial_weights(1), fed.initial_weights(0))
+
+
+def test_initial_weights_leave_the_generators_of_the_program_alone(monkeypatch):
+    fed, seeded = Federation(make_spec(), data.load("synthetic")), []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     before = torch.random.get_rng_state()
     fed.initial_weights()
     assert torch.equal(before, torch.random.get_rng_state())
+    assert seeded == []
 
 
 def test_the_spec_says_how_initial_weights_are_drawn():

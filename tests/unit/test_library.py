@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import subprocess
 import sys
@@ -43,23 +44,28 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("set_default", "other", "usual", "message"),
+    ("change", "other", "usual", "message"),
     [
         (torch.set_default_device, "meta", None, r"device is meta: call torch.set_default_device"),
         (torch.set_default_dtype, torch.float64, torch.float32, r"dtype is torch.float64: call"),
+        (functools.partial(setattr, torch.backends, "fp32_precision"), "tf32", "none", "overrule"),
+        (
+            functools.partial(setattr, torch.backends.cuda.matmul, "fp32_precision"),
+            *("tf32", "none", "overrule"),
+        ),
     ],
 )
-def test_other_defaults_of_pytorch_are_refused(
-    data: fr.Dataset, set_default: Any, other: Any, usual: Any, message: str
+def test_settings_of_pytorch_that_change_numbers_are_refused(
+    data: fr.Dataset, change: Any, other: Any, usual: Any, message: str
 ) -> None:
-    """Initial weights would be drawn elsewhere, or in double precision: other numbers."""
+    """Weights would be drawn elsewhere or in double precision, or TF32 be used all the same."""
     parts = fr.partition("iid_plain", data, clients=3)
-    set_default(other)
+    change(other)
     try:
         with pytest.raises(FedreproError, match=message):
             fr.train(data, parts, "fedavg", **OPTIONS)
     finally:
-        set_default(usual)
+        change(usual)
 
 
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:

@@ -1634,7 +1634,33 @@ def test_every_hook_is_captured_on_a_gpu(case):
         assert bool(result.weights.isfinite().all())
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu, id="gpu")])
+ANYWHERE = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=needs_gpu, id="gpu")]
+)
+
+
+@ANYWHERE
+@pytest.mark.parametrize("case", GPU_CASES)
+def test_graphs_predict_as_the_loop_on_a_cpu(case, device, monkeypatch):
+    """Each model on its own examples; in a slot shorter ones, longer ones, shorter ones again."""
+    spec = make_spec(**GPU_CASES[case])
+    fed, rng = federation(spec), np.random.default_rng(3)
+    models = [fed.initial_weights(k) for k in range(6)]
+    own = [rng.integers(0, fed.train_size, count) for count in (30, 1030, 30, 2001, 30, 1000)]
+    request = Predict(models, "train", own)
+    expected = answer(LoopBackend(), spec, request)
+    monkeypatch.setattr(graphs, "STREAMS", 1)
+    monkeypatch.setattr(graphs, "_MOST_PREDICTING", 2)
+    backend = GraphsBackend(device)
+    for _ in range(3):  # the smaller batches of a slot are captured, too
+        found = answer(backend, spec, request)
+        for ours, theirs, examples in zip(found, expected, own, strict=True):
+            assert (ours.classes == theirs.classes).mean() > 0.95
+            assert np.array_equal(ours.correct, ours.classes == fed.labels[examples])
+            assert ours.loss == pytest.approx(theirs.loss, rel=1e-4)
+
+
+@ANYWHERE
 def test_a_network_that_looks_at_values_is_trained_without_graphs(device, monkeypatch):
     """A GPU cannot capture it; on the same stream others are captured afterwards."""
 

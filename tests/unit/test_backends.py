@@ -580,6 +580,80 @@ def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
     assert (recorded.captures, recorded.replays) == (3, 20)
 
 
+class LatePlace(HostPlace):
+    """A stream as the host sees it: steps are handed over in groups, results arrive later."""
+
+    ahead, group = 4, 8
+
+    def __init__(self):
+        self.under_way, self._fetched = set(), []
+
+    def fetch(self, tensor):
+        host = torch.zeros_like(tensor)
+        self._fetched.append((host, tensor))
+        return host
+
+    def mark(self):
+        fetched, self._fetched = self._fetched, []
+        looks = itertools.count()
+
+        def ended():
+            if next(looks) < 3:
+                return False
+            self.under_way.discard(ended)
+            for host, tensor in fetched:
+                host.copy_(tensor)
+            return True
+
+        self.under_way.add(ended)
+        return ended
+
+
+def test_results_are_read_once_they_have_arrived(monkeypatch):
+    spec = make_spec(local_epochs=20)
+    fed, place, most = federation(spec), LatePlace(), []
+    advance = slot.Slot.advance
+
+    def watched(one):
+        advance(one)
+        most.append(len(place.under_way))
+
+    monkeypatch.setattr(slot.Slot, "advance", watched)
+    monkeypatch.setattr(GraphsBackend, "_next_place", lambda _: place)
+    backend = GraphsBackend()
+    backend._most_slots = 1
+    request = Train(make_lanes(fed, (30, 20)), 0)  # 80 and 60 steps
+    found = answer(backend, spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+    assert max(most) == place.ahead
+    asked = Predict([one.weights for one in found], "test")
+    for ours, theirs in zip(
+        answer(backend, spec, asked), answer(LoopBackend(), spec, asked), strict=True
+    ):
+        assert np.array_equal(ours.classes, theirs.classes)
+        assert ours.loss == theirs.loss
+    assert not place.under_way
+
+
+def test_a_stream_is_told_of_all_tensors_that_another_one_makes_or_takes(monkeypatch):
+    """Or their memory might be used again while it still reads or writes them."""
+    taken, handed = [], []
+    monkeypatch.setattr(HostPlace, "take_over", lambda _, *given: taken.extend(given))
+    monkeypatch.setattr(HostPlace, "hand_over", lambda _, *given: handed.extend(given))
+    spec, backend = make_spec(optimizer=ADAM), GraphsBackend()
+    fed = federation(spec)
+    moments = {name: direction(fed)(9).abs() for name in ("mean", "square")}
+    lanes = make_lanes(fed, (20,), linear=direction(fed), optimizer_state={"step": 3} | moments)
+    request = Train(lanes, 0, keep_optimizer_state=True)
+    [result] = answer(backend, spec, request)
+    asked = [lanes[0].weights, lanes[0].linear, *moments.values()]
+    assert {id(one) for one in asked} == {id(one) for one in taken}
+    kept = [result.weights, result.optimizer_state["mean"], result.optimizer_state["square"]]
+    assert {id(one) for one in kept} == {id(one) for one in handed}
+    answer(backend, spec, Predict([result.weights], "test"))
+    assert taken[-1] is result.weights
+
+
 def test_a_slot_serves_runs_with_other_constants(monkeypatch):
     """What is no part of the key is loaded: step size, seed, round, moments, linear term."""
     monkeypatch.setattr(slot, "_OFTEN", 1)

@@ -45,7 +45,7 @@ def lane_bytes(
     """Return an estimate of the bytes that one lane takes.
 
     Args:
-        module: its network.
+        module: its network, on the CPU.
         shape: channels, height and width of one input.
         spec: its run, which says which moments the optimiser keeps.
         objective: what it minimises, which says which further vectors it keeps.

@@ -227,6 +227,7 @@ def train(
             and the algorithm has no single model, or a run was recorded without them.
     """
     _require_dataset(data)
+    _require_defaults()
     for key, argument in _ARGUMENTS.items():
         if key in spec:
             raise FedreproError(f"{key}: {_say(argument)}")
@@ -283,6 +284,43 @@ def train(
         _require_weights(runs, data, Path(folder))
     _train(runs, data, device, workers, Path(folder), keep_weights)
     return Result([records.read(run.id, Path(folder)) for run in runs], Path(folder))
+
+
+def _require_defaults() -> None:
+    """Refuse settings of PyTorch that initial weights and the engine would follow.
+
+    Raises:
+        FedreproError: the program has made some; says how to set them back.
+    """
+    import torch
+
+    if torch.get_default_device().type != "cpu":
+        raise FedreproError(
+            f"PyTorch's default device is {torch.get_default_device()}: call "
+            "torch.set_default_device(None) before fr.train, and give it the device"
+        )
+    if torch.get_default_dtype() != torch.float32:
+        raise FedreproError(
+            f"PyTorch's default dtype is {torch.get_default_dtype()}: call "
+            "torch.set_default_dtype(torch.float32) before fr.train"
+        )
+    if _tf32_is_fixed():
+        raise FedreproError(
+            "TF32 was set by fp32_precision of torch.backends, which would overrule the precision "
+            "of runs: set it back to what it was before fr.train"
+        )
+
+
+def _tf32_is_fixed() -> bool:
+    """Whether the older switches of TF32, which the engine uses, do not say what is done."""
+    from torch import backends
+
+    try:
+        _ = backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+    except RuntimeError:  # they differ from the newer ones
+        return True
+    every: str = backends.fp32_precision  # type: ignore[attr-defined]
+    return "tf32" in (every, backends.cudnn.fp32_precision)  # which convolutions follow
 
 
 _ARGUMENTS = {"dataset": "data", "partition": "parts", "seed": "seeds"}

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import itertools
+import math
 import shutil
 import time
 import weakref
@@ -579,6 +580,80 @@ def test_steps_are_captured_once_a_size_and_slot_and_replayed(monkeypatch):
     assert (recorded.captures, recorded.replays) == (3, 20)
 
 
+class LatePlace(HostPlace):
+    """A stream as the host sees it: steps are handed over in groups, results arrive later."""
+
+    ahead, group = 4, 8
+
+    def __init__(self):
+        self.under_way, self._fetched = set(), []
+
+    def fetch(self, tensor):
+        host = torch.zeros_like(tensor)
+        self._fetched.append((host, tensor))
+        return host
+
+    def mark(self):
+        fetched, self._fetched = self._fetched, []
+        looks = itertools.count()
+
+        def ended():
+            if next(looks) < 3:
+                return False
+            self.under_way.discard(ended)
+            for host, tensor in fetched:
+                host.copy_(tensor)
+            return True
+
+        self.under_way.add(ended)
+        return ended
+
+
+def test_results_are_read_once_they_have_arrived(monkeypatch):
+    spec = make_spec(local_epochs=20)
+    fed, place, most = federation(spec), LatePlace(), []
+    advance = slot.Slot.advance
+
+    def watched(one):
+        advance(one)
+        most.append(len(place.under_way))
+
+    monkeypatch.setattr(slot.Slot, "advance", watched)
+    monkeypatch.setattr(GraphsBackend, "_next_place", lambda _: place)
+    backend = GraphsBackend()
+    backend._most_slots = 1
+    request = Train(make_lanes(fed, (30, 20)), 0)  # 80 and 60 steps
+    found = answer(backend, spec, request)
+    assert_equal(found, answer(LoopBackend(), spec, request))
+    assert max(most) == place.ahead
+    asked = Predict([one.weights for one in found], "test")
+    for ours, theirs in zip(
+        answer(backend, spec, asked), answer(LoopBackend(), spec, asked), strict=True
+    ):
+        assert np.array_equal(ours.classes, theirs.classes)
+        assert ours.loss == theirs.loss
+    assert not place.under_way
+
+
+def test_a_stream_is_told_of_all_tensors_that_another_one_makes_or_takes(monkeypatch):
+    """Or their memory might be used again while it still reads or writes them."""
+    taken, handed = [], []
+    monkeypatch.setattr(HostPlace, "take_over", lambda _, *given: taken.extend(given))
+    monkeypatch.setattr(HostPlace, "hand_over", lambda _, *given: handed.extend(given))
+    spec, backend = make_spec(optimizer=ADAM), GraphsBackend()
+    fed = federation(spec)
+    moments = {name: direction(fed)(9).abs() for name in ("mean", "square")}
+    lanes = make_lanes(fed, (20,), linear=direction(fed), optimizer_state={"step": 3} | moments)
+    request = Train(lanes, 0, keep_optimizer_state=True)
+    [result] = answer(backend, spec, request)
+    asked = [lanes[0].weights, lanes[0].linear, *moments.values()]
+    assert {id(one) for one in asked} == {id(one) for one in taken}
+    kept = [result.weights, result.optimizer_state["mean"], result.optimizer_state["square"]]
+    assert {id(one) for one in kept} == {id(one) for one in handed}
+    answer(backend, spec, Predict([result.weights], "test"))
+    assert taken[-1] is result.weights
+
+
 def test_a_slot_serves_runs_with_other_constants(monkeypatch):
     """What is no part of the key is loaded: step size, seed, round, moments, linear term."""
     monkeypatch.setattr(slot, "_OFTEN", 1)
@@ -653,14 +728,15 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(
             raise RuntimeError("not currently recording to the pool")
 
     place = places.CudaPlace.__new__(places.CudaPlace)
-    place._stream, place._pool, place._given_up = SimpleNamespace(device_index=0), (0, 1), []
+    place._stream, place._pool = SimpleNamespace(device_index=0), (0, 1)
+    monkeypatch.setattr(device, "_LEFT", [])
     monkeypatch.setattr("torch.cuda.CUDAGraph", SimpleNamespace)
     monkeypatch.setattr("torch.cuda.graph", capturing)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: (0, 2))
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end_allocation, raising=False)
     with pytest.raises(type(broken_by)):
         place.capture(fails)
-    assert len(place._given_up) == (not ends_well)
+    assert len(device._LEFT) == (not ends_well)
     assert place._pool == ((0, 1) if ends_well else (0, 2))
 
 
@@ -1171,9 +1247,20 @@ def test_predictions_need_room_for_the_largest_outputs_not_for_all():
 
 
 def test_without_memory_for_prepared_inputs_those_of_a_batch_are_computed(cnn_lanes, monkeypatch):
-    expected = answer(LoopBackend(), *cnn_lanes)
-    monkeypatch.setattr(DeviceData, "prepare", lambda *_: as_on_a_gpu())
-    assert_equal(answer(GraphsBackend(), *cnn_lanes), expected)
+    expected, empty, tries = answer(LoopBackend(), *cnn_lanes), torch.empty, []
+    splits = [len(labels) for labels in resources().data(cnn_lanes[0]).labels.values()]
+
+    def short(*shape, **options):
+        if shape[0] in splits:
+            tries.append(shape[0])
+            as_on_a_gpu()
+        return empty(*shape, **options)
+
+    monkeypatch.setattr(torch, "empty", short)
+    backend = GraphsBackend()
+    for _ in range(2):
+        assert_equal(answer(backend, *cnn_lanes), expected)
+    assert tries == splits, "memory runs out once for each"
 
 
 def test_idle_slots_make_room_for_another_data_set(cnn_lanes, monkeypatch):
@@ -1467,8 +1554,17 @@ def test_without_a_gpu_cuda_is_refused(name):
         backends.backend(name, "cuda")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_cannot_be_used_is_refused_before_the_training(monkeypatch):
+    """Whatever PyTorch says of it: here, that there is no driver."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(FedreproError, match=r"device cuda: cannot be used \(.*\); nvidia-smi"):
+        backends.backend("graphs", "cuda")
+
+
 def test_the_pool_has_no_use_for_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(backends, "_use", lambda _: None)
     with pytest.raises(FedreproError, match="backend pool uses CPU cores"):
         backends.backend("pool", "cuda")
     with pytest.raises(FedreproError, match=r"backend stacked: no such backend .*known: auto"):
@@ -1610,6 +1706,57 @@ def test_every_hook_is_captured_on_a_gpu(case):
     request = request_for(federation(spec), Objective(**objective), linear=True)
     for result in answer(GraphsBackend("cuda"), spec, request):
         assert bool(result.weights.isfinite().all())
+
+
+ANYWHERE = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=needs_gpu, id="gpu")]
+)
+
+
+@ANYWHERE
+@pytest.mark.parametrize("case", GPU_CASES)
+def test_graphs_predict_as_the_loop_on_a_cpu(case, device, monkeypatch):
+    """Each model on its own examples; in a slot shorter ones, longer ones, shorter ones again."""
+    spec = make_spec(**GPU_CASES[case])
+    fed, rng = federation(spec), np.random.default_rng(3)
+    models = [fed.initial_weights(k) for k in range(6)]
+    own = [rng.integers(0, fed.train_size, count) for count in (30, 1030, 30, 2001, 30, 1000)]
+    request = Predict(models, "train", own)
+    expected = answer(LoopBackend(), spec, request)
+    monkeypatch.setattr(graphs, "STREAMS", 1)
+    monkeypatch.setattr(graphs, "_MOST_PREDICTING", 2)
+    backend = GraphsBackend(device)
+    for _ in range(3):  # the smaller batches of a slot are captured, too
+        found = answer(backend, spec, request)
+        for ours, theirs, examples in zip(found, expected, own, strict=True):
+            assert (ours.classes == theirs.classes).mean() > 0.95
+            assert np.array_equal(ours.correct, ours.classes == fed.labels[examples])
+            assert ours.loss == pytest.approx(theirs.loss, rel=1e-4)
+
+
+@ANYWHERE
+def test_a_network_that_looks_at_values_is_trained_without_graphs(device, monkeypatch):
+    """A GPU cannot capture it; on the same stream others are captured afterwards."""
+
+    class Looks(torch.nn.Module):
+        def forward(self, images):
+            return images * float(images.max() >= 0)
+
+    def build(shape, classes, width):
+        flat = torch.nn.Flatten()
+        return torch.nn.Sequential(Looks(), flat, torch.nn.Linear(math.prod(shape), classes))
+
+    looks = Network("looks", build, mflop=1)
+    monkeypatch.setitem(NETWORKS._found, looks.name, (looks, None, looks.module))
+    monkeypatch.setattr(graphs, "STREAMS", 1)
+    backend = GraphsBackend(device)
+    for model in ("looks", "liu1"):
+        spec = make_spec(model={"name": model})
+        request = Train(make_lanes(federation(spec), (24, 17)), 0)
+        refused = pytest.warns(UserWarning, match="spec field model = .* cannot be captured")
+        with refused if (device, model) == ("cuda", "looks") else contextlib.nullcontext():
+            found = answer(backend, spec, request)
+        assert_near(to_cpu(found), answer(LoopBackend(), spec, request), request.lanes, share=0.02)
 
 
 @needs_gpu

@@ -10,7 +10,7 @@ import small_runs
 
 from fedrepro import cli
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.engine import compiling
+from fedrepro.fl.engine import backends, compiling
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.runs import command, records, session
@@ -51,6 +51,7 @@ def test_what_is_missing_is_named(machine, monkeypatch, tmp_path):
 def test_a_compiler_is_asked_for_only_where_compiling_is_on(machine, monkeypatch):
     machine["gcc"] = None
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(backends, "_use", lambda _: None)
     assert backend("loop", "cuda", compile="auto").cores == 0
     assert backend("loop", "cuda", compile="off").cores == 0
     with pytest.raises(FedreproError, match="compile on: there is no C compiler; install gcc"):

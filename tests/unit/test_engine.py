@@ -170,9 +170,15 @@ def test_common_and_own_initial_weights(init_seed):
     assert torch.equal(fed.initial_weights(), same.initial_weights())
     assert not torch.equal(fed.initial_weights(), fed.initial_weights(0))
     assert not torch.equal(fed.initial_weights(1), fed.initial_weights(0))
+
+
+def test_initial_weights_leave_the_generators_of_the_program_alone(monkeypatch):
+    fed, seeded = Federation(make_spec(), data.load("synthetic")), []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
     before = torch.random.get_rng_state()
     fed.initial_weights()
     assert torch.equal(before, torch.random.get_rng_state())
+    assert seeded == []
 
 
 def test_the_spec_says_how_initial_weights_are_drawn():
@@ -941,23 +947,31 @@ def test_the_runs_at_once_are_those_asked_for_also_on_a_gpu(tmp_path):
     assert max(counts) == counts[0] == 3
 
 
-def short_of_memory(monkeypatch, seed, fits):
+def short_of_memory(monkeypatch, seed, fits, at="end"):
     """Let the algorithm's second round of one run find no memory unless ``fits()``."""
     original = ALGORITHMS["fedavg"].round
 
     def a_round(fed, state, t):
+        def allocate(where):
+            if where == at and fed.spec.seed == seed and t == 1 and not fits():
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+        allocate("begin")
         log = yield from original(fed, state, t)
-        if fed.spec.seed == seed and t == 1 and not fits():
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        allocate("end")
         return log
 
     small_runs.change_algorithm(monkeypatch, "fedavg", round=a_round)
 
 
+@pytest.mark.parametrize(("at", "enough"), [("end", 2), ("begin", 1)])
 def test_a_run_that_finds_no_memory_beside_others_goes_on_when_there_are_fewer(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, at, enough
 ):
-    """From the last round that it ended; those that come after it wait for its end."""
+    """From the last round that it ended; those that come after it wait for its end.
+
+    Short of memory again as it goes on, at the beginning of a round, it blames no checkpoint.
+    """
     specs = [make_spec(seed=seed, rounds=3) for seed in range(6)]
     expected, _ = collect(specs, tmp_path)
     in_flight, taken_up = [], []
@@ -966,7 +980,7 @@ def test_a_run_that_finds_no_memory_beside_others_goes_on_when_there_are_fewer(
         in_flight[:] = active
         taken_up.extend(one for one in active if one.id == run_id(specs[1]))
 
-    short_of_memory(monkeypatch, 1, lambda: len(in_flight) <= 2)
+    short_of_memory(monkeypatch, 1, lambda: len(in_flight) <= enough, at)
     with pytest.warns(UserWarning, match=f"{run_id(specs[1])} is taken up later: memory is short"):
         done, failures = collect(specs, tmp_path, on_progress=note, in_flight=4)
     assert failures == {}
@@ -1117,6 +1131,7 @@ def test_only_saved_progress_counts(tmp_path):
     """Of a round that was not finished, the time it took."""
     spec, dataset = make_spec(), data.load("synthetic")
     run = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
+    run.begin()
 
     def go_on(seconds):
         run.receive(answer(run.fed, dataset, run.ask.request), seconds)
@@ -1128,6 +1143,7 @@ def test_only_saved_progress_counts(tmp_path):
         go_on(seconds)
     assert (run.progress.round, run.progress.seconds) == (3, 31.0)
     again = ActiveRun(spec, dataset, Storage(tmp_path, math.inf))
+    again.begin()
     assert (again.progress.round, again.progress.seconds, again.resumed_at) == (1, 7.0, 1)
     assert len(again.progress.metrics["train_loss"]) == 1
     assert isinstance(again.ask.request, Train)

@@ -221,6 +221,27 @@ def test_only_an_error_that_passes_is_blamed_on_the_run(tmp_path, lost):
     assert "CUDA error: unspecified launch failure" in failures[run_id(bad)]
 
 
+def test_a_device_that_is_lost_as_a_run_goes_on_leaves_its_checkpoint_blameless(tmp_path):
+    """Or its message would say to delete it."""
+    spec = make_spec()
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    def lost(*_):
+        gpu.patch.setattr(torch.cuda, "synchronize", lose)
+        lose()
+
+    with pretended_gpu() as gpu:
+        with pytest.raises(Interrupt):
+            train([spec], PretendedBackend(), tmp_path, on_progress=stop)
+        gpu.patch.setattr(fedavg, "_held", lost)
+        with pytest.raises(DeviceFailed, match="1 of 1 runs in flight have a checkpoint"):
+            train([spec], PretendedBackend(), tmp_path)
+    assert checkpoint.load(tmp_path / f"{run_id(spec)}.pt", run_id(spec))["progress"]["round"] == 1
+
+
 def test_what_else_fails_beside_the_device_does_not_hide_that_it_failed(tmp_path):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import subprocess
 import sys
@@ -40,6 +41,31 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
     assert (done.stdout, done.stderr) == (f"{fr.__version__} True False []\n", "")
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         _ = fr.tarin  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("change", "other", "usual", "message"),
+    [
+        (torch.set_default_device, "meta", None, r"device is meta: call torch.set_default_device"),
+        (torch.set_default_dtype, torch.float64, torch.float32, r"dtype is torch.float64: call"),
+        (functools.partial(setattr, torch.backends, "fp32_precision"), "tf32", "none", "overrule"),
+        (
+            functools.partial(setattr, torch.backends.cuda.matmul, "fp32_precision"),
+            *("tf32", "none", "overrule"),
+        ),
+    ],
+)
+def test_settings_of_pytorch_that_change_numbers_are_refused(
+    data: fr.Dataset, change: Any, other: Any, usual: Any, message: str
+) -> None:
+    """Weights would be drawn elsewhere or in double precision, or TF32 be used all the same."""
+    parts = fr.partition("iid_plain", data, clients=3)
+    change(other)
+    try:
+        with pytest.raises(FedreproError, match=message):
+            fr.train(data, parts, "fedavg", **OPTIONS)
+    finally:
+        change(usual)
 
 
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from small_runs import ends_after
 from fedrepro import cli
 from fedrepro.base import files
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.engine import backends
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.runs import command, provenance, records, session
@@ -472,7 +473,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     chosen = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    monkeypatch.setattr(backends, "_use", chosen.append)
     assert backend("loop", "cuda:1").cores == 0
     assert [str(device) for device in chosen] == ["cuda:1"]
     with pytest.raises(FedreproError, match="device cuda:2: PyTorch sees 2 GPUs"):

@@ -19,7 +19,7 @@ from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import Effect
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device, tensors
-from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed, unexpected
+from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.engine.well_formed import check_request
@@ -152,12 +152,10 @@ class ActiveRun:
         self._boundaries = [self._snapshot()]
         self._effect = Effect(self.fed.layout.parameters, shown=self.resumed_at > 0)
         self._steps = self._run()
-        try:
-            self._advance(None)
-        except Exception as error:
-            if isinstance(error, FedreproError) or not self.resumed_at:
-                raise
-            raise self.explained(unexpected(error)) from error
+
+    def begin(self) -> None:
+        """Go on to the first request, or to the end if all rounds were done before."""
+        self._advance(None)
 
     def _restore(self) -> None:
         found = saved.read(self._file, self.id)

@@ -72,10 +72,26 @@ def _device(name: str) -> torch.device:
         return place
     if not torch.cuda.is_available():
         raise FedreproError(f"device {name}: PyTorch sees no GPU here; leave it out to use the CPU")
-    if place.index is not None:
-        if place.index >= torch.cuda.device_count():
-            raise FedreproError(
-                f"device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted from 0"
-            )
-        torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
+    if place.index is not None and place.index >= torch.cuda.device_count():
+        raise FedreproError(
+            f"device {name}: PyTorch sees {torch.cuda.device_count()} GPUs here, counted from 0"
+        )
+    _use(place)
     return place
+
+
+def _use(place: torch.device) -> None:
+    """Make a GPU the one that is used, and see whether it can be.
+
+    Raises:
+        FedreproError: its memory is full, it is another process's alone, or too old for PyTorch.
+    """
+    try:
+        if place.index is not None:
+            torch.cuda.set_device(place)  # CUDA graphs are captured on the current device
+        torch.ones((), device=place).item()
+    except RuntimeError as error:
+        raise FedreproError(
+            f"device {place}: cannot be used ({str(error).splitlines()[0]}); nvidia-smi lists what "
+            "else is on it, and docs/training.md says which cards and drivers PyTorch needs"
+        ) from error

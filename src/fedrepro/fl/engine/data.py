@@ -61,6 +61,7 @@ class DeviceData:
         self.shape = spec.input_shape(tuple(self.images["train"].shape[1:]))
         self._scale = 255.0 if self.images["train"].dtype == torch.uint8 else 1.0
         self._ready: dict[Split, torch.Tensor] = {}
+        self._tried: set[Split] = set()
         self._mean = self._std = None
         if spec.transform == "standard":
             self._mean, self._std = tensors["mean"].to(device), tensors["std"].to(device)
@@ -75,14 +76,17 @@ class DeviceData:
         """Compute a split's network inputs once, so that a batch of them is a mere selection.
 
         Augmented examples are always computed anew; those of a split that was prepared have the
-        same bits as before.
+        same bits as before. It is tried once: running out of memory costs a GPU its cache.
 
         Args:
             split: official split.
             limit: bytes; if the inputs would take more, nothing is prepared.
         """
         count, device = len(self.labels[split]), self.labels[split].device
-        if split in self._ready or 4 * count * math.prod(self.shape) > limit:
+        if split in self._tried:
+            return
+        self._tried.add(split)
+        if 4 * count * math.prod(self.shape) > limit:
             return
         ready = torch.empty(count, *self.shape, device=device)
         for first in range(0, count, _PREPARED_AT_ONCE):

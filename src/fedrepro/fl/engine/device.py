@@ -73,7 +73,11 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
 
 
 def leave(*what: object) -> None:
-    """Keep what holds memory of a lost device: PyTorch would end the process where it frees it."""
+    """Keep to the end what may not be freed.
+
+    Where memory of a lost device is freed, PyTorch ends the process; and it goes on to ask a graph
+    whose capture could not be ended.
+    """
     _LEFT.extend(what)
 
 

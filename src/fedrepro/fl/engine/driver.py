@@ -254,7 +254,12 @@ class _Flight:
             lanes = cost.lanes(run.spec)
             kind = cost.kind(run.spec), run.spec.precision, lanes
             self._admission.admitted(self._tickets, kind, run.progress.round, lanes)
-        self._submit(self._tickets, run)
+        try:
+            run.begin()
+        except Exception as error:
+            self._give_up(self._tickets, error)
+        else:
+            self._submit(self._tickets, run)
 
     def take(self, answer: Answer) -> None:
         """Hand a run the answer to its request, and its next request to the backend."""
@@ -265,8 +270,7 @@ class _Flight:
                 raise type(answer.result)(f"round {run.current_round}: {answer.result}")
             run.receive(answer.result, answer.seconds)
         except Exception as error:
-            self.fail(run.spec, error, run)
-            self._leave(ticket)
+            self._give_up(ticket, error)
             return
         if self._admission is not None:
             self._admission.worked(ticket, work, run.progress.round, time.monotonic())
@@ -330,8 +334,13 @@ class _Flight:
         except FedreproError:  # of the machine, such as no room in shared memory
             raise
         except Exception as error:
-            self.fail(run.spec, error, run)
-            self._leave(ticket)
+            self._give_up(ticket, error)
+
+    def _give_up(self, ticket: int, error: Exception) -> None:
+        """Let a run in flight fail; raises the error if no run is to blame for it."""
+        run = self.runs[ticket]
+        self.fail(run.spec, error, run)
+        self._leave(ticket)
 
     def _leave(self, ticket: int) -> None:
         self.runs.pop(ticket).close()

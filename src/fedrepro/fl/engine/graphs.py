@@ -204,7 +204,7 @@ class GraphsBackend:
         return True
 
     def close(self) -> None:
-        """Free the slots; of a lost device, which was said before, they are left as they are."""
+        """Free slots and examples; the slots of a lost device are left as they are."""
         if self.device.type == "cuda":
             try:
                 torch.cuda.synchronize(self.device)
@@ -217,6 +217,7 @@ class GraphsBackend:
             kind.slots.clear()  # which know their kind: else they would stay until a collection
         self._kinds.clear()
         self._places.clear()
+        self._resources = Resources(self.device)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

@@ -19,18 +19,19 @@ _KEPT_ACTIVATIONS = 3  # the output, its gradient, and what a kernel needs besid
 
 
 def activation_bytes(module: nn.Module, shape: tuple[int, int, int]) -> list[int]:
-    """Return the bytes of each layer's output for one example, by a dry run without data."""
+    """Return the bytes of each layer's output for one example, by a dry run on the CPU."""
     found: list[int] = []
 
     def count(_: nn.Module, __: object, output: object) -> None:
         if isinstance(output, torch.Tensor):
             found.append(output.numel() * output.element_size())
 
-    dry = copy.deepcopy(module).to("meta").eval()
+    dry = copy.deepcopy(module).eval()
     for layer in dry.modules():
         if not list(layer.children()):
             layer.register_forward_hook(count)
-    dry(torch.empty(1, *shape, device="meta"))
+    with torch.no_grad():
+        dry(torch.zeros(1, *shape))
     return found
 
 
@@ -44,7 +45,7 @@ def lane_bytes(
     """Return an estimate of the bytes that one lane takes.
 
     Args:
-        module: its network.
+        module: its network, on the CPU.
         shape: channels, height and width of one input.
         spec: its run, which says which moments the optimiser keeps.
         objective: what it minimises, which says which further vectors it keeps.

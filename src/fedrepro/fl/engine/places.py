@@ -13,6 +13,8 @@ from typing import Protocol
 
 import torch
 
+from fedrepro.fl.engine.device import leave
+
 STREAMS = 24
 """Streams on a GPU. On an H100, more do not help, and fewer are slower with small kernels."""
 
@@ -93,7 +95,6 @@ class CudaPlace:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._others = torch.cuda.current_stream(device)  # where all but the steps is computed
         self._pool = torch.cuda.graph_pool_handle()
-        self._given_up: list[torch.cuda.CUDAGraph] = []
 
     def using(self) -> contextlib.AbstractContextManager[object]:
         """Return a context whose kernels go to the stream."""
@@ -143,14 +144,14 @@ class CudaPlace:
     def _give_up(self, graph: torch.cuda.CUDAGraph) -> None:
         """End what PyTorch leaves open where CUDA refuses to end a capture.
 
-        The allocator would go on to serve the stream from the graph's memory and ask the graph, so
-        that stays alive; later graphs get memory of their own.
+        The allocator would go on to serve the stream from the graph's memory. That of pinned memory
+        still asks the graph, so that stays alive; later graphs get memory of their own.
         """
         try:
             torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
         except RuntimeError:
             return  # the capture has ended well, and nothing is open
-        self._given_up.append(graph)
+        leave(graph)
         self._pool = torch.cuda.graph_pool_handle()
 
     def fetch(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -62,9 +62,9 @@ class Resources:
         return self.network(spec, second=True) if objectives.needs_teacher(objective) else None
 
     def blueprint(self, spec: RunSpec) -> nn.Module:
-        """Return a run's network on the meta device, without weights, to estimate its memory."""
+        """Return a run's network on the CPU, with arbitrary weights, to estimate its memory."""
         shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
-        with torch.device("meta"):
+        with torch.random.fork_rng(devices=[]):
             return models.build(spec.model.name, shape, classes, spec.model.width)
 
     def build(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:

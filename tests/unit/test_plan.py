@@ -386,6 +386,17 @@ def test_merge() -> None:
             ["runs.plain.grid: model.name: 'name' is the end of another axis"],
         ),
         (
+            lambda p: p["runs"]["plain"].update(set={"seed": 3}),
+            ["toy.yaml: runs.plain (paper): seed: say it by `seeds`"],
+        ),
+        (
+            lambda p: (
+                p["runs"]["adam"].update(labels={"batch": "small"})
+                or p["scales"]["lite"]["runs"]["adam"]["grid"].update({"batch": [1]})
+            ),
+            ["scales.lite.runs.adam.grid: batch: 'batch' is the end of another axis"],
+        ),
+        (
             lambda p: p["scales"]["lite"]["runs"]["adam"]["grid"].update({"algorithm.rounds": [1]}),
             ["scales.lite.runs.adam.grid: algorithm.rounds: 'rounds' is the end of another axis"],
         ),

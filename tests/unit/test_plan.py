@@ -504,6 +504,13 @@ def test_batches_are_of_one_group_at_the_published_scale_only(plans: Plans) -> N
     assert [run.id for run in fused] == [run.id for run in runs]
 
 
+def test_batches_have_names_that_snakemake_can_use(plans: Plans) -> None:
+    runs = {"FedAvg/{lr} (ü)": {"title": "FedAvg"}}
+    plans(lambda plan: plan.update(runs=runs, scales={}, tables={}))
+    [(name, _)] = batches(expand("toy", "paper"), 100)
+    assert name == "toy_mnist_liu1_sgd10_FedAvg--lr---ü-_0"
+
+
 def test_batches_keep_their_names_when_the_plan_grows_at_its_end(plans: Plans) -> None:
     plans()
     before = plan_of(batches(list(unique(expand("toy", "paper")).values()), 4))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -480,7 +481,7 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
         spec = run.spec
         key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"
         if run.scale == "paper":
-            key += f"_{run.group}"
+            key += re.sub(r"[^\w.-]", "-", f"_{run.group}")  # no path, and no wildcard of Snakemake
         fusable.setdefault(key, []).append(run)
     for key, members in fusable.items():
         for number, start in enumerate(range(0, len(members), size)):

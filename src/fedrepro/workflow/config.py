@@ -95,12 +95,17 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     known = papers()
     for name in config.papers:
         if name not in known and name in plans():
-            raise FedreproError(
-                f"{where}: papers: '{name}' is a study of our own, which Snakemake does not make; "
-                f"`fedrepro table {name} ...` and `fedrepro figure {name} ...` do"
-            )
+            raise FedreproError(f"{where}: papers: {not_made(name)}")
         if name not in known:
             raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
         if config.papers.count(name) > 1:
             raise FedreproError(f"{where}: papers: '{name}' is named twice; name it once")
     return config
+
+
+def not_made(study: str) -> str:
+    """Say what makes the tables and figures of a study of our own."""
+    return (
+        f"'{study}' is a study of our own, which Snakemake does not make; `fedrepro table {study} "
+        f"...` and `fedrepro figure {study} ...` do"
+    )

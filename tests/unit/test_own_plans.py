@@ -496,6 +496,8 @@ def test_commands_in_messages_name_its_file(folder: Path) -> None:
     with pytest.raises(FedreproError) as missing:
         RunSet("my-plan", "lite").require(["fedavg"], "a table")
     assert f"`fedrepro train --pending --paper {file} --scale lite`" in str(missing.value)
+    with pytest.raises(FedreproError, match=f"`fedrepro table {file} rounds` makes"):
+        load_plan("my-plan").artefact("rounds", "figure")
     with pytest.raises(FedreproError) as not_recorded:
         recorded.find([run.id])
     assert trains in str(not_recorded.value)

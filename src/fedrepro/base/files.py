@@ -56,7 +56,7 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
             "permissions, then run again"
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # nor can what could not be made be deleted
+        with contextlib.suppress(OSError):  # its folder may never have been made
             temporary.unlink()
 
 

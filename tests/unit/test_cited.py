@@ -95,6 +95,23 @@ def test_what_cannot_be_held_is_named(citations, changed, parts):
         assert part in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", r"is empty; write `\{\}` where there is nothing to say"),
+        ("lit: {}", r"\n  unknown key 'lit' \(did you mean 'lite'\?"),
+        ("lite: {tabel1: {}}", r"lite: paper 'tricks' has no table or figure 'tabel1'"),
+        ("smoke: {table1: {}}", r"smoke: tricks, scale smoke: no record of "),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file(tmp_path, monkeypatch, text, problem):
+    file = tmp_path / "cited.yaml"
+    file.write_text(text)
+    monkeypatch.setattr(cited, "file_of", lambda paper: file)
+    with pytest.raises(FedreproError, match=rf"^{file}:\s*{problem}"):
+        list(cited.citations("tricks", {}))
+
+
 def test_a_cell_that_is_there_twice_is_refused(citations, monkeypatch):
     twice = pd.concat([cited.frame(RunSet("tricks", "lite"), "table1")] * 2)
     monkeypatch.setattr(cited, "frame", lambda *args, **options: twice)

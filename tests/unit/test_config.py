@@ -70,6 +70,18 @@ def test_a_key_that_a_module_does_not_pass_is_that_of_the_file() -> None:
     assert load_config({"scale": "quick"}) == load_config(DEFAULT | {"scale": "quick"})
 
 
+def test_a_key_that_the_file_has_twice_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake would take the last one."""
+    file = tmp_path / "config/config.yaml"
+    (tmp_path / "config/papers").mkdir(parents=True)
+    file.write_text((root() / "config/config.yaml").read_text() + "scale: smoke\n")
+    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
+    with pytest.raises(FedreproError, match=rf"{file}: .*key 'scale' is there twice"):
+        load_config(DEFAULT | {"scale": "smoke"})
+
+
 def test_papers_as_on_a_command_line() -> None:
     assert load_config(DEFAULT | {"papers": "emd"}).papers == ["emd"]
     assert load_config(DEFAULT | {"papers": "emd,selective"}).papers == ["emd", "selective"]

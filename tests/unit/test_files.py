@@ -57,6 +57,13 @@ def test_what_can_be_made_again_is_not_waited_for(disk: list[str]) -> None:
     assert disk == ["named table.csv"]
 
 
+@pytest.mark.parametrize("name", ["table.csv", "folder/table.csv"])
+def test_a_file_below_a_file_is_refused_by_its_own_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FedreproError, match=rf"file/{name}: a file is where a folder"):
+        write_bytes(tmp_path / "file" / name, b"1")
+
+
 def test_a_record_is_on_the_disk_before_it_has_its_name(disk: list[str]) -> None:
     file = records.write(content(RUN), Path("kept"))
     assert disk == [f"on disk {file.name}.tmp", f"named {file.name}", "on disk kept"]

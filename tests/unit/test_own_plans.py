@@ -23,7 +23,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
 from fedrepro.fl.spec import identity
 from fedrepro.report import artefacts, code, drawings, generic, recorded, trace
-from fedrepro.runs import command, records
+from fedrepro.runs import command, records, session
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_files import OWN_PLANS, is_own, is_study, papers, plans, use_plans
 from fedrepro.runs.runset import RunSet
@@ -496,6 +496,8 @@ def test_commands_in_messages_name_its_file(folder: Path) -> None:
     with pytest.raises(FedreproError) as missing:
         RunSet("my-plan", "lite").require(["fedavg"], "a table")
     assert f"`fedrepro train --pending --paper {file} --scale lite`" in str(missing.value)
+    with pytest.raises(FedreproError, match=f"`fedrepro table {file} rounds` makes"):
+        load_plan("my-plan").artefact("rounds", "figure")
     with pytest.raises(FedreproError) as not_recorded:
         recorded.find([run.id])
     assert trains in str(not_recorded.value)
@@ -614,6 +616,22 @@ def test_a_plan_may_have_some_scales_only(
     assert "my-plan accuracy" in capsys.readouterr().out
     assert main(["status", "my/my-plan.yaml", "--scale", "quick"]) == 1
     assert "my/my-plan.yaml: scales: no scale 'quick'" in capsys.readouterr().err
+
+
+def test_it_is_trained_at_lite_however_it_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the help of --scale says."""
+    lite = {"defaults": {"rounds": 1}}
+    (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"scales": {"lite": lite}}))
+    chosen: list[set[str]] = []
+    monkeypatch.setattr(
+        session, "train", lambda runs, _: chosen.append({run.scale for run in runs}) or 0
+    )
+    assert main(["train", "my/my-plan.yaml"]) == 0
+    assert main(["train", "--pending", "--paper", "my/my-plan.yaml"]) == 0
+    assert main(["train", "--pending", "--paper", "my/my-plan.yaml", "--scale", "paper"]) == 0
+    assert chosen == [{"lite"}, {"lite"}, {"paper"}]
 
 
 def test_outside_a_clone_it_needs_no_paper(

@@ -386,6 +386,17 @@ def test_merge() -> None:
             ["runs.plain.grid: model.name: 'name' is the end of another axis"],
         ),
         (
+            lambda p: p["runs"]["plain"].update(set={"seed": 3}),
+            ["toy.yaml: runs.plain (paper): seed: say it by `seeds`"],
+        ),
+        (
+            lambda p: (
+                p["runs"]["adam"].update(labels={"batch": "small"})
+                or p["scales"]["lite"]["runs"]["adam"]["grid"].update({"batch": [1]})
+            ),
+            ["scales.lite.runs.adam.grid: batch: 'batch' is the end of another axis"],
+        ),
+        (
             lambda p: p["scales"]["lite"]["runs"]["adam"]["grid"].update({"algorithm.rounds": [1]}),
             ["scales.lite.runs.adam.grid: algorithm.rounds: 'rounds' is the end of another axis"],
         ),
@@ -491,6 +502,13 @@ def test_batches_are_of_one_group_at_the_published_scale_only(plans: Plans) -> N
     assert [{run.group for run in members} for members in made.values()] == [{"plain"}, {"other"}]
     [fused] = dict(batches([replace(run, scale="lite") for run in runs], 100)).values()
     assert [run.id for run in fused] == [run.id for run in runs]
+
+
+def test_batches_have_names_that_snakemake_can_use(plans: Plans) -> None:
+    runs = {"FedAvg/{lr} (ü)": {"title": "FedAvg"}}
+    plans(lambda plan: plan.update(runs=runs, scales={}, tables={}))
+    [(name, _)] = batches(expand("toy", "paper"), 100)
+    assert name == "toy_mnist_liu1_sgd10_FedAvg--lr---ü-_0"
 
 
 def test_batches_keep_their_names_when_the_plan_grows_at_its_end(plans: Plans) -> None:

@@ -119,7 +119,7 @@ def test_edited(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     ("changes", "problem"),
     [
         ({"status": "running"}, "incomplete"),
-        ({"schema_version": 2}, "incomplete"),
+        ({"schema_version": 2}, "has schema_version 2, and this fedrepro reads 1; read it with"),
         ({"run_id": "0" * 12}, "record of another run"),
     ],
 )

@@ -67,6 +67,8 @@ def test_named_runs_are_verified_and_no_others(recorded, monkeypatch, capsys):
     _, *compared, total = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in compared] == [RUNS[2].id, RUNS[0].id]
     assert total == "2 of 2 records verified"
+    assert cli.main(["verify", RUNS[2].id, "--max-hours", "1"]) == 2
+    assert "chooses among runs that are drawn; name none" in capsys.readouterr().err
     rewrite(RUNS[2], provenance={"device_type": "cuda", "device": "a GPU"})
     assert cli.main(["verify", RUNS[2].id]) == 1
     assert f"run {RUNS[2].id} was trained on a GPU, where" in capsys.readouterr().err

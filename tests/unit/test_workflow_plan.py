@@ -209,6 +209,7 @@ def test_verdicts_are_refused_where_there_are_none() -> None:
     [
         ("all_table", "unknown target 'all_table' (did you mean 'all_tables'?"),
         ("all_cadis", "paper 'cadis' is switched off; add `--config papers=cadis`"),
+        ("all_precision", "'precision' is a study of our own, which Snakemake does not make"),
     ],
 )
 def test_a_target_that_does_not_exist(target: str, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -85,8 +85,10 @@ def read_yaml(file: Path, model: type[Model]) -> Model:
         raise FedreproError(f"{file}: not valid YAML: {error}") from error
     if not isinstance(content, dict):
         held = "is empty" if content is None else "holds no keys"
-        keys = ", ".join(_fields(model))
-        raise FedreproError(f"{file}: {held}" + (f"; it may have the keys {keys}" if keys else ""))
+        keys = f"it may have the keys {', '.join(_fields(model))}"
+        if issubclass(model, RootModel):
+            keys = "write `{}` where there is nothing to say"
+        raise FedreproError(f"{file}: {held}; {keys}")
     return validate(content, model, str(file))
 
 
@@ -188,8 +190,9 @@ def _problems(
         place = problem["loc"]
         of_key = place[-1:] == ("[key]",)  # of a mapping, which is the part before
         key = ".".join(_keys_to(place[:-2] if of_key else place, content))
+        where = f"  {key}: " if key else "  "
         if of_key:
-            yield f"  {key}: {_wrong_key(problem)}"
+            yield f"{where}{_wrong_key(problem)}"
         elif problem["type"] in ("extra_forbidden", "invalid_key"):  # the latter: no text
             if hint and "." not in key:
                 yield f"  {key}: unknown key{hint(key, problem['input'])}"
@@ -210,7 +213,7 @@ def _problems(
             reason, given = reason_of(problem), problem["input"]
             if problem["type"] != "value_error" and isinstance(given, int | float | str):
                 reason += f", not {given!r}"
-            yield f"  {key}: {reason}" if key else f"  {reason}"
+            yield f"{where}{reason}"
 
 
 def _wrong_key(problem: ErrorDetails) -> str:

@@ -46,13 +46,18 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
         if durable:
             with contextlib.suppress(OSError):  # not every file system can do it with a folder
                 sync(file.parent)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise FedreproError(
+            f"{file}: a file is where a folder of it would be; name another place"
+        ) from error
     except OSError as error:
         raise FedreproError(
             f"{file}: cannot be written ({error.strerror or error}); free some space or check the "
             "permissions, then run again"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # its folder may never have been made
+            temporary.unlink()
 
 
 def temporary_name(file: Path) -> Path:

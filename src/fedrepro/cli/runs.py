@@ -209,6 +209,8 @@ def verify(
     """
     from fedrepro.runs import verify
 
+    if ids and max_hours is not None:
+        raise typer.BadParameter("--max-hours: chooses among runs that are drawn; name none")
     if ids:
         runs = _of_a_cpu(ids, paper)
     else:

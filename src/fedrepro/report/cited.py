@@ -124,7 +124,10 @@ def citations(paper: str, texts: Mapping[Path, str]) -> Iterator[Citation]:
     for scale, artefacts in read_yaml(file, Cited).root.items():
         runs = RunSet(paper, scale)
         for name, cells in artefacts.items():
-            rows = frame(runs, name, partial=True)
+            try:
+                rows = frame(runs, name, partial=True)
+            except FedreproError as error:
+                raise FedreproError(f"{file}: {scale}: {error}") from error
             for cell, sentences in cells.items():
                 source = f"{scale} {name} '{cell}'"
                 values = _values(cell, rows, f"{file}: {scale} {name}")

@@ -42,7 +42,7 @@ def update(*, dry_run: bool = False) -> list[Path]:
     verdict_blocks.checks_of.cache_clear()
     changed = []
     for file in files():
-        old = file.read_text()
+        old = file.read_text(encoding="utf-8")
         _require_pairs(file, old)
         new = _BLOCK.sub(functools.partial(_fill, file), old)
         if new != old:

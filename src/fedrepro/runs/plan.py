@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,8 +185,8 @@ def _require_consistent(file: Path, plan: PaperPlan) -> None:
     for scale, entry in plan.scales.items():
         _require_known(f"{file}: scales.{scale}", entry, plan)
         for group, override in entry.runs.items():
-            where = f"{file}: scales.{scale}.runs.{group}.grid"
-            _require_columns(where, plan.runs[group].grid | override.grid)
+            where, members = f"{file}: scales.{scale}.runs.{group}.grid", plan.runs[group]
+            _require_columns(where, [*members.labels, *(members.grid | override.grid)])
 
 
 def _require_others(where: str, artefact: Artefact) -> None:
@@ -273,7 +274,11 @@ def _require_columns(where: str, grid: Iterable[str]) -> None:
     for path in grid:
         name = _coordinate(path)
         if name in taken:
-            what = "a column of all runs" if name in _COLUMNS else "the end of another axis"
+            what = (
+                "a column of all runs"
+                if name in _COLUMNS
+                else "the end of another axis, or a label"
+            )
             raise FedreproError(f"{where}: {path}: '{name}' is {what}; use groups of runs instead")
         taken.add(name)
 
@@ -327,11 +332,13 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         if entry.groups is not None and name not in entry.groups:
             continue
         override = entry.runs.get(name, RunGroupOverride())
+        where = f"{file_of(paper)}: runs.{name} ({scale})"
         base = merge(merge(defaults, group.set), override.set)
+        if "seed" in base:
+            raise FedreproError(f"{where}: seed: say it by `seeds` of the plan, scale or group")
         grid = plan.grid(name, scale)
         seeds = override.seeds or entry.seeds or group.seeds or plan.seeds
         trained = _product(seeds, grid)
-        where = f"{file_of(paper)}: runs.{name} ({scale})"
         unchanged = not (override.seeds or entry.seeds or override.grid)
         if more := override.more or (group.more if unchanged else None):
             _require_more(f"{where}: more", more, seeds, grid)
@@ -474,7 +481,7 @@ def batches(runs: Sequence[PlannedRun], size: int) -> Iterator[tuple[str, list[P
         spec = run.spec
         key = f"{run.paper}_{spec.dataset.name}_{spec.model.name}_{spec.optimizer.name}{spec.batch}"
         if run.scale == "paper":
-            key += f"_{run.group}"
+            key += re.sub(r"[^\w.-]", "-", f"_{run.group}")  # no path, and no wildcard of Snakemake
         fusable.setdefault(key, []).append(run)
     for key, members in fusable.items():
         for number, start in enumerate(range(0, len(members), size)):

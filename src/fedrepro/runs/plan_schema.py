@@ -13,7 +13,7 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
 from fedrepro.fl.spec import NetworkName, Precision
-from fedrepro.runs.plan_files import file_of
+from fedrepro.runs.plan_files import argument, file_of
 
 Scale = Literal["paper", "lite", "quick", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -241,7 +241,7 @@ class PaperPlan(Strict):
             other = "table" if name in self.tables else "figure"
             raise FedreproError(
                 f"paper '{self.paper}' has no {kind} '{name}': it is a {other}, which `fedrepro "
-                f"{other} {self.paper} {name}` makes"
+                f"{other} {argument(self.paper)} {name}` makes"
             )
         if name not in known:
             raise FedreproError(

@@ -291,9 +291,9 @@ def _took(found: bytes, file: Path) -> TrainingTime:
     """Return what the run of a record took; the record is verified."""
     try:
         content = json.loads(found.decode())
-        intact = content["checksum"] == checksum(content)
+        intact, version = content["checksum"] == checksum(content), content["schema_version"]
         derived = identity(content["spec"], content["versions"])
-        complete = content["status"] == "complete" and content["schema_version"] == SCHEMA
+        complete = content["status"] == "complete"
         provenance = content["provenance"]
         on_gpu = provenance.get("device_type") == "cuda"
         device, backend = str(provenance["device"]), str(provenance["backend"])
@@ -311,6 +311,9 @@ def _took(found: bytes, file: Path) -> TrainingTime:
         raise _bad(file, f"holds the record of another run (its spec gives the id {derived})")
     if not complete or not intact:
         raise _bad(file, "was edited or is incomplete (its checksum does not match)")
+    if version != SCHEMA:
+        problem = f"has schema_version {version!r:.50}, and this fedrepro reads {SCHEMA}"
+        raise BadFile(file, problem, "read it with the fedrepro that wrote it")
     return took
 
 

@@ -69,6 +69,10 @@ def train(
             be is found out before the training; the store cannot be read or written; or the device
             was lost.
     """
+
+    def usual(spec: RunSpec) -> Dataset:
+        return load(spec.dataset.name, options.data_root, content=spec.dataset.content)
+
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget
     check_out(options.out)
@@ -80,21 +84,12 @@ def train(
     claims = _claims(runs, options)
     training = _Training(runs, options, deadline, claims)
     with _closing(training):
-        interrupted = training.run(dataset or (lambda spec: load_for(spec, options.data_root)))
+        interrupted = training.run(dataset or usual)
     if problems := training.problems():
         raise FedreproError("\n".join(problems))
     if options.time_budget is not None:
         training.say_what_is_left(options.time_budget, interrupted)
     return len(training.written)
-
-
-def load_for(spec: RunSpec, data_root: Path | None) -> Dataset:
-    """Load the data set of a run: that of its description, or the other content the spec names.
-
-    Raises:
-        FedreproError: as `fedrepro.fl.data.load`.
-    """
-    return load(spec.dataset.name, data_root, content=spec.dataset.content)
 
 
 def check_out(out: Path | None) -> None:

@@ -13,8 +13,11 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
 from fedrepro.runs.plan import PlannedRun, expand, unique
-from fedrepro.runs.plan_files import argument, use_plans
-from fedrepro.runs.plan_schema import SCALES
+from fedrepro.runs.plan_files import argument, is_own, use_plans
+from fedrepro.runs.plan_schema import SCALES, Scale
+
+OWN_SCALE: Scale = "lite"
+"""At which plans of one's own are trained unless another scale is named."""
 
 
 def train(arguments: TrainArguments, *, next_step: bool = False) -> int:
@@ -83,10 +86,12 @@ def _planned(arguments: TrainArguments) -> list[PlannedRun]:
     places = [name for name in arguments.runs if command.is_plan(name)]
     if places:
         return _seeds_in_turn(_of_plans(arguments, places))
-    studies = bool(arguments.runs)
-    planned = command.selected(arguments.paper, arguments.scale, studies=studies)
     if arguments.runs:
-        return _named(planned, arguments)
+        return _named(command.selected(arguments.paper, arguments.scale, studies=True), arguments)
+    paper, scale = arguments.paper, arguments.scale
+    if paper is not None and is_own(paper):
+        scale = scale or OWN_SCALE
+    planned = command.selected(paper, scale)
     if not arguments.device.startswith("cuda"):
         planned = _without_gpu(planned)
     return _seeds_in_turn(planned)
@@ -123,7 +128,7 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
     if arguments.paper is not None:
         raise FedreproError("--paper: leave it out where files of plans are given")
     names = [name for place in places for name in use_plans(place)]
-    scale = arguments.scale or "lite"
+    scale = arguments.scale or OWN_SCALE
     planned = list(unique([run for name in names for run in expand(name, scale)]).values())
     if not planned:
         raise FedreproError(

@@ -62,13 +62,13 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     A key that is missing, as where a module passes its own configuration, is that of the file.
 
     Raises:
-        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value; both
-            papers and plans are chosen.
+        FedreproError: an unknown key, scale or paper, which names the nearest; a wrong value; a key
+            that the file has twice; both papers and plans are chosen.
     """
     file = root() / "config/config.yaml"
     where = f"{file} or --config"
-    if not values.keys() >= WorkflowConfig.model_fields.keys():
-        values = {**read_yaml(file, WorkflowConfig).model_dump(), **values}
+    written = read_yaml(file, WorkflowConfig)  # Snakemake takes the last of two equal keys
+    values = {**written.model_dump(), **values}
     scale = values.get("scale")
     if isinstance(scale, str) and scale not in SCALES:
         raise FedreproError(f"{where}: scale: unknown scale '{scale}' {nearest(scale, SCALES)}")
@@ -86,7 +86,7 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     if config.data_root:
         data_root(Path(config.data_root))
     if config.plans:
-        if sorted(config.papers) != sorted(read_yaml(file, WorkflowConfig).papers):
+        if sorted(config.papers) != sorted(written.papers):
             raise FedreproError(
                 f"{where}: plans of your own (plans) are made in place of the papers; leave out "
                 "papers, or plans"
@@ -95,12 +95,17 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
     known = papers()
     for name in config.papers:
         if name not in known and name in plans():
-            raise FedreproError(
-                f"{where}: papers: '{name}' is a study of our own, which Snakemake does not make; "
-                f"`fedrepro table {name} ...` and `fedrepro figure {name} ...` do"
-            )
+            raise FedreproError(f"{where}: papers: {not_made(name)}")
         if name not in known:
             raise FedreproError(f"{where}: papers: unknown paper '{name}' {nearest(name, known)}")
         if config.papers.count(name) > 1:
             raise FedreproError(f"{where}: papers: '{name}' is named twice; name it once")
     return config
+
+
+def not_made(study: str) -> str:
+    """Say what makes the tables and figures of a study of our own."""
+    return (
+        f"'{study}' is a study of our own, which Snakemake does not make; `fedrepro table {study} "
+        f"...` and `fedrepro figure {study} ...` do"
+    )

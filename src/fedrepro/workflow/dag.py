@@ -26,7 +26,7 @@ from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
 from fedrepro.runs.plan_files import is_study, plan_files
 from fedrepro.runs.status import Status, describe, status
 from fedrepro.workflow import sources
-from fedrepro.workflow.config import load_config
+from fedrepro.workflow.config import load_config, not_made
 
 KINDS = ("tables", "figures", "notebooks", "checks", "partitions", "report")
 """Folders of a scale in ``results``."""
@@ -456,6 +456,8 @@ class Workflow:
     def _require(self, scale: str, paper: str) -> None:
         load_plan(paper)
         if paper not in self.papers:
+            if is_study(paper):
+                raise FedreproError(not_made(paper))
             raise FedreproError(
                 f"paper '{paper}' is switched off; add `--config papers={paper}`, or add it to "
                 "papers in config/config.yaml"

@@ -59,5 +59,6 @@ def files(names: Iterable[str]) -> list[str]:
 
 def read_by(names: Iterable[str]) -> list[str]:
     """Return the files of the repository that modules name in their code, such as measurements."""
-    texts = ((FOLDER / Path(*name.split(".")[1:]).with_suffix(".py")).read_text() for name in names)
+    code = [FOLDER / Path(*name.split(".")[1:]).with_suffix(".py") for name in names]
+    texts = (file.read_text(encoding="utf-8") for file in code)
     return sorted({file for text in texts for file in _NAMED.findall(text)})

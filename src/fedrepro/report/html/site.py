@@ -237,9 +237,9 @@ def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:
 def _copy_assets(folder: Path) -> None:
     """Copy style and scripts; curves are drawn by Plotly, whose script is part of the package."""
     for file in (resources.files("fedrepro.report.html") / "assets").iterdir():
-        write_text(folder / "assets" / file.name, file.read_text())
+        write_text(folder / "assets" / file.name, file.read_text(encoding="utf-8"))
     script = resources.files(plotly) / "package_data/plotly.min.js"
-    write_text(folder / "assets/plotly.js", script.read_text())
+    write_text(folder / "assets/plotly.js", script.read_text(encoding="utf-8"))
 
 
 def _copy_results(paper: Paper, scale: Scale, results: Path, folder: Path) -> None:

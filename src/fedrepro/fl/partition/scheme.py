@@ -49,7 +49,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class NodeSets:
-    """For every node the examples it is tested on: positions in ``split``, int64 [n_k] each."""
+    """For every node the examples it is tested on: positions in ``split``, int64 [n_k], n_k > 0."""
 
     split: Literal["train", "test"]
     parts: tuple[IntArray, ...]

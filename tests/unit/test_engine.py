@@ -817,9 +817,17 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     assert "here 111111111111" in message
 
 
-@pytest.mark.parametrize("params", [{}, {"grouping": "single", "vectors": "half"}])
-def test_selective_needs_images_that_nobody_holds(tmp_path, params):
-    partition = {"scheme": "balanced_percent", "clients": 3, "percent": 50, "validation": 0}
+@pytest.mark.parametrize(
+    ("params", "partition"),
+    [
+        ({}, {"clients": 3, "percent": 50, "validation": 0}),
+        ({"grouping": "single", "vectors": "half"}, {"clients": 3, "percent": 50, "validation": 0}),
+        # dealt to six nodes, every other image is an even node's
+        ({"vectors": "half"}, {"clients": 6, "percent": 100, "validation": 60}),
+    ],
+)
+def test_selective_needs_images_that_nobody_holds(tmp_path, params, partition):
+    partition = {"scheme": "balanced_percent"} | partition
     algorithm = {"name": "selective", "local_rounds": 1} | params
     spec = make_spec(algorithm=algorithm, partition=partition)
     done, failures = collect([spec], tmp_path)

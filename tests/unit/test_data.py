@@ -75,6 +75,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
         ({"format": "keywords"}, "format keywords needs one pack file, and no official ones"),
         ({"format": "synthetic"}, "format synthetic has no official files and no pack files"),
         ({"format": "pill"}, "format pill has no official files"),
+        ({"format": "pill", "official": None, "pack": None}, "format pill has 3 channels"),
         ({"official": None, "pack": None}, "format mnist needs official files or pack files"),
         ({"pack": {"train": ["a.npz"], "test": ["b.npz"]}}, "format mnist needs one pack file"),
         ({"pack": {"train": ["SHA256SUMS"], "test": ["b.npz"]}}, r"pack\.train\.0: .*npz"),
@@ -101,6 +102,13 @@ def test_a_class_that_nobody_can_draw_is_named(root: Path) -> None:
     write_registry(root, read_registry(root) | {"datasets": {"tablets": found}})
     with pytest.raises(FedreproError, match=r"set 'tablets' 'white oblongg'.*did you"):
         data.load("tablets")
+
+
+def test_a_shape_that_no_pattern_fills_is_named(root: Path) -> None:
+    odd = REGISTRY["datasets"]["synthetic"] | {"shape": [1, 30, 28]}
+    write_registry(root, read_registry(root) | {"datasets": {"odd": odd}})
+    with pytest.raises(FedreproError, match=r"'odd': shape: 30x28 .* multiples of 4"):
+        data.load("odd")
 
 
 @pytest.mark.parametrize("name", [".#mnist.yaml", "._mnist.yaml"])

@@ -233,6 +233,8 @@ class DatasetInfo(Strict):
             return "needs one official archive and one pack file"
         if self.format in ("synthetic", "synthetic_pills", "pill") and (official or pack):
             return "has no official files and no pack files"
+        if self.format in ("synthetic_pills", "pill") and self.shape[0] != 3:
+            return "has 3 channels, which shape must say"
         return ""
 
     @property

@@ -269,15 +269,6 @@ class DatasetInfo(Strict):
     def _each(self, per_class: tuple[int, ...] | int) -> tuple[int, ...]:
         return (per_class,) * self.classes if isinstance(per_class, int) else per_class
 
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Addresses of the official files, mirrors included; empty if there are none."""
-        if self.official is None:
-            return ()
-        return tuple(
-            base + archive.file for base in self.official.urls for archive in self.official.archives
-        )
-
 
 class CadisLists(Strict):
     """One of the authors' files of client lists.

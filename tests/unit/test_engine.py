@@ -472,6 +472,13 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
             lambda fed, w: Train([lane_of(fed, w, examples=np.array([fed.train_size]))], 0),
             "Lane.examples has positions that the 2000 examples do not have",
         ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, batch=0)], 0),
+            "Lane.batch is 0, not a whole",
+        ),
+        (lambda fed, w: Train([lane_of(fed, w, batch=2.5)], 0), "Lane.batch is 2.5, not a whole"),
+        (lambda fed, w: Train([lane_of(fed, w, epochs=-1)], 0), "Lane.epochs is -1, not a whole"),
+        (lambda fed, w: Train([lane_of(fed, w)], 0, epochs=-1), "Train.epochs is -1, not a whole"),
         (lambda fed, w: Predict([w], "test", np.array([-1])), "Predict.examples has positions"),
         (lambda fed, w: Predict([w], "test", np.zeros(0, int)), "Predict.examples is empty"),
         (lambda fed, w: Predict([], "test"), "Predict.models is []"),

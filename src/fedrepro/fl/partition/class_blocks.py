@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -32,7 +32,7 @@ class Blocks:
         validation: what nobody trains on, ascending, int64 [n].
     """
 
-    clients: Partition
+    clients: Clients
     server: Indices
     validation: Indices
 

@@ -173,7 +173,7 @@ class BalancedPercent(Scheme):
                 f"partition.validation = {held}: fewer images than the {self.clients} clients; set "
                 "more aside, or 0 for none"
             )
-        groups = GROUPS[self.groups] if self.clients > 1 else ((0, 9),)
+        groups = GROUPS[self.groups] if self.clients > 1 else ((0, data.classes - 1),)
         single_labels = SINGLE_LABELS if self.clients == 9 else groups
 
         def by(labels: Indices, cut_by: Groups) -> Clients:

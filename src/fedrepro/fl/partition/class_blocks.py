@@ -155,7 +155,7 @@ class ClassBlocks(Scheme):
         )
 
     def examples(self, info: DatasetInfo) -> float:
-        """Return how many training examples the clients hold together."""
+        """Return how many training examples the clients and the server hold together."""
         per_class = self.per_class
         if per_class is not None:
             return per_class * info.classes

@@ -31,7 +31,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl import data
+from fedrepro.fl import data, models
 from fedrepro.fl.engine import (
     BACKENDS,
     backends,
@@ -42,7 +42,6 @@ from fedrepro.fl.engine import (
     jobs,
     lane,
     memory,
-    network,
     places,
     slot,
 )
@@ -50,6 +49,7 @@ from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import HostPlace
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.engine.resources import Resources
@@ -1583,8 +1583,7 @@ def test_auto_takes_the_cores_of_a_cpu():
 
 
 def test_vectors_go_where_the_network_is():
-    spec = make_spec()
-    net = network.build(spec.model, (1, 28, 28), 10, torch.device("meta"))
+    net = FlatModule(models.build("liu1", (1, 28, 28), 10), torch.device("meta"))
     vector = torch.zeros(net.layout.size)
     assert net.inward(vector).device == net.flat.device
     assert net.outward(net.flat).device == net.flat.device
@@ -1624,7 +1623,7 @@ def test_a_step_mixes_no_devices_and_waits_for_none(case, monkeypatch):
             (graphs, "CudaPlace", PretendedPlace),
             (memory, "available", lambda _: 1 << 33),
             (lane, "upload", lambda source, target: target.copy_(source)),
-            (network.FlatModule, "differentiate", differentiate),
+            (FlatModule, "differentiate", differentiate),
             (torch.cuda, "current_stream", lambda _: SimpleNamespace(synchronize=lambda: None)),
         ):
             monkeypatch.setattr(place, name, replacement)

@@ -478,6 +478,13 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
             lambda fed, w: Train([lane_of(fed, w, examples=np.array([fed.train_size]))], 0),
             "Lane.examples has positions that the 2000 examples do not have",
         ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, batch=0)], 0),
+            "Lane.batch is 0, not a whole",
+        ),
+        (lambda fed, w: Train([lane_of(fed, w, batch=2.5)], 0), "Lane.batch is 2.5, not a whole"),
+        (lambda fed, w: Train([lane_of(fed, w, epochs=-1)], 0), "Lane.epochs is -1, not a whole"),
+        (lambda fed, w: Train([lane_of(fed, w)], 0, epochs=-1), "Train.epochs is -1, not a whole"),
         (lambda fed, w: Predict([w], "test", np.array([-1])), "Predict.examples has positions"),
         (lambda fed, w: Predict([w], "test", np.zeros(0, int)), "Predict.examples is empty"),
         (lambda fed, w: Predict([], "test"), "Predict.models is []"),
@@ -823,9 +830,17 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     assert "here 111111111111" in message
 
 
-@pytest.mark.parametrize("params", [{}, {"grouping": "single", "vectors": "half"}])
-def test_selective_needs_images_that_nobody_holds(tmp_path, params):
-    partition = {"scheme": "balanced_percent", "clients": 3, "percent": 50, "validation": 0}
+@pytest.mark.parametrize(
+    ("params", "partition"),
+    [
+        ({}, {"clients": 3, "percent": 50, "validation": 0}),
+        ({"grouping": "single", "vectors": "half"}, {"clients": 3, "percent": 50, "validation": 0}),
+        # dealt to six nodes, every other image is an even node's
+        ({"vectors": "half"}, {"clients": 6, "percent": 100, "validation": 60}),
+    ],
+)
+def test_selective_needs_images_that_nobody_holds(tmp_path, params, partition):
+    partition = {"scheme": "balanced_percent"} | partition
     algorithm = {"name": "selective", "local_rounds": 1} | params
     spec = make_spec(algorithm=algorithm, partition=partition)
     done, failures = collect([spec], tmp_path)

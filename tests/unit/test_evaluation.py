@@ -23,13 +23,13 @@ CORRECT = {
 EVERYWHERE = {"accuracy": pytest.approx((0.75 + 0.75 + 0.25) / 3), "loss": pytest.approx(2.0)}
 
 
-def federation(pool=(), **node_sets):
-    """Return nodes with test sets ``name=(split, parts)``."""
+def federation(**node_sets):
+    """Return nodes with test sets ``name=(split, parts)``, and no validation examples."""
     sets = {
         name: SimpleNamespace(split=split, parts=tuple(map(np.array, parts)))
         for name, (split, parts) in node_sets.items()
     }
-    partition = SimpleNamespace(validation=np.array(pool, dtype=np.int64), node_sets=sets)
+    partition = SimpleNamespace(validation=np.zeros(0, dtype=np.int64), node_sets=sets)
     return SimpleNamespace(partition=partition, train_size=8)
 
 
@@ -51,7 +51,6 @@ def test_a_model_counts_as_often_as_nodes_hold_it():
 
 def test_every_node_is_tested_on_its_own_part_with_the_model_it_holds():
     fed = federation(
-        pool=[2, 5, 6],
         cut=("test", [[0, 1], [2, 3], [0, 2, 3]]),
         own=("train", [[5], [2, 6], [2, 5, 6]]),
     )
@@ -66,7 +65,7 @@ def test_every_node_is_tested_on_its_own_part_with_the_model_it_holds():
     assert requests[1].examples.tolist() == [2, 5, 6]
 
 
-def test_without_a_pool_no_training_image_is_asked_for():
+def test_without_a_node_set_of_it_no_training_image_is_asked_for():
     fed = federation(cut=("test", [[3], [0], [2]]))
     requests, metrics = drive(evaluate_models(fed, MODELS, OWNER), answer)
     assert len(requests) == 1

@@ -171,6 +171,13 @@ def test_groups_cover_ten_labels():
         assert [label for low, high in groups for label in range(low, high + 1)] == list(range(10))
 
 
+def test_one_client_holds_all_labels_however_many():
+    spec = BalancedPercent(scheme="balanced_percent", clients=1, percent=10, validation=20)
+    labels = np.arange(120) % 12
+    partition = build_partition(spec, labels, labels[:60], 12, seed=0)
+    assert partition.clients[0].tolist() == list(range(20, 120))
+
+
 @pytest.mark.parametrize(
     ("clients", "percent", "groups", "text"),
     [

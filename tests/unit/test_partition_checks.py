@@ -53,6 +53,21 @@ def test_positions_of_every_kind_of_integer_are_int64(kind: Any) -> None:
             {"node_sets": {"own": NodeSets("test", (HALF, HALF))}},
             "gives node set own an example that the 5 of the split do not have",
         ),
+        (
+            (HALF, HALF),
+            {"node_sets": {"own": NodeSets("valid", (HALF, HALF))}},  # type: ignore[arg-type]
+            "gives node set own the split 'valid', not train or test",
+        ),
+        (
+            (HALF, HALF),
+            {"node_sets": {"own": NodeSets("train", (HALF,))}},
+            "gives node set own 1 parts, not 2",
+        ),
+        (
+            (HALF, HALF),
+            {"node_sets": {"own": NodeSets("train", (HALF, HALF[:0]))}},
+            "gives node set own a part without an example",
+        ),
     ],
 )
 def test_what_is_not_a_cut_of_the_data_set_is_refused(clients: Any, others: Any, text: str) -> None:

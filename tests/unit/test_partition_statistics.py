@@ -31,9 +31,6 @@ def test_emd_by_hand():
     # the population need not be uniform: pooled shares 1/4 and 3/4 here
     assert statistics.emd(np.array([[1, 1], [0, 2]])).tolist() == [0.5, 0.5]
     assert statistics.emd(np.array([[4, 0], [0, 4]])).tolist() == [1.0, 1.0]
-    # sizes do not matter, only shares
-    assert statistics.emd(np.array([[6, 0]]), np.array([0, 5])).tolist() == [2.0]
-    assert statistics.emd(np.array([[1, 3]]), np.array([0.5, 0.5])).tolist() == [0.5]
     assert statistics.emd(np.eye(10, dtype=np.int64)) == pytest.approx(1.8)
 
 
@@ -45,7 +42,6 @@ def test_emd_properties(counts, factor):
     assert distance.dtype == np.float64
     assert np.all((distance >= 0) & (distance <= 2))
     assert statistics.emd(factor * counts) == pytest.approx(distance)
-    assert statistics.emd(counts, counts[0])[0] == 0
     if counts.shape[0] == 1:
         assert distance[0] == 0
 
@@ -53,10 +49,6 @@ def test_emd_properties(counts, factor):
 def test_emd_without_examples():
     with pytest.raises(FedreproError, match="client 1 has no examples"):
         statistics.emd(np.array([[1, 2], [0, 0]]))
-    with pytest.raises(FedreproError, match="population must have a positive sum"):
-        statistics.emd(np.array([[1, 2]]), np.zeros(2))
-    with pytest.raises(FedreproError, match=r"got shapes \(1, 2\) and \(3,\)"):
-        statistics.emd(np.array([[1, 2]]), np.ones(3))
 
 
 def test_digest_tells_lists_apart():

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small_runs import planned
+from small_runs import drive_runs, planned
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedrepro.fl import cost, models
 from fedrepro.fl.engine.active import Progress
+from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.models import NETWORKS
 from fedrepro.runs.progress import Meter, Pace, arithmetic
 
@@ -49,6 +50,28 @@ def test_the_arithmetic_by_hand():
 def test_the_arithmetic_goes_by_the_square_of_the_width():
     half, full = (planned(model={"name": "mnist_cnn", "width": w}).spec for w in (0.5, 1.0))
     assert cost.flop(half) == cost.flop(full) / 4 == 72.4e6 / 4
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ({"name": "fedavg", "participants": 1}, {"evaluate_every": 2}),
+        ({"name": "fedavg", "pretrain_epochs": 1, "sgd_reference": True}, {"local_epochs": 3}),
+        ({"name": "local"}, {"rounds": 4, "evaluate_every": 2}),
+        ({"name": "fedopt", "conflict_examples": 50, "update_rounds": [0]}, {}),
+    ],
+)
+def test_sample_passes_are_those_that_a_run_asks_for(tmp_path, monkeypatch, algorithm, changes):
+    run, forward = planned(algorithm=algorithm, **changes), []
+    submit = LoopBackend.submit
+
+    def counted(backend, ticket, ask):
+        forward.append(ask.passes)
+        submit(backend, ticket, ask)
+
+    monkeypatch.setattr(LoopBackend, "submit", counted)
+    drive_runs([run.spec], LoopBackend(), tmp_path, lambda _: None, pytest.fail)
+    assert cost.sample_passes(run.spec) == pytest.approx(sum(forward) / 3)
 
 
 def test_a_run_without_a_like_record_is_estimated_by_its_arithmetic():

@@ -260,7 +260,9 @@ def test_numbers_of_the_real_data_are_marked_as_unverified(
     info = data.describe("kws_mfcc")
     assert info.counts == "unverified"
     assert data.describe("kws_mfcc20").counts == data.describe("mnist").counts == "exact"
-    assert info.urls == (f"https://storage.googleapis.com/download.tensorflow.org/data/{NAME}",)
+    assert info.official is not None
+    assert info.official.urls == ("https://storage.googleapis.com/download.tensorflow.org/data/",)
+    assert [archive.file for archive in info.official.archives] == [NAME]
     assert (info.class_names, info.shape) == (WORDS, (1, mfcc.FRAMES, mfcc.COEFFICIENTS))
 
 

@@ -5,11 +5,13 @@ A sample pass is one example trained on once, forward and backward.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
 from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.algorithms.algorithm import clients_a_round
 from fedrepro.fl.data import describe
 from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.spec import RunSpec
@@ -36,15 +38,11 @@ def sample_passes(spec: RunSpec) -> float:
     """
     info = describe(spec.dataset.name)
     partition, algorithm = spec.partition, ALGORITHMS[spec.algorithm.name]
-    cost = algorithm.cost
-    examples = partition.examples(info)
-    rounds = algorithm.rounds(spec)
-    share: int | None = getattr(spec.algorithm, "participants", None)
-    trained: float = rounds * spec.local_epochs * examples * cost.factor(spec)
-    if share is not None:
-        trained *= min(1.0, share / partition.clients)
-    trained += cost.extra(spec, spec.local_epochs * examples)
-    evaluations = rounds // spec.evaluate_every + 1
+    cost, rounds = algorithm.cost, algorithm.rounds(spec)
+    epochs = spec.local_epochs * partition.examples(info)
+    share = clients_a_round(spec) / partition.clients
+    trained = rounds * epochs * share * cost.factor(spec) + cost.extra(spec, epochs)
+    evaluations = math.ceil(rounds / spec.evaluate_every)
     predicted = partition.evaluated(info) + cost.predicted(spec)
     return trained + _PREDICT_SHARE * evaluations * cost.models(spec) * predicted
 

@@ -76,10 +76,10 @@ def _nothing(fed: Federation, state: Any) -> dict[str, Any]:
     return {}
 
 
-def _participants(spec: RunSpec) -> int:
+def clients_a_round(spec: RunSpec) -> int:
+    """Return how many clients train in a round."""
     count: int | None = getattr(spec.algorithm, "participants", None)
-    clients = spec.partition.clients
-    return clients if count is None else min(count, clients)
+    return spec.partition.clients if count is None else count
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Cost:
 
     factor: Callable[[RunSpec], float] = lambda _: 1.0
     extra: Callable[[RunSpec, float], float] = lambda _spec, _epochs: 0.0
-    lanes: Callable[[RunSpec], int] = _participants
+    lanes: Callable[[RunSpec], int] = clients_a_round
     models: Callable[[RunSpec], int] = lambda _: 1
     predicted: Callable[[RunSpec], float] = lambda _: 0.0
 

@@ -240,14 +240,8 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     params = fed.params(Params)
     truth = clustering.true_clusters(fed.partition.counts)
     relation = truth if params.clusters == "oracle" else _clusters(params, state)
-    met = np.triu(state.together.numpy() > 0, 1)
-    similarity = state.similarity.numpy()
-    kept = {
-        name: [float(values.min()), float(values.mean()), float(values.max())]
-        for name, pairs in (("same", met & truth), ("other", met & ~truth))
-        if (values := similarity[pairs]).size
-    }
-    return {"cluster_of": [int(row.argmax()) for row in relation], "cosines": kept}
+    cosines = clustering.ranges(state.similarity.numpy(), state.together.numpy() > 0, truth)
+    return {"cluster_of": [int(row.argmax()) for row in relation], "cosines": cosines}
 
 
 def _teacher_too(spec: RunSpec) -> float:

@@ -223,6 +223,20 @@ def require_pairs(spec: RunSpec) -> None:
         )
 
 
+def ranges(similarity: Matrix, known: Relation, truth: Relation) -> dict[str, list[float]]:
+    """Return the lowest, mean and highest similarity of the known pairs of clients.
+
+    Those that hold the ``same`` set of labels, as ``truth`` says, and the ``other`` ones are apart;
+    left out is what has no pair. All matrices are [N, N].
+    """
+    upper = np.triu(known, 1)
+    return {
+        name: [float(values.min()), float(values.mean()), float(values.max())]
+        for name, pairs in (("same", upper & truth), ("other", upper & ~truth))
+        if (values := similarity[pairs]).size
+    }
+
+
 def wrong_pairs(relation: Relation, truth: Relation) -> float:
     """Return the share, 0..1, of all pairs of clients on which two relations differ.
 

@@ -28,7 +28,8 @@ def evaluate_models(fed: Federation, models: Sequence[Weights], owner: Sequence[
         owner: for every node the position of its model in ``models``.
 
     Yields:
-        One :class:`Predict` on the test split, and one on the validation images if there are any.
+        One :class:`Predict` on the test split, and one on the training examples of node sets, if
+        there are any.
 
     Returns:
         ``accuracy`` (fraction) and ``loss`` (cross entropy) on the official test split, unweighted
@@ -41,17 +42,17 @@ def evaluate_models(fed: Federation, models: Sequence[Weights], owner: Sequence[
         "accuracy": float(np.mean([on_test[m].accuracy for m in owner])),
         "loss": float(np.mean([on_test[m].loss for m in owner])),
     }
-    if not fed.partition.node_sets:
-        return metrics
-    pool = fed.partition.validation
+    node_sets = fed.partition.node_sets
     correct = {"test": [answer.correct for answer in on_test], "train": []}
-    if len(pool):
+    asked = [part for each in node_sets.values() if each.split == "train" for part in each.parts]
+    if asked:
+        pool = np.unique(np.concatenate(asked))
         on_pool: list[Prediction] = yield Predict(models, "train", pool)
         for answer in on_pool:
             whole = np.zeros(fed.train_size, dtype=bool)
             whole[pool] = answer.correct
             correct["train"].append(whole)
-    for name, node_set in fed.partition.node_sets.items():
+    for name, node_set in node_sets.items():
         accuracies = [
             float(correct[node_set.split][model][part].mean())
             for model, part in zip(owner, node_set.parts, strict=True)

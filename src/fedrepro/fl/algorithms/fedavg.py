@@ -217,6 +217,12 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return kept
 
 
+def _epochs_a_round(spec: RunSpec) -> float:
+    """Return the mean over the rounds, as a share of E: one of pre-training is a single epoch."""
+    pretraining = params_of(spec, Params).pretrain_epochs
+    return (pretraining / spec.local_epochs + spec.rounds) / rounds(spec)
+
+
 ALGORITHM = Algorithm(
     Params,
     init,
@@ -226,6 +232,7 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedavg", "participants": 2},
     cost=Cost(
+        factor=_epochs_a_round,
         extra=lambda spec, epochs: 2 * epochs if params_of(spec, Params).sgd_reference else 0.0,
         models=lambda spec: (
             spec.partition.clients if params_of(spec, Params).bn_statistics == "local" else 1

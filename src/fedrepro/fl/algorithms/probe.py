@@ -97,14 +97,9 @@ def _separation(fed: Federation, vectors: NDArray[np.float32]) -> dict[str, Any]
     """Return cosines within and across true clusters, and what each rule makes of them."""
     truth = clustering.true_clusters(fed.partition.counts)
     cosines = clustering.cosines(vectors)
-    known, upper = ~np.isnan(cosines), np.triu(np.ones_like(truth), 1)
-    similarity = np.nan_to_num(cosines)
+    known, similarity = ~np.isnan(cosines), np.nan_to_num(cosines)
     everyone = list(range(len(truth)))
-    found: dict[str, Any] = {}
-    for name, pairs in (("same", known & truth & upper), ("other", known & ~truth & upper)):
-        values = similarity[pairs]
-        if values.size:
-            found[name] = [float(values.min()), float(values.mean()), float(values.max())]
+    found: dict[str, Any] = dict(clustering.ranges(similarity, known, truth))
     for rule in get_args(clustering.Rescale):
         relations = [clustering.same_cluster(similarity, known, tau, rule) for tau in THRESHOLDS]
         found[rule] = {

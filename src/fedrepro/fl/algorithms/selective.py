@@ -36,7 +36,7 @@ from fedrepro.fl.requests import Lane, Predict, Prediction, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
-    from fedrepro.fl.requests import OptimizerState, Steps, Weights
+    from fedrepro.fl.requests import IntArray, OptimizerState, Steps, Weights
     from fedrepro.fl.spec import RunSpec
 
 
@@ -113,15 +113,23 @@ def init(fed: Federation) -> State:
     """Give every node a storage of its own.
 
     Raises:
-        FedreproError: there are no validation images to group by or to tune the threshold on.
+        FedreproError: there are no validation images to group by, or a node has none to tune the
+            threshold on.
     """
     params, nodes = fed.params(Params), range(len(fed.clients))
-    used = params.grouping == "similarity" or params.vectors == "half"
-    if used and len(fed.partition.validation) < 2:
+    if params.grouping == "similarity" and not len(fed.partition.validation):
         raise FedreproError(
             "algorithm.grouping: similarity needs images that no client holds; set "
             "partition.validation (schemes balanced_percent and class_blocks)"
         )
+    if params.vectors == "half":
+        bare = [node for node, its in enumerate(_left_to_tune_on(fed)[1]) if not its.any()]
+        if bare:
+            raise FedreproError(
+                "algorithm.vectors: half leaves every other validation image to tune the threshold "
+                f"on, and node {bare[0]} has none of them; take all, or set partition.validation "
+                "or partition.clients to another number"
+            )
     own = params.initial == "own"
     return State(
         models=[fed.initial_weights(k if own else None) for k in nodes],
@@ -302,15 +310,22 @@ def evaluate(fed: Federation, state: State) -> Steps:
     else:
         metrics = yield from evaluate_models(fed, state.models, state.storage)
     if fed.params(Params).vectors == "half":
-        left = fed.partition.validation[1::2]
+        left, owned = _left_to_tune_on(fed)
         answers: list[Prediction] = yield Predict(
             [_held(state, node) for node in nodes], "train", left
         )
-        parts = fed.partition.node_sets["validation"].parts
         metrics["accuracy_tuning"] = float(
-            np.mean([answers[node].correct[np.isin(left, parts[node])].mean() for node in nodes])
+            np.mean([answers[node].correct[owned[node]].mean() for node in nodes])
         )
     return metrics
+
+
+def _left_to_tune_on(fed: Federation) -> tuple[IntArray, list[NDArray[np.bool_]]]:
+    """Return the validation images that are not compared, and for each node which are its own."""
+    left = fed.partition.validation[1::2]
+    own = fed.partition.node_sets.get("validation")
+    parts = [left[:0]] * len(fed.clients) if own is None else own.parts
+    return left, [np.isin(left, part) for part in parts]
 
 
 def summary(fed: Federation, state: State) -> dict[str, Any]:

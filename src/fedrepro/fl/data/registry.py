@@ -233,6 +233,8 @@ class DatasetInfo(Strict):
             return "needs one official archive and one pack file"
         if self.format in ("synthetic", "synthetic_pills", "pill") and (official or pack):
             return "has no official files and no pack files"
+        if self.format in ("synthetic_pills", "pill") and self.shape[0] != 3:
+            return "has 3 channels, which shape must say"
         return ""
 
     @property
@@ -266,15 +268,6 @@ class DatasetInfo(Strict):
 
     def _each(self, per_class: tuple[int, ...] | int) -> tuple[int, ...]:
         return (per_class,) * self.classes if isinstance(per_class, int) else per_class
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Addresses of the official files, mirrors included; empty if there are none."""
-        if self.official is None:
-            return ()
-        return tuple(
-            base + archive.file for base in self.official.urls for archive in self.official.archives
-        )
 
 
 class CadisLists(Strict):

@@ -14,6 +14,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.dataset import Arrays
 from fedrepro.fl.data.registry import DatasetInfo
 
@@ -31,8 +32,17 @@ THRESHOLD, CONTRAST = 140, 5
 
 
 def generate(info: DatasetInfo) -> Arrays:
-    """Make the data set ``info`` describes: its shape, classes and examples per class."""
+    """Make the data set ``info`` describes: its shape, classes and examples per class.
+
+    Raises:
+        FedreproError: the cells of a pattern do not fill its shape.
+    """
     channels, height, width = info.shape
+    if height % CELL or width % CELL:
+        raise FedreproError(
+            f"data set {info.name!r}: shape: {height}x{width} pixels, which cells of {CELL}x{CELL} "
+            f"do not fill; give multiples of {CELL}"
+        )
     grid = (channels, height // CELL, width // CELL)
     patterns = _smooth(octets(f"{info.name} patterns", (info.classes, *grid)))
     train_x, train_y = _split(info, "train", patterns, info.train_per_class)

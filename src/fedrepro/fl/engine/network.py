@@ -7,11 +7,9 @@ import math
 import torch
 from torch import nn
 
-from fedrepro.fl import models
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Weights
-from fedrepro.fl.spec import ModelSpec
 
 
 class FlatModule:
@@ -181,24 +179,3 @@ def _is_safe_channels_last(module: nn.Module, device: torch.device) -> bool:
         kernel.kernel_size == (1, 1) and kernel.stride != (1, 1) and kernel.in_channels < 16
         for kernel in kernels
     )
-
-
-def build(
-    spec: ModelSpec,
-    shape: tuple[int, int, int],
-    classes: int,
-    device: torch.device,
-    *,
-    channels_last: bool = False,
-) -> FlatModule:
-    """Build the network of a spec for inputs of a shape, with arbitrary weights.
-
-    Args:
-        spec: architecture and width.
-        shape: channels, height and width of one input.
-        classes: number of logits.
-        device: where to put it.
-        channels_last: as of :class:`FlatModule`.
-    """
-    module = models.build(spec.name, shape, classes, spec.width)
-    return FlatModule(module, device, channels_last=channels_last, aligned=device.type == "cuda")

@@ -9,10 +9,10 @@ from torch import nn
 
 from fedrepro.fl import models
 from fedrepro.fl.data import Dataset
-from fedrepro.fl.engine import network
 from fedrepro.fl.engine import objective as objectives
 from fedrepro.fl.engine.data import DeviceData, tensors_of
 from fedrepro.fl.engine.network import FlatModule
+from fedrepro.fl.models import Shape
 from fedrepro.fl.requests import Objective
 from fedrepro.fl.spec import DatasetSpec, RunSpec
 
@@ -52,7 +52,7 @@ class Resources:
 
     def network(self, spec: RunSpec, *, second: bool = False) -> FlatModule:
         """Return the network of a run's architecture, or the second one of it."""
-        key = (spec.model, self.data(spec).shape, self._classes[spec.dataset.name], second)
+        key = (*self._architecture(spec), second)
         if key not in self._networks:
             self._networks[key] = self.build(spec, channels_last=self._channels_last)
         return self._networks[key]
@@ -63,11 +63,15 @@ class Resources:
 
     def blueprint(self, spec: RunSpec) -> nn.Module:
         """Return a run's network on the CPU, with arbitrary weights, to estimate its memory."""
-        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
         with torch.random.fork_rng(devices=[]):
-            return models.build(spec.model.name, shape, classes, spec.model.width)
+            return models.build(*self._architecture(spec))
 
     def build(self, spec: RunSpec, *, channels_last: bool) -> FlatModule:
         """Return a new network of a run's architecture, which is not kept here."""
-        shape, classes = self.data(spec).shape, self._classes[spec.dataset.name]
-        return network.build(spec.model, shape, classes, self.device, channels_last=channels_last)
+        net, aligned = models.build(*self._architecture(spec)), self.device.type == "cuda"
+        return FlatModule(net, self.device, channels_last=channels_last, aligned=aligned)
+
+    def _architecture(self, spec: RunSpec) -> tuple[str, Shape, int, float]:
+        """Return the arguments of :func:`fedrepro.fl.models.build`."""
+        classes = self._classes[spec.dataset.name]
+        return spec.model.name, self.data(spec).shape, classes, spec.model.width

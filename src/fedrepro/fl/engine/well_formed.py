@@ -54,6 +54,7 @@ def _check_training(name: str, request: Train, examples: int, layout: Layout) ->
             f"uses the loss term {min(undeclared)}, which its Algorithm.loss_terms lacks: name it "
             "there, so that its version is part of a run's identity"
         )
+    _check_count("Train.epochs", request.epochs, least=0)
     known = set()
     for lane in lanes:
         if not isinstance(lane.stream, tuple):
@@ -68,6 +69,8 @@ def _check_training(name: str, request: Train, examples: int, layout: Layout) ->
         if lane.linear is not None:
             _check_vector("Lane.linear", lane.linear, layout.parameters)
         _check_positions("Lane.examples", lane.examples, examples)
+        _check_count("Lane.batch", lane.batch, least=1)
+        _check_count("Lane.epochs", lane.epochs, least=0)
 
 
 def _check_prediction(request: Predict, dataset: Dataset, layout: Layout) -> None:
@@ -102,6 +105,11 @@ def _check_asked(what: str, positions: IntArray, limit: int) -> None:
     _check_positions(what, positions, limit)
     if not len(positions):
         raise FedreproError(f"{what} is empty; leave out a model that has no examples")
+
+
+def _check_count(what: str, count: object, *, least: int) -> None:
+    if count is not None and not (isinstance(count, int | np.integer) and count >= least):
+        raise FedreproError(f"{what} is {count!r:.50}, not a whole number from {least} on")
 
 
 def _check_vector(what: str, weights: object, size: int) -> None:

@@ -98,6 +98,17 @@ def _checked(spec: Scheme, cut: Cut, train: int, test: int) -> Cut:
             raise _refused(spec, f"{what} an example that the {limit} of the split do not have")
         return array.astype(np.int64)
 
+    def node_set(name: str, given: NodeSets) -> NodeSets:
+        if given.split not in ("train", "test"):
+            raise _refused(spec, f"node set {name} the split {given.split!r}, not train or test")
+        if len(given.parts) != spec.clients:
+            raise _refused(spec, f"node set {name} {len(given.parts)} parts, not {spec.clients}")
+        limit = test if given.split == "test" else train
+        parts = tuple(positions(part, f"node set {name}", limit) for part in given.parts)
+        if not all(map(len, parts)):
+            raise _refused(spec, f"node set {name} a part without an example")
+        return NodeSets(given.split, parts)
+
     if len(cut.clients) != spec.clients:
         raise _refused(spec, f"{len(cut.clients)} clients, not {spec.clients}")
     return Cut(
@@ -105,16 +116,7 @@ def _checked(spec: Scheme, cut: Cut, train: int, test: int) -> Cut:
         validation=positions(cut.validation, "validation"),
         shared=positions(cut.shared, "shared"),
         server=positions(cut.server, "server"),
-        node_sets={
-            name: NodeSets(
-                sets.split,
-                tuple(
-                    positions(part, f"node set {name}", test if sets.split == "test" else train)
-                    for part in sets.parts
-                ),
-            )
-            for name, sets in cut.node_sets.items()
-        },
+        node_sets={name: node_set(name, given) for name, given in cut.node_sets.items()},
     )
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -50,9 +50,9 @@ class Devices:
         test: in the test split.
     """
 
-    train: Partition
-    validation: Partition
-    test: Partition
+    train: Clients
+    validation: Clients
+    test: Clients
 
 
 def draw_devices(

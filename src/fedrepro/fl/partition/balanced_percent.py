@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_clients, check_labels
+from fedrepro.fl.partition.shared import Clients, Indices, check_clients, check_labels
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -34,7 +34,7 @@ SINGLE_LABELS: Groups = (*((label, label) for label in range(8)), (8, 9))
 """The groups of the authors' non-IID test with nine clients: one label each, the last one two."""
 
 
-def balanced_percent(labels: Indices, clients: int, percent: int, groups: Groups) -> Partition:
+def balanced_percent(labels: Indices, clients: int, percent: int, groups: Groups) -> Clients:
     """Deal ``percent`` % of the images evenly and send each of the others to its label's client.
 
     1. Balanced part: ``floor(n percent / 100)`` images are due; ``floor(due / clients)`` for each
@@ -109,7 +109,7 @@ def _owners(classes: int, groups: Groups) -> NDArray[np.int64]:
     return owners
 
 
-def dealt(examples: int, clients: int) -> Partition:
+def dealt(examples: int, clients: int) -> Clients:
     """Deal the same number of images to every client, round robin in file order.
 
     The authors' IID test: 10,000 test images give 3 x 3,333 or 9 x 1,111, which is 9,999 images.
@@ -173,10 +173,10 @@ class BalancedPercent(Scheme):
                 f"partition.validation = {held}: fewer images than the {self.clients} clients; set "
                 "more aside, or 0 for none"
             )
-        groups = GROUPS[self.groups] if self.clients > 1 else ((0, 9),)
+        groups = GROUPS[self.groups] if self.clients > 1 else ((0, data.classes - 1),)
         single_labels = SINGLE_LABELS if self.clients == 9 else groups
 
-        def by(labels: Indices, cut_by: Groups) -> Partition:
+        def by(labels: Indices, cut_by: Groups) -> Clients:
             return balanced_percent(labels, self.clients, self.percent, cut_by)
 
         validation = np.arange(held, dtype=np.int64)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_clients, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_clients, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -30,7 +30,7 @@ def class_aligned(
     classes_per_client: int,
     rng: np.random.Generator,
     per_class: int | None = None,
-) -> Partition:
+) -> Clients:
     """Give every client one or two classes (Zhao et al. 2018, section 2.1, 1- and 2-class non-IID).
 
     Every class is shuffled and cut into ``clients * classes_per_client / classes`` shards of equal

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -32,7 +32,7 @@ class Blocks:
         validation: what nobody trains on, ascending, int64 [n].
     """
 
-    clients: Partition
+    clients: Clients
     server: Indices
     validation: Indices
 
@@ -155,7 +155,7 @@ class ClassBlocks(Scheme):
         )
 
     def examples(self, info: DatasetInfo) -> float:
-        """Return how many training examples the clients hold together."""
+        """Return how many training examples the clients and the server hold together."""
         per_class = self.per_class
         if per_class is not None:
             return per_class * info.classes

@@ -13,7 +13,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.class_aligned import class_aligned
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition
+from fedrepro.fl.partition.shared import Clients, Indices
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -29,7 +29,7 @@ def data_sharing(
     beta: float,
     alpha: float = 1.0,
     common: bool = False,
-) -> tuple[Partition, Indices]:
+) -> tuple[Clients, Indices]:
     """Give every client one class, and a share of the globally shared set G (Zhao 2018, 4.2).
 
     The clients' own examples D are a 1-class partition (:func:`class_aligned`) that depends neither

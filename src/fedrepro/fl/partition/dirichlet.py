@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -33,7 +33,7 @@ def label_skew(
     *,
     per_class: int | None = None,
     smallest: int = 1,
-) -> Partition:
+) -> Clients:
     """Give every client a share of each class, drawn from Dir(alpha) over the clients.
 
     Args:
@@ -65,7 +65,7 @@ def label_skew(
 
 def quantity_skew(
     labels: Indices, clients: int, alpha: float, rng: np.random.Generator, *, smallest: int = 1
-) -> Partition:
+) -> Clients:
     """Give every client a random part of all examples; sizes are drawn from Dir(alpha).
 
     Args:

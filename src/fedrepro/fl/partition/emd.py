@@ -21,7 +21,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -181,7 +181,7 @@ def cyclic_distances(counts: NDArray[np.int64], others: NDArray[np.int64]) -> ND
 
 def emd_shift(
     labels: Indices, clients: int, counts: NDArray[np.int64], rng: np.random.Generator
-) -> Partition:
+) -> Clients:
     """Give client k ``counts[(i - k) mod classes]`` examples of class i.
 
     Args:

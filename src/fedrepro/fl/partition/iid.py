@@ -9,13 +9,13 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels, deal, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels, deal, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
 
 
-def plain(labels: Indices, clients: int, rng: np.random.Generator) -> Partition:
+def plain(labels: Indices, clients: int, rng: np.random.Generator) -> Clients:
     """Split all examples at random, whatever their class.
 
     Args:
@@ -36,7 +36,7 @@ def plain(labels: Indices, clients: int, rng: np.random.Generator) -> Partition:
 
 def stratified(
     labels: Indices, clients: int, rng: np.random.Generator, per_class: int | None = None
-) -> Partition:
+) -> Clients:
     """Give every client the same share of every class (Zhao et al. 2018, section 2.1, IID).
 
     The shuffled classes are laid end to end and dealt out like cards.

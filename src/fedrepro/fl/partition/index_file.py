@@ -12,7 +12,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.cadis import cadis_partition
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition
+from fedrepro.fl.partition.shared import Clients, Indices
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -41,7 +41,7 @@ def index_file(
     share: float,
     rng: np.random.Generator,
     data_root: Path | None = None,
-) -> Partition:
+) -> Clients:
     """Read the clients' lists, or a share of each.
 
     Args:

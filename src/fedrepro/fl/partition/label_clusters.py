@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -30,7 +30,7 @@ def label_clusters(
     rng: np.random.Generator,
     *,
     random_labels: bool = False,
-) -> Partition:
+) -> Clients:
     """Give the clients of every cluster amounts of that cluster's labels.
 
     Cluster k owns the k-th of ``len(clusters)`` equal parts of the labels and the clients that
@@ -126,7 +126,7 @@ def hand_out(
     owned: NDArray[np.int64],
     amounts: NDArray[np.int64],
     rng: np.random.Generator,
-) -> Partition:
+) -> Clients:
     """Give every client an amount of each of its labels; no example is used twice.
 
     Args:

@@ -17,7 +17,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import fields_of_file
 from fedrepro.fl.data import npz
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition
+from fedrepro.fl.partition.shared import Clients, Indices
 from fedrepro.fl.partition.statistics import digest
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class NoLists(FedreproError):
     """What is given is no list of positions for each client."""
 
 
-_KNOWN: dict[str, Partition] = {}
+_KNOWN: dict[str, Clients] = {}
 """The lists that this process has, by their digest."""
 
 

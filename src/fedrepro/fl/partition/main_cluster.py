@@ -14,7 +14,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import amounts_of, hand_out
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -28,7 +28,7 @@ def main_cluster(
     per_label: int,
     spread: float,
     rng: np.random.Generator,
-) -> Partition:
+) -> Clients:
     """Give the first ``main`` clients the first labels, and the others random ones of the rest.
 
     Args:

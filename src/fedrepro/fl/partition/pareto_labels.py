@@ -11,7 +11,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import TRIES, demand, hand_out
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -30,7 +30,7 @@ def pareto_labels(
     *,
     shape: float = 1.0,
     shared: bool = False,
-) -> Partition:
+) -> Clients:
     """Let every client draw labels, and give it amounts that follow a Pareto (Lomax) law.
 
     Labels are drawn with replacement, ``draws`` a client, until every label occurs. A client gets
@@ -90,7 +90,7 @@ def _all_labels(
 
 def _apart(
     labels: Indices, drawn: NDArray[np.int64], exact: NDArray[np.float64], rng: np.random.Generator
-) -> Partition | None:
+) -> Clients | None:
     """Hand the amounts out, rounded down to at least 1; None where a label has too few."""
     amounts = np.maximum(np.floor(exact), 1).astype(np.int64)
     supply = np.bincount(labels)
@@ -101,7 +101,7 @@ def _apart(
 
 def _shared(
     labels: Indices, drawn: NDArray[np.int64], exact: NDArray[np.float64], rng: np.random.Generator
-) -> Partition | None:
+) -> Clients | None:
     """Hand the amounts out, rounded up, using up only the first label's; None if it fails."""
     pools = shuffled_classes(labels, None, rng)
     clients_indices = []

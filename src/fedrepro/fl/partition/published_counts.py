@@ -16,7 +16,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data.pill_counts import COUNTS as PILL
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Indices, Partition, check_labels
+from fedrepro.fl.partition.shared import Clients, Indices, check_labels
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -28,7 +28,7 @@ COUNTS = {"pill": PILL}
 
 def published_counts(
     labels: Indices, counts: str, share: float, rng: np.random.Generator
-) -> Partition:
+) -> Clients:
     """Give every client its number of images of each label, or a share of them.
 
     Of each label the first images in file order are the first client's, the next the second's, and

@@ -36,7 +36,7 @@ class Labelled:
         train: labels of the official training split, int64 [n].
         test: labels of the official test split, int64 [n].
         classes: number of classes of the data set.
-        seed: the run seed.
+        seed: of the partition: the scheme's own, or else the run's.
         data_root: folder of packed data, for published lists; None takes the usual places.
     """
 
@@ -49,7 +49,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class NodeSets:
-    """For every node the examples it is tested on: positions in ``split``, int64 [n_k] each."""
+    """For every node the examples it is tested on: positions in ``split``, int64 [n_k], n_k > 0."""
 
     split: Literal["train", "test"]
     parts: tuple[IntArray, ...]

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from fedrepro.base.errors import FedreproError
 
 Indices: TypeAlias = NDArray[np.int64]
-"""Positions in the label array, int64 [examples], ascending."""
+"""Labels, or positions in their array, int64 [n]."""
 
-Partition: TypeAlias = tuple[Indices, ...]
+Clients: TypeAlias = tuple[Indices, ...]
 """Positions in the training split, int64 [n_k], for each client."""
 
 
@@ -73,7 +73,7 @@ def shuffled_classes(
     return [rng.permutation(member)[:per_class] for member in members]
 
 
-def deal(order: Indices, clients: int) -> Partition:
+def deal(order: Indices, clients: int) -> Clients:
     """Deal examples out like cards: client k gets positions k, k + clients, ... of ``order``.
 
     Args:

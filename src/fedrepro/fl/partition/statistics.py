@@ -35,35 +35,25 @@ def class_counts(
     return np.array(counts, dtype=np.int64).reshape(len(counts), classes)
 
 
-def emd(
-    counts: NDArray[np.int64], population: NDArray[np.int64] | NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return every client's distance from the population, as the papers define EMD.
+def emd(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return every client's distance from the pooled clients, as the papers define EMD.
 
-    ``sum over classes of |client share - population share|``: 0 for the same class distribution,
-    2 for no common class (Zhao et al. 2018, Remark 3.4).
+    ``sum over classes of |client share - pooled share|``: 0 for the same class distribution, 2 for
+    no common class (Zhao et al. 2018, Remark 3.4).
 
     Args:
         counts: int64 [clients, classes], examples of each class.
-        population: [classes], counts or shares to compare with; None: the clients' pooled counts.
 
     Returns:
         float64 [clients], in ``0..2``.
 
     Raises:
-        FedreproError: a client or the population has no examples, or shapes do not match.
+        FedreproError: a client has no examples.
     """
-    pooled = counts.sum(axis=0) if population is None else population
-    if counts.ndim != 2 or pooled.shape != counts.shape[1:]:
-        raise FedreproError(
-            "counts must be [clients, classes] and population [classes], got shapes "
-            f"{counts.shape} and {pooled.shape}"
-        )
     sizes = counts.sum(axis=1, keepdims=True)
     if np.any(sizes == 0):
         raise FedreproError(f"client {int(np.argmin(sizes))} has no examples, so it has no shares")
-    if not pooled.sum() > 0:
-        raise FedreproError("population must have a positive sum")
+    pooled = counts.sum(axis=0)
     distance: NDArray[np.float64] = np.abs(counts / sizes - pooled / pooled.sum()).sum(axis=1)
     return distance
 

@@ -116,7 +116,7 @@ def accuracy_by_emd(runs: RunSet) -> pd.DataFrame:
 
 
 def variation(runs: RunSet) -> pd.DataFrame:
-    """Return figure 5b: what the five distributions of EMD 1.44 do to accuracy and divergence.
+    """Return figure 5b: what the distributions of EMD 1.44 do to accuracy and divergence.
 
     Values are relative to their mean. Series ``accuracy`` by data set, which the text speaks of;
     series ``weight divergence`` by data set and layer, which the caption names. Further columns:

@@ -689,9 +689,9 @@ def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, n
 GROWTH = """
 from pathlib import Path
 import torch
-from fedrepro.fl.engine.network import build
+from fedrepro.fl import models
+from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.worker import set_memory_use
-from fedrepro.fl.spec import ModelSpec
 
 def mib():
     data = 5  # what is allocated, resident or not: the kernel may take back pages that lie idle
@@ -699,8 +699,8 @@ def mib():
 
 set_memory_use()
 torch.set_num_threads(1)
-model = ModelSpec(name="fedcd_cnn", width=0.25)
-net = build(model, (3, 32, 32), 10, torch.device("cpu"), channels_last=True)
+model = models.build("fedcd_cnn", (3, 32, 32), 10, 0.25)
+net = FlatModule(model, torch.device("cpu"), channels_last=True)
 with torch.no_grad():
     net.forward(torch.zeros(104, 3, 32, 32))
     before = mib()

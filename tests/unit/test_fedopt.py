@@ -316,6 +316,12 @@ def test_ranges(wrong, problem):
         fedopt.Params(name="fedopt", **wrong)
 
 
+def test_updates_of_rounds_beyond_the_run_are_refused():
+    problem = "algorithm.update_rounds: 3, but the run's 3 rounds are counted from 0; give at most"
+    with pytest.raises(ValidationError, match=re.escape(f"{problem} 2")):
+        make_spec(algorithm={"name": "fedopt", "update_rounds": [2, 3]}, rounds=3)
+
+
 # Through the engine, on made-up images
 
 

@@ -35,6 +35,7 @@ from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Tr
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
     from fedrepro.fl.requests import Steps, Weights
+    from fedrepro.fl.spec import RunSpec
 
 
 class SignAgreement(Strict):
@@ -96,6 +97,20 @@ class Params(SamplingParams):
         "union of the clients' data with K times the batch, and to keep the inner products of all "
         "updates (figure 2)",
     )
+
+    def require_fit(self, spec: RunSpec) -> None:
+        """Refuse also ``update_rounds`` that the run does not have.
+
+        Raises:
+            ValueError: it has such, or the partition has fewer clients than a round draws.
+        """
+        super().require_fit(spec)
+        beyond = [t for t in self.update_rounds if t >= spec.rounds]
+        if beyond:
+            raise ValueError(
+                f"algorithm.update_rounds: {beyond[0]}, but the run's {spec.rounds} rounds are "
+                f"counted from 0; give at most {spec.rounds - 1}"
+            )
 
 
 @dataclass

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,11 @@ def load(
         FedreproError: there is no such data set (names the nearest), it is not available, or the
             data here are other data.
     """
+    if not isinstance(name, str):
+        raise FedreproError(
+            f"name: {name!r:.50} is not the name of a data set; `Dataset.from_arrays` makes one of "
+            "arrays"
+        )
     folder = None if data_root is None else Path(data_root)
     return datasets.load(name, folder, content=ANY if allow_other_data else None)
 
@@ -144,13 +151,18 @@ def _require_dataset(data: object) -> None:
 
 
 def _positions(given: Sequence[ArrayLike]) -> list[np.ndarray]:
+    wrong = (
+        f"parts: {given!r:.50} is neither the name of a partition scheme, nor its class, nor one "
+        "list of positions for each client"
+    )
+    if isinstance(given, Mapping):
+        raise FedreproError(f"{wrong}; of a dictionary give the values, in the order of clients")
+    if isinstance(given, Parts | Scheme):  # a model is iterable, too
+        raise FedreproError(f"{wrong}; give a name, with parameters")
     try:
         return [np.asarray(positions) for positions in given]
     except (TypeError, ValueError) as error:
-        raise FedreproError(
-            f"parts: {given!r:.50} is neither the name of a partition scheme, nor what `partition` "
-            "returns, nor one list of positions for each client"
-        ) from error
+        raise FedreproError(wrong) from error
 
 
 def algorithm(name: str | Algorithm, **parameters: Any) -> AlgorithmParams:
@@ -188,7 +200,7 @@ def train(
     augment: bool = False,
     downsample: int = 1,
     optimizer: dict[str, Any] | None = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     workers: int | None = None,
     folder: str | Path = "fedrepro-runs",
     keep_weights: bool = False,
@@ -214,7 +226,8 @@ def train(
         augment: whether training examples are augmented.
         downsample: each block of so many pixels squared becomes one, their mean.
         optimizer: as in a plan: ``{"name": "adam", "lr": 0.001}``.
-        device: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``: a GPU where there is one.
+        device: ``cpu``, ``cuda``, ``cuda:1``, or a ``torch.device``; ``auto``: a GPU where there
+            is one.
         workers: processes on a CPU; None: as many as cores.
         folder: where records and checkpoints lie; relative to the working directory.
         keep_weights: whether to keep the trained global model of each run, as ``<run id>.pt`` in
@@ -231,10 +244,8 @@ def train(
     for key, argument in _ARGUMENTS.items():
         if key in spec:
             raise FedreproError(f"{key}: {_say(argument)}")
-    if workers is not None and workers < 1:
-        raise FedreproError(f"workers: {workers}; give at least 1, or None for one a core")
-    if Path(folder).exists() and not Path(folder).is_dir():
-        raise FedreproError(f"folder: {folder} is a file; name a folder for records")
+    _require_workers(workers)
+    folder = _folder(folder)
     if not isinstance(parts, Parts):
         parts = partition(parts, data)
     if parts.data.sha256 != data.sha256:
@@ -246,6 +257,11 @@ def train(
         )
     if isinstance(algorithm, Algorithm):
         algorithm = use(algorithm)
+    if not isinstance(algorithm, AlgorithmParams | str):
+        raise FedreproError(
+            f"algorithm: {algorithm!r:.50} is neither the name of an algorithm nor what "
+            "`fr.algorithm` returns"
+        )
     chosen = algorithm if isinstance(algorithm, AlgorithmParams) else {"name": algorithm}
     name = algorithm.name if isinstance(algorithm, AlgorithmParams) else algorithm
     network = _network(model)
@@ -272,7 +288,7 @@ def train(
         "rounds": rounds,
     }
     content |= spec
-    runs = [_run(content | {"seed": seed}, Path(folder)) for seed in _numbers(seeds)]
+    runs = [_run(content | {"seed": seed}, folder) for seed in _numbers(seeds)]
     if not runs:
         raise FedreproError("seeds: give at least one")
     for seed, count in Counter(run.seed for run in runs).items():
@@ -281,9 +297,25 @@ def train(
     if NETWORKS.is_unpackaged(runs[0].spec.model.name):
         _require_network(runs[0].spec, data)
     if keep_weights:
-        _require_weights(runs, data, Path(folder))
-    _train(runs, data, device, workers, Path(folder), keep_weights)
-    return Result([records.read(run.id, Path(folder)) for run in runs], Path(folder))
+        _require_weights(runs, data, folder)
+    _train(runs, data, str(device), workers, folder, keep_weights)
+    return Result([records.read(run.id, folder) for run in runs], folder)
+
+
+def _require_workers(workers: object) -> None:
+    if workers is not None and (not isinstance(workers, Integral) or int(workers) < 1):
+        raise FedreproError(f"workers: {workers!r}; give at least 1, or None for one a core")
+
+
+def _folder(given: str | Path) -> Path:
+    """Return the folder of records; it need not be there yet."""
+    if not isinstance(given, str | Path) or not str(given):
+        raise FedreproError(f"folder: {given!r:.50} is not the name of a folder for records")
+    folder = Path(given)
+    there = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    if not there.is_dir():
+        raise FedreproError(f"folder: {there} is a file; name a folder for records")
+    return folder
 
 
 def _require_defaults() -> None:

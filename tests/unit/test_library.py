@@ -80,7 +80,8 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     assert result.final["round"].tolist() == [2, 2]
     stamps = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.json")}
     assert len(stamps) == 2
-    again = fr.train(data, parts, algorithm, seeds=[1, 0, 2], folder=tmp_path, **OPTIONS)
+    options = OPTIONS | {"device": torch.device("cpu")}
+    again = fr.train(data, parts, algorithm, seeds=[1, 0, 2], folder=tmp_path, **options)
     assert all(file.stat().st_mtime_ns == stamp for file, stamp in stamps.items())
     assert again.records[1] == result.records[0]
     figure = result.plot()
@@ -120,6 +121,8 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
     ("call", "text"),
     [
         (lambda data: fr.load("minst"), "did you mean 'mnist'"),
+        (lambda data: fr.load("CIFAR10"), "did you mean 'cifar10'"),
+        (lambda data: fr.load(Path("mnist")), r"name: PosixPath\('mnist'\) is not the name of a"),
         (lambda data: fr.partition("dirichelt", data, clients=2), "did you mean 'dirichlet'"),
         (lambda data: fr.partition("iid_plain", data, client=2), "client: unknown key; did you"),
         (lambda data: fr.algorithm("fedprocks"), "did you mean 'fedprox'"),
@@ -136,7 +139,10 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
             "algorithm.participants: 3, but the partition has 2 clients; set it to at most 2$",
         ),
         (lambda data: fr.train(data, [[0], [1]], workers=-1), "workers: -1; give at least 1"),
+        (lambda data: fr.train(data, [[0], [1]], workers="2"), "workers: '2'; give at least 1"),
         (lambda data: fr.train(data, [[0], [1]], seeds=True), "seeds: True is neither how many"),
+        (lambda data: fr.train(data, [[0], [1]], {"name": "sgd"}), "algorithm: {'name'.*neither"),
+        (lambda data: fr.algorithm({"name": "sgd"}), "unknown algorithm '{'name': 'sgd'}' "),
         (lambda data: fr.algorithm(AlgorithmParams), "unknown algorithm '<class .*known: cadis,"),
         (lambda data: fr.algorithm("fedprox", mu=-1), "mu: Input should be greater than"),
         (lambda data: fr.train(data, [[0], [1]], model="mnist_cn"), "did you mean 'mnist_cnn'"),
@@ -211,10 +217,23 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.train(data, [[0], [1]], seeds=[1.5]), "nor a list of whole numbers"),
         (lambda data: fr.train(data, [[0], [1]], seeds=1.5), "seeds: 1.5 is neither how many"),
         (lambda data: fr.train(data, [[0], [1]], folder=__file__), "is a file; name a folder"),
+        (lambda data: fr.train(data, [[0], [1]], folder=Path(__file__, "x")), "py is a file; name"),
+        (lambda data: fr.train(data, [[0], [1]], folder=""), "folder: '' is not the name of a"),
+        (lambda data: fr.train(data, [[0], [1]], folder=None), "folder: None is not the name of"),
         (lambda data: fr.train("mnist", [[0], [1]]), "data: 'mnist' is no data set"),
         (lambda data: fr.partition("iid_plain", None, clients=2), "data: None is no data set"),
         (lambda data: fr.train(data, None), "parts: None is neither the name of a partition"),
         (lambda data: fr.partition([[1, [2]], [3]], data), "nor one list of positions"),
+        (lambda data: fr.partition({0: [1], 1: [2]}, data), "of a dictionary give the values"),
+        (lambda data: fr.partition(fr.partition([[1]], data), data), "parts: Parts.* is neither"),
+        (
+            lambda data: fr.partition(fr.partition([[1]], data).scheme, data),
+            "parts: Lists.* is neither the name of a partition scheme, nor its class",
+        ),
+        (
+            lambda data: fr.partition("lists", data),
+            "^partition lists:\n  file: name the file that holds the lists; or give the lists",
+        ),
         (lambda data: fr.partition([[0], [1]], data, clients=7), "clients: lists .* no parameters"),
         (
             lambda data: fr.train(data, [[0], [1]], model="mnist_cnn", downsample=8),

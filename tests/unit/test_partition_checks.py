@@ -40,6 +40,8 @@ def test_positions_of_every_kind_of_integer_are_int64(kind: Any) -> None:
     ("clients", "others", "text"),
     [
         ((HALF,), {}, "gives 1 clients, not 2"),
+        ((HALF, []), {}, "gives client 1 no example; every client needs one"),
+        ((HALF, [1, [2]]), {}, r"gives client 1 \[1, \[2\]\], not positions, int64"),
         ((HALF, LABELS < 5), {}, "gives client 1 array.*, not positions, int64"),
         ((HALF, HALF.astype(float)), {}, "gives client 1 array.*, not positions, int64"),
         ((HALF, HALF[None]), {}, "gives client 1 array.*, not positions, int64"),
@@ -73,3 +75,35 @@ def test_positions_of_every_kind_of_integer_are_int64(kind: Any) -> None:
 def test_what_is_not_a_cut_of_the_data_set_is_refused(clients: Any, others: Any, text: str) -> None:
     with pytest.raises(FedreproError, match=f"partition.scheme: 'given' {text}"):
         cut_of(clients, **others)
+
+
+@pytest.mark.parametrize("made", [None, (HALF, HALF)])
+def test_what_is_no_cut_at_all_is_refused(made: Any) -> None:
+    class Given(Scheme):
+        scheme: Literal["given"] = "given"
+        clients: int = 2
+
+        def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+            return made  # type: ignore[no-any-return]
+
+    with pytest.raises(FedreproError, match=r"'given' gives .*, not a Cut$"):
+        build_partition(Given(), LABELS, LABELS[:5], 10, seed=0)
+
+
+def test_clients_may_come_from_a_generator() -> None:
+    assert len(cut_of(part for part in (HALF, HALF)).clients) == 2
+
+
+def test_a_scheme_cannot_change_the_labels_that_are_trained_on() -> None:
+    class Sorting(Scheme):
+        scheme: Literal["sorting"] = "sorting"
+        clients: int = 1
+
+        def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
+            data.train.sort()
+            return Cut((HALF,))
+
+    labels = LABELS[::-1].copy()
+    with pytest.raises(ValueError, match="read-only"):
+        build_partition(Sorting(), labels, LABELS[:5], 10, seed=0)
+    assert labels.tolist() == LABELS[::-1].tolist()

@@ -32,10 +32,10 @@ def test_lists_come_from_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "split.npz", **named, validation=np.array([7]))
     (tmp_path / "split.json").write_text(json.dumps([part.tolist() for part in CLIENTS]))
     specs = [
-        Lists.model_validate({"scheme": "lists", "file": str(tmp_path / f"split.{kind}")})
-        for kind in ("npz", "json")
+        Lists.model_validate({"scheme": "lists", "file": file})
+        for file in (str(tmp_path / "split.npz"), tmp_path / "split.npz", f"{tmp_path}/split.json")
     ]
-    assert specs[0] == specs[1]
+    assert specs[0] == specs[1] == specs[2]
     assert "file" not in specs[0].model_dump()
 
 

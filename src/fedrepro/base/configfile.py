@@ -289,7 +289,8 @@ def renamed(name: str, known: Sequence[str]) -> str:
 
 def _near(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     """Return which of the known names is meant by an unknown one; "" if none is near."""
-    return renamed(name, known) or "".join(difflib.get_close_matches(name, known, 1, cutoff))
+    alike = (difflib.get_close_matches(one, known, 1, cutoff) for one in (name, name.lower()))
+    return renamed(name, known) or "".join(next(filter(None, alike), []))
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ def fields_of_file(
             raise ValueError(f"{key}: unknown key; did you mean 'file'?")
         return content
     rest, file = {key: content[key] for key in content if key != "file"}, content["file"]
-    if not isinstance(file, str) or not file.isprintable():
+    if not isinstance(file, str | Path) or not str(file).isprintable():
         raise ValueError("file is no name of a file")
     fields = read(Path((info.context or {}).get("folder", ""), file))
     if said := rest.keys() & fields.keys():

@@ -72,7 +72,7 @@ class Registry(Mapping[str, C], Generic[C]):
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a component of this name."""
-        return name in self._found
+        return isinstance(name, str) and name in self._found
 
     def require(self, name: str) -> str:
         """Return the name if there is such a component.
@@ -80,7 +80,7 @@ class Registry(Mapping[str, C], Generic[C]):
         Raises:
             UnknownName: there is no such component; says the nearest name.
         """
-        if name not in self._found:
+        if name not in self:
             raise UnknownName(f"unknown {self._what} '{name}' {nearest(str(name), list(self))}")
         return name
 

@@ -118,7 +118,7 @@ def _array(given: object, what: str) -> NDArray[Any]:
     except ValueError as error:
         raise FedreproError(f"{what}: rows of different lengths; give an array") from error
     except (TypeError, RuntimeError) as error:  # a tensor that is on a GPU, or has a gradient
-        raise FedreproError(f"{what}: {error} Give an array.") from error
+        raise FedreproError(f"{what}: {str(error).rstrip('.')}; give an array") from error
 
 
 def _examples(array: Images, what: str) -> Images:
@@ -126,10 +126,10 @@ def _examples(array: Images, what: str) -> Images:
     if given.ndim == 3:
         given = given[:, None]
     if given.ndim != 4 or not given.size:
-        table = f", a table as x.reshape(n, 1, 1, {given.shape[1]})" * (given.ndim == 2)
-        raise FedreproError(
-            f"{what}: shape {given.shape}; give [n, channels, height, width]{table}, none of them 0"
-        )
+        wanted = "give [n, channels, height, width]"
+        if given.ndim == 2:
+            wanted += f", a table as x.reshape(n, 1, 1, {given.shape[1]})"
+        raise FedreproError(f"{what}: shape {given.shape}; {wanted}, none of them 0")
     if _channels_last(given):
         raise FedreproError(
             f"{what}: shape {given.shape} is [n, height, width, channels]; give [n, channels, "
@@ -165,20 +165,34 @@ def _require_classes(arrays: Arrays) -> None:
     if largest >= len(arrays.train_y):
         raise FedreproError(
             f"train_y, test_y: a class {largest}, of {len(arrays.train_y)} training examples; "
-            "number the classes from 0, as `numpy.unique(y, return_inverse=True)` does"
+            f"{_NUMBER}"
         )
     absent = np.flatnonzero(np.bincount(arrays.train_y, minlength=largest + 1) == 0)
+    if absent.size and absent[0] in arrays.test_y:
+        raise FedreproError(
+            f"train_y: no example of class {absent[0]}, which test_y has; train on some, or leave "
+            "its test examples out"
+        )
     if absent.size:
         raise FedreproError(
-            f"train_y: no example of class {absent[0]}, and there is a class {largest}; number the "
-            "classes without gaps, as `numpy.unique(y, return_inverse=True)` does"
+            f"train_y: no example of class {absent[0]}, and there is a class {largest}; {_NUMBER}"
         )
+
+
+_NUMBER = (
+    "number the classes of both from 0 without gaps: `y = numpy.unique(numpy.concatenate([train_y, "
+    "test_y]), return_inverse=True)[1]`; its first len(train_y) are those of train_y"
+)
+"""Not each by itself: where one of them lacks a class, the numbers would not be the same."""
 
 
 def _class_numbers(array: Labels, what: str) -> Labels:
     given = _array(array, what)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-        raise FedreproError(f"{what}: give class numbers, [n], not {given.dtype} {given.shape}")
+        names = f"; {_NUMBER}" if given.ndim == 1 and given.dtype.kind in "bOU" else ""
+        raise FedreproError(
+            f"{what}: give class numbers, [n], not {given.dtype} {given.shape}{names}"
+        )
     if not given.size or given.min() < 0 or given.max() > np.iinfo(np.int64).max:
         raise FedreproError(f"{what}: give class numbers from 0, at least one of them")
     return given.astype(np.int64)

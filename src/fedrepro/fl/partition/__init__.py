@@ -69,7 +69,7 @@ def build_partition(
     """
     if spec.seed is not None:
         seed = spec.seed
-    data = Labelled(train_labels, test_labels, classes, seed, data_root)
+    data = Labelled(_read_only(train_labels), _read_only(test_labels), classes, seed, data_root)
     cut = spec.cut(data, streams.generator(seed, "partition"))
     cut = _checked(spec, cut, len(train_labels), len(test_labels))
     counts = statistics.class_counts(train_labels, cut.clients, classes)
@@ -81,15 +81,25 @@ def build_partition(
     )
 
 
-def _checked(spec: Scheme, cut: Cut, train: int, test: int) -> Cut:
-    """Return a cut with int64 arrays that name examples of the data set, one array a client.
+def _read_only(labels: IntArray) -> IntArray:
+    """Return a view of labels that a scheme cannot change: the data set is trained on, too."""
+    view = labels.view()
+    view.flags.writeable = False
+    return view
+
+
+def _checked(spec: Scheme, cut: object, train: int, test: int) -> Cut:
+    """Return a cut with int64 arrays that name examples of the data set, some for each client.
 
     Raises:
         FedreproError: it is none.
     """  # noqa: DOC501 - made by a function
 
     def positions(found: Any, what: str, limit: int = train) -> IntArray:
-        array = np.asarray(found)
+        try:
+            array = np.asarray(found)
+        except ValueError as error:  # lists of different lengths
+            raise _refused(spec, f"{what} {found!r:.50}, not positions, int64 [n]") from error
         if not array.size:
             return nobody()
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
@@ -109,10 +119,16 @@ def _checked(spec: Scheme, cut: Cut, train: int, test: int) -> Cut:
             raise _refused(spec, f"node set {name} a part without an example")
         return NodeSets(given.split, parts)
 
-    if len(cut.clients) != spec.clients:
-        raise _refused(spec, f"{len(cut.clients)} clients, not {spec.clients}")
+    if not isinstance(cut, Cut):
+        raise _refused(spec, f"{cut!r:.50}, not a Cut")
+    clients = tuple(positions(one, f"client {i}") for i, one in enumerate(cut.clients))
+    if len(clients) != spec.clients:
+        raise _refused(spec, f"{len(clients)} clients, not {spec.clients}")
+    for number, held in enumerate(clients):
+        if not held.size:
+            raise _refused(spec, f"client {number} no example; every client needs one")
     return Cut(
-        clients=tuple(positions(one, f"client {i}") for i, one in enumerate(cut.clients)),
+        clients=clients,
         validation=positions(cut.validation, "validation"),
         shared=positions(cut.shared, "shared"),
         server=positions(cut.server, "server"),

@@ -120,8 +120,18 @@ class Lists(Scheme):
     @model_validator(mode="before")
     @classmethod
     def _from_file(cls, content: Any, info: ValidationInfo) -> Any:
-        """Take ``file: lists.npz`` in place of the other fields."""
-        return fields_of_file(content, _described_file, info)
+        """Take ``file: lists.npz`` in place of the other fields.
+
+        Raises:
+            ValueError: neither it nor they are there.
+        """
+        content = fields_of_file(content, _described_file, info)
+        if isinstance(content, dict) and "sha256" not in content:
+            raise ValueError(
+                "file: name the file that holds the lists; or give the lists themselves to "
+                "fr.partition, in place of the name"
+            )
+        return content
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Return the lists.

@@ -30,7 +30,7 @@ def nobody() -> IntArray:
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a scheme may look at: labels, but no images.
+    """What a scheme may look at: labels, but no images. The arrays cannot be written to.
 
     Attributes:
         train: labels of the official training split, int64 [n].
@@ -60,7 +60,7 @@ class Cut:
     """Who holds which examples; all but ``node_sets`` are positions in the training split.
 
     Attributes:
-        clients: int64 [n_k] for each client.
+        clients: int64 [n_k] for each client, n_k > 0.
         validation: held by no client and set aside for validation, int64 [n].
         shared: handed out to the clients by the server, int64 [n].
         server: held by no client, for the server to train on, int64 [n].

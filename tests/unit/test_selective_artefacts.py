@@ -145,6 +145,17 @@ def test_a_third_of_all_labels_is_no_target():
     assert {name for name in apart if "a third of the labels" not in at_zero[name]} == set()
 
 
+def test_a_tolerance_that_nearly_anything_meets_makes_no_target():
+    wide = {
+        number.id: number.unusable
+        for series in load_expected("selective").series
+        for number in series.numbers()
+        if number.tolerance >= 0.2 and not number.drawn_only
+    }
+    assert len(wide) == 8
+    assert {name for name, why in wide.items() if "nearly anything would pass" not in why} == set()
+
+
 def test_noniid_cost(runs):
     frame = artefacts.frame(runs, "noniid_cost")
     assert len(frame) == 24

@@ -232,6 +232,12 @@ def test_claim_holds(as_claimed, name):
     assert finding.runs
 
 
+def test_whole_curves_are_judged_at_every_scale_that_has_them():
+    scales = {claim.id: {*claim.scales} for claim in STATED.values() if "curves" in claim.rule}
+    assert len(scales) == 8
+    assert all(judged == {"paper", "lite"} for judged in scales.values()), scales
+
+
 class Elsewhere(RunSet):
     """The runs of the claimed world with the records of another."""
 

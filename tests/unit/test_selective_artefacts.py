@@ -28,6 +28,7 @@ from fedrepro.papers.selective.measurements import (
     traffic,
 )
 from fedrepro.report import artefacts, documents, drawings, style, verdicts
+from fedrepro.report.expected import load_expected
 from fedrepro.report.plots import Canvas, Ink
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, unique
@@ -129,6 +130,30 @@ def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(runs):
     assert "1/9999" in found["fig5.federated.as_run@22"].reason
     assert found["fig5.federated.as_run@24"].verdict == "not decidable"
     assert found["fig5.federated.as_run@24"].evidence == "not in the smoke plan"
+
+
+def test_a_third_of_all_labels_is_no_target():
+    tests_of_all = ("fig3", "fig4", "fig5", "validation")
+    at_zero = {
+        number.id: number.unusable
+        for series in load_expected("selective").series
+        for number in series.numbers()
+        if series.id.startswith(tests_of_all) and number.id.endswith("@0")
+    }
+    apart = {name for name in at_zero if "local" in name or "selective" in name}
+    assert len(apart) == 3 + 6 + 6
+    assert {name for name in apart if "a third of the labels" not in at_zero[name]} == set()
+
+
+def test_a_tolerance_that_nearly_anything_meets_makes_no_target():
+    wide = {
+        number.id: number.unusable
+        for series in load_expected("selective").series
+        for number in series.numbers()
+        if number.tolerance >= 0.2 and not number.drawn_only
+    }
+    assert len(wide) == 8
+    assert {name for name, why in wide.items() if "nearly anything would pass" not in why} == set()
 
 
 def test_noniid_cost(runs):

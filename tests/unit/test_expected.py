@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import Claim, Number, Series, load_expected
-from fedrepro.report.verdicts import check
+from fedrepro.report.verdicts import check, judge
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import COMMITTED
@@ -235,6 +235,29 @@ def test_every_template_of_the_repository_is_filled() -> None:
         for claim in load_expected(paper).claims:
             texts = (claim.id, claim.statement, claim.source, claim.reading)
             assert not any("{" in text for text in texts), claim.id
+
+
+@pytest.mark.parametrize(
+    ("published", "no_gain", "ours", "verdict"),
+    [
+        (0.02, 0, 0.001, "reproduced"),
+        (0.02, 0, -0.001, "deviates"),
+        (-0.02, 0, 0.001, "deviates"),
+        (1.2, 0, 0.997, "reproduced"),
+        (1.2, 1, 0.997, "deviates"),
+        (1.2, 1, 1, "deviates"),
+        (1.2, 1, 1.003, "reproduced"),
+        (0.8, 1, 1.003, "deviates"),
+        (0.8, 1, 0.997, "reproduced"),
+    ],
+)
+def test_a_gain_of_the_other_sign_deviates(
+    published: float, no_gain: float, ours: float, verdict: str
+) -> None:
+    content = {"id": "N", "where": "Table 1", "artefact": "table1", "cell": ["a", "b"]}
+    content |= {"published": published, "tolerance": 0.48, "reason": "-"}
+    number = Number.model_validate(content | {"gain": True, "no_gain": no_gain})
+    assert judge(number, ours, ours, ours) == verdict
 
 
 def test_entries_have_the_reading_of_their_file_unless_they_name_one() -> None:

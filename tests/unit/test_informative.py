@@ -80,6 +80,11 @@ def test_a_gain_that_any_small_one_would_pass_is_no_evidence() -> None:
     assert blind(numbers=[number("N1", 0.1)]) == set()
 
 
+def test_a_speed_up_that_no_gain_of_time_would_pass_is_no_evidence() -> None:
+    for published, said in ((1.1, {"N1"}), (0.9, {"N1"}), (1.11, set()), (0.1, set())):
+        assert blind(numbers=[number("N1", published, gain=True, no_gain=1)]) == said
+
+
 def test_what_is_no_target_is_no_value_of_another_place() -> None:
     wrong = number("N2", 0.5, unusable="quoted wrongly")
     assert blind(numbers=[number("N1", 0.5), wrong]) == set()

@@ -60,8 +60,9 @@ def _of(paper: str) -> dict[str, Criterion]:
 
 
 _DECIDES = {
-    *("artefact", "cell", "published", "tolerance", "gain", "value", "reading", "sparse"),
-    *("series", "x", "unusable", "drawn_only", "rule", "values", "scales", "origin", "about"),
+    *("artefact", "cell", "published", "tolerance", "gain", "no_gain", "value", "reading"),
+    *("sparse", "series", "x", "unusable", "drawn_only", "rule", "values", "scales"),
+    *("origin", "about"),
 }
 """Keys of numbers, series and claims; wording, sources and explanations decide nothing."""
 

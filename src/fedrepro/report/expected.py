@@ -75,6 +75,9 @@ class Number(_Entry):
     gain: bool = Field(
         default=False, description="a gain over a baseline: one of the other sign deviates"
     )
+    no_gain: float = Field(
+        default=0.0, description="where gains change sign: 1 for a ratio, such as a speed-up"
+    )
     value: Literal["mean", "sd"] = Field(default="mean", description="what of ours is compared")
     unusable: str = Field(default="", description="why the value is no target")
     drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")

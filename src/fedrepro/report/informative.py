@@ -19,10 +19,10 @@ NEARLY_ALL = 0.9
 def uninformative(expected: Expected) -> dict[str, str]:
     """Return id -> why its value is no evidence, for the judged numbers of a paper.
 
-    Four kinds: a standard deviation whose tolerance reaches to zero; a gain whose tolerance does; a
-    value that nine in ten of the other values of its curve or table would pass, too, those of its
-    reading or of all; a point of a curve that its neighbours' values would pass, both of them, or
-    the one at an end of the curve.
+    Four kinds: a standard deviation whose tolerance reaches to zero; a gain whose tolerance reaches
+    to none; a value that nine in ten of the other values of its curve or table would pass, too,
+    those of its reading or of all; a point of a curve that its neighbours' values would pass, both
+    of them, or the one at an end of the curve.
     """
     found = {}
     for group in _grouped(expected.judged_numbers()):
@@ -31,7 +31,7 @@ def uninformative(expected: Expected) -> dict[str, str]:
             before, after = alike[: alike.index(number)], alike[alike.index(number) + 1 :]
             if number.value == "sd" and number.tolerance >= number.published:
                 found[number.id] = "a standard deviation of zero would pass"
-            elif number.gain and number.tolerance >= abs(number.published):
+            elif number.gain and abs(number.published - number.no_gain) <= number.tolerance + SLACK:
                 found[number.id] = "any small gain would pass"
             elif _share(number, before + after) >= NEARLY_ALL:
                 found[number.id] = "nearly all other values of the same place would pass"

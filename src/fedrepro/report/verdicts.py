@@ -270,7 +270,8 @@ def _like_spread(cells: pd.DataFrame, cell: pd.Series) -> float | None:
 
 
 def _verdict(number: Number, ours: float) -> Verdict:
-    if number.gain and ours * number.published <= 0:
+    none = number.no_gain
+    if number.gain and (ours - none) * (number.published - none) <= 0:
         return "deviates"
     difference = abs(ours - number.published)
     if difference <= number.tolerance + SLACK:
@@ -282,7 +283,7 @@ def _seeds_needed(number: Number, ours: float, sd: float) -> int | None:
     """Return how many seeds would tell our mean from the nearest value with another verdict."""
     apart, tolerance = abs(ours - number.published), number.tolerance
     edges = [abs(apart - tolerance), abs(apart - 2 * tolerance)]
-    return seeds_needed(min([*edges, abs(ours)] if number.gain else edges), sd)
+    return seeds_needed(min([*edges, abs(ours - number.no_gain)] if number.gain else edges), sd)
 
 
 def _find(made: _Frame, number: Number, runs: RunSet) -> pd.Series | None:

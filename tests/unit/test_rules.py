@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,14 @@ from fedrepro.report.rules import (
     whole_seeds,
     within,
 )
-from fedrepro.report.stats import LEVEL, MOST_SEEDS, Error, seeds_needed, t_interval
+from fedrepro.report.stats import (
+    LEVEL,
+    MOST_SEEDS,
+    Error,
+    rank_correlation,
+    seeds_needed,
+    t_interval,
+)
 from fedrepro.runs import records
 from fedrepro.runs.runset import Evaluated, RunSet
 
@@ -398,16 +404,15 @@ def test_a_mean_over_the_last_rounds_is_compared_with_the_means_before_it() -> N
 
 def test_a_margin_may_be_as_far_above_a_rank_correlation_as_resamples_are_below() -> None:
     """Noise only lowers it: three noisy seeds do not refute an order that they hide."""
-    noisy = {0: (1.0, 3.0, 2.0, 4.0), 1: (2.0, 1.0, 4.0, 3.0), 2: (3.0, 1.5, 1.9, 4.2)}
+    noisy = [(1.0, 3.0, 2.0, 4.0), (2.0, 1.0, 4.0, 3.0), (3.0, 1.5, 1.9, 4.2)]
 
-    def rank(seeds: Sequence[int]) -> float:
-        means = np.mean([noisy[seed] for seed in seeds], axis=0)
-        return float(np.corrcoef(np.argsort(np.argsort(means)), range(4))[0, 1]) - 0.9
+    def rank(resamples: np.ndarray) -> np.ndarray:
+        return rank_correlation(resamples.mean(axis=1), range(4)) - 0.9
 
-    margin = Margin.by_bootstrap(rank, [*noisy], "rank", most=1.0)
+    margin = Margin.by_bootstrap(rank, noisy, "rank", most=1.0)
     assert (margin.value, margin.low, margin.high) == pytest.approx((-0.1, -0.7, 0.5))
     assert not margin.firm
-    assert Margin.by_bootstrap(rank, [*noisy], "rank", most=0.1).high == 0.1, "a perfect order"
+    assert Margin.by_bootstrap(rank, noisy, "rank", most=0.1).high == 0.1, "a perfect order"
 
 
 def test_a_weighted_sum_has_the_error_of_its_weights() -> None:

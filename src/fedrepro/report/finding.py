@@ -102,6 +102,8 @@ class Margin:
             most: that it can be, with a perfect order.
         """
         each = np.asarray(values, dtype=float)
+        if not len(each):  # no seed has all that is compared
+            return cls(math.nan, math.nan, math.nan, math.nan, 0, what=what)
         low, high = bootstrap(statistic, each)
         value = float(statistic(each[None])[0])
         high = max(high, min(2 * value - low, most))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emd_records import World, write_all
-from seeds import Edited, Seeds
+from seeds import Edited, Elsewhere, Seeds
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
@@ -13,7 +13,6 @@ from fedrepro.papers.emd.claims import RULES
 from fedrepro.report import checks, verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
-from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
 STATED = {claim.id: claim for claim in load_expected("emd").claims}
@@ -230,16 +229,6 @@ def test_claim_holds(as_claimed, name):
     assert finding.evidence
     assert set(finding.runs) <= {run.id for run in as_claimed.members(as_claimed.plan.runs)}
     assert finding.runs
-
-
-class Elsewhere(RunSet):
-    """The runs of the claimed world with the records of another."""
-
-    def __init__(self, runs: RunSet, world: World) -> None:
-        vars(self).update(vars(runs), _records={}, world=world)
-
-    def record(self, run):
-        return RunRecord.model_validate(self.world.record(run) | {"checksum": "0" * 64})
 
 
 @pytest.mark.parametrize(("name", "world"), [*AGAINST.items(), *OTHER_WAYS])

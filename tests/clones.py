@@ -44,7 +44,7 @@ class Clone:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The copy's code, compiled once; no packed data, one thread."""
+        """The copy's code, which may be compiled; no packed data, one thread."""
         left_out = ("FEDREPRO_", "PYTHONDONTWRITEBYTECODE")
         others = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
         return others | {"PYTHONPATH": str(self.root / "src"), "OMP_NUM_THREADS": "1"}
@@ -103,7 +103,8 @@ class Clone:
 
 
 def copy_repository(target: Path) -> Clone:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    """Copy the sources, and what is compiled of them, which is as old as they are."""
+    ignored = shutil.ignore_patterns("*.egg-info", "*.pyc.*")  # the latter are being written
     for name in ("src", "config", "workflow", "notebooks", "profiles", "envs", "benchmarks"):
         shutil.copytree(REPOSITORY / name, target / name, ignore=ignored)
     shutil.copy(REPOSITORY / "Snakefile", target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emd_records import World, write_all
-from seeds import Edited, Seeds
+from seeds import Edited, Elsewhere, Seeds
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
@@ -13,7 +13,6 @@ from fedrepro.papers.emd.claims import RULES
 from fedrepro.report import checks, verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
-from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
 STATED = {claim.id: claim for claim in load_expected("emd").claims}
@@ -236,16 +235,6 @@ def test_whole_curves_are_judged_at_every_scale_that_has_them():
     scales = {claim.id: {*claim.scales} for claim in STATED.values() if "curves" in claim.rule}
     assert len(scales) == 8
     assert all(judged == {"paper", "lite"} for judged in scales.values()), scales
-
-
-class Elsewhere(RunSet):
-    """The runs of the claimed world with the records of another."""
-
-    def __init__(self, runs: RunSet, world: World) -> None:
-        vars(self).update(vars(runs), _records={}, world=world)
-
-    def record(self, run):
-        return RunRecord.model_validate(self.world.record(run) | {"checksum": "0" * 64})
 
 
 @pytest.mark.parametrize(("name", "world"), [*AGAINST.items(), *OTHER_WAYS])

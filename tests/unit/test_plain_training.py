@@ -21,9 +21,9 @@ import sys
 from importlib.abc import MetaPathFinder
 
 MISSING = {
-    "PIL", "fsspec", "grimp", "librosa", "matplotlib", "nbconvert", "pandas", "papermill",
-    "pooch", "rich", "s3fs", "scipy", "sklearn", "snakemake", "tabulate", "torchvision", "tqdm",
-    "typer",
+    "IPython", "PIL", "fsspec", "grimp", "librosa", "matplotlib", "nbconvert", "nbformat",
+    "pandas", "papermill", "pooch", "rich", "s3fs", "scipy", "sklearn", "snakemake", "tabulate",
+    "torchvision", "tqdm", "typer",
 }
 
 class Bare(MetaPathFinder):

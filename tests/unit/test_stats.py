@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,16 +15,24 @@ from fedrepro.report.stats import (
     bounds,
     differences,
     error_of_mean,
+    first_reaching,
     holm,
     jackknife,
     moving_average,
     one_sided_p,
+    rank_correlation,
     sampling_error,
     sd_bounds,
     summarise,
     t_interval,
     total,
 )
+
+
+def test_a_level_is_reached_in_the_first_round_that_has_it() -> None:
+    assert first_reaching({5: 0.2, 10: 0.7, 15: 0.6, 20: 0.8}, 0.65) == 10
+    assert first_reaching({5: 0.2, 10: 0.7 - 0.4}, 0.3) == 10, "decimal fractions are not exact"
+    assert first_reaching({5: 0.2, 10: 0.3}, 0.31) is None
 
 
 def test_the_interval_of_three_values() -> None:
@@ -70,6 +77,7 @@ def test_many_rounds_that_are_like_the_one_before_are_averaged_by_tens() -> None
 def test_a_mean_over_the_last_rounds_has_the_scatter_of_such_means() -> None:
     """Three windows of two rounds, with the means 1, 3 and 2; the first round is left out."""
     assert error_of_mean([9, 0, 2, 3, 3, 1, 3], last=2) == Error(pytest.approx(1.0), 2)
+    assert error_of_mean([0, 2, 3, 3], last=2) == Error(pytest.approx(math.sqrt(2)), 1)
     assert error_of_mean([9, 1, 3], last=2) == error_of_mean([1, 3]), "one window tells nothing"
 
 
@@ -105,39 +113,55 @@ def test_the_jackknife_of_any_statistic_has_it_as_its_mean() -> None:
     assert jackknife(lambda some: max(values[i] for i in some), [2]) == [9.0]
 
 
+def mean(resamples: np.ndarray) -> np.ndarray:
+    """Return the mean of each resample."""
+    return resamples.mean(axis=1)
+
+
 def test_the_bootstrap_counts_all_resamples() -> None:
     """Percentiles of three seeds are expanded by t: 20 % become 9.69 %, and 5 % all but nothing."""
-    values = {3: 0.2, 5: 0.5, 9: 1.1}
-
-    def mean(seeds: Sequence[int]) -> float:
-        return sum(values[seed] for seed in seeds) / len(seeds)
-
-    assert bootstrap(mean, [*values]) == pytest.approx((0.2, 1.1))
-    assert bootstrap(mean, [*values], confidence=0.9) == pytest.approx((0.2, 1.1))
-    drawn = np.random.default_rng(0).choice([0.2, 0.5, 1.1], (20_000, 3)).mean(axis=1)
-    low, high = bootstrap(mean, [*values], confidence=0.6)
+    values = [0.2, 0.5, 1.1]
+    assert bootstrap(mean, values) == pytest.approx((0.2, 1.1))
+    assert bootstrap(mean, values, confidence=0.9) == pytest.approx((0.2, 1.1))
+    drawn = np.random.default_rng(0).choice(values, (20_000, 3)).mean(axis=1)
+    low, high = bootstrap(mean, values, confidence=0.6)
     assert np.quantile(drawn, [0.0969, 0.9031]) == pytest.approx([low, high])
-    assert bootstrap(mean, [5]) == (0.5, 0.5)
+    assert bootstrap(mean, [0.5]) == (0.5, 0.5)
 
 
 def test_the_bootstrap_covers_a_mean_of_few_values_about_as_often_as_it_says() -> None:
     """Five normal values, 400 times: 94 % is the most that their range can cover."""
     drawn = np.random.default_rng(0).normal(size=(400, 5))
-    intervals = [
-        bootstrap(lambda some, values=values: values[[*some]].mean(), range(5)) for values in drawn
-    ]
+    intervals = [bootstrap(mean, values) for values in drawn]
     assert np.mean([low <= 0 <= high for low, high in intervals]) > 0.9
 
 
 def test_the_bootstrap_sees_a_spread_where_the_jackknife_has_none() -> None:
     """A median without any one of five values is where it was if three of them are equal."""
-    values = [0.1, 0.5, 0.5, 0.5, 0.9]
+    values = np.array([0.1, 0.5, 0.5, 0.5, 0.9])
+    assert jackknife(lambda some: float(np.median(values[[*some]])), range(5)) == [0.5] * 5
+    assert bootstrap(lambda resamples: np.median(resamples, axis=1), values) == (0.1, 0.9)
 
-    def median(seeds: Sequence[int]) -> float:
-        return float(np.median([values[seed] for seed in seeds]))
 
-    assert jackknife(median, range(5)) == pytest.approx([0.5] * 5)
-    assert bootstrap(median, range(5)) == (0.1, 0.9)
+def test_the_bootstrap_resamples_whole_seeds() -> None:
+    """A seed may have several values: here two that differ by 1 whichever seeds are drawn."""
+    values = np.array([[0.2, 1.2], [0.5, 1.5], [1.1, 2.1]])
+    found = bootstrap(lambda resamples: np.ptp(resamples.mean(axis=1), axis=-1), values)
+    assert found == pytest.approx((1, 1))
+
+
+def test_a_rank_correlation_is_that_of_pandas_along_the_last_axis() -> None:
+    rows = np.random.default_rng(0).integers(0, 5, (50, 6)) / 10  # with ties
+    other = [0.0, 0.3, 0.7, 1.1, 1.1, 1.8]
+    expected = [pd.Series(row).rank().corr(pd.Series(other).rank()) for row in rows]
+    assert rank_correlation(rows, other) == pytest.approx(expected)
+    assert rank_correlation([1.0, 2.0, 4.0], [5.0, 6.0, 5.5]) == pytest.approx(0.5)
+
+
+def test_means_that_differ_by_rounding_have_one_rank() -> None:
+    assert 0.1 + 0.2 > 0.3
+    assert rank_correlation([0.1 + 0.2, 0.3, 0.4], [1, 2, 3]) == pytest.approx(math.sqrt(3) / 2)
+    assert math.isnan(rank_correlation([0.1 + 0.2, 0.3], [1, 2])), "there is no order"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 import fcntl
 import re
-import subprocess
-import sys
 import tarfile
-import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -295,27 +292,6 @@ def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):
     assert line.startswith("0 of 1 runs done, 1 in flight: round 3/4, 2 lanes, ")
     assert " 75.0 %, " in line
     assert line.endswith(" 10 s left")
-
-
-def test_training_needs_little():
-    run = planned(0)
-    program = textwrap.dedent(
-        f"""
-        import sys
-        for name in ("snakemake", "pandas", "matplotlib", "torchvision", "PIL", "scipy", "sklearn",
-                     "librosa", "pooch", "IPython", "papermill", "nbformat", "grimp", "tqdm",
-                     "typer", "rich"):
-            sys.modules[name] = None  # importing it is an error
-        from fedrepro.runs.plan import PlannedRun
-        from fedrepro.fl.spec import RunSpec
-        from fedrepro.runs.session import train
-        spec = RunSpec.model_validate({run.spec.model_dump(mode="json")!r})
-        assert train([PlannedRun("made_up", "group", {{}}, 0, spec, "{run.id}")]) == 1
-        """
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert records.is_recorded(run.id)
 
 
 def test_runs_that_another_process_trains_are_not_for_this_budget(estimates, capsys):

@@ -31,7 +31,7 @@ from fedrepro.papers.tricks.measurements import (
 )
 from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected
-from fedrepro.report.verdicts import check
+from fedrepro.report.verdicts import check, check_entry
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -181,6 +181,17 @@ def test_claims_are_judged_on_the_seeds_that_are_recorded(tmp_path):
     assert (found["OA3"].verdict, found["OA3"].ours) == ("not run", None)
     assert "of 7 runs of server-side training are recorded; others may be" in found["OA3"].evidence
     assert found["OA4"].verdict == "not run"
+
+
+def test_trainings_without_a_seed_in_common_are_not_compared(tmp_path):
+    runs = RunSet("tricks", "lite", tmp_path)
+    for group, seed in (("iid", 0), ("niid", 1)):
+        (run,) = (run for run in runs.planned([group]) if run.seed == seed)
+        records.write(World().record(run), tmp_path)
+    (claim,) = (claim for claim in load_expected("tricks").claims if claim.id == "OA2-trend")
+    found = check_entry(runs, claim)
+    assert found.verdict == "not run"
+    assert found.evidence == "FL - IID and FL - NIID(5) have no seed in common"
 
 
 def test_one_seed_has_no_spread_to_judge(tmp_path):

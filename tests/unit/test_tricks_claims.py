@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from seeds import Seeds
+from seeds import Elsewhere, Seeds
 from tricks_records import SPREAD, World, write_all
 
 from fedrepro.base.errors import FedreproError
@@ -137,13 +137,13 @@ def test_statements_print_the_values_of_their_rules(name, statement):
 
 
 @pytest.mark.parametrize("name", AGAINST)
-def test_claim_holds(tmp_path_factory, as_claimed, name):
+def test_claim_holds(tmp_path, as_claimed, name):
     runs = as_claimed
     if name in ("OA5-update", "OA5-update-size"):
         # one seed at lite, the first, is not the mean of three
-        runs = write_all(tmp_path_factory.mktemp("paper"), "paper")
+        runs = Elsewhere(RunSet("tricks", "paper", tmp_path), World())
     if name == "OG1":
-        runs = write_all(tmp_path_factory.mktemp("level"), "lite", World(spread={"best": 0}))
+        runs = Elsewhere(as_claimed, World(spread={"best": 0}))
     finding = decide(name, runs)
     assert finding.holds, finding.evidence
     assert finding.evidence
@@ -152,25 +152,25 @@ def test_claim_holds(tmp_path_factory, as_claimed, name):
 
 
 @pytest.mark.parametrize("name", AGAINST)
-def test_claim_fails(tmp_path, name):
-    finding = decide(name, write_all(tmp_path, "lite", AGAINST[name]))
+def test_claim_fails(as_claimed, name):
+    finding = decide(name, Elsewhere(as_claimed, AGAINST[name]))
     assert not finding.holds, finding.evidence
 
 
 @pytest.mark.parametrize(("name", "world"), OTHER_WAYS)
-def test_claim_fails_in_its_other_parts(tmp_path, name, world):
-    finding = decide(name, write_all(tmp_path, "lite", world))
+def test_claim_fails_in_its_other_parts(as_claimed, name, world):
+    finding = decide(name, Elsewhere(as_claimed, world))
     assert not finding.holds, finding.evidence
 
 
 @pytest.mark.parametrize(("name", "world"), JUST)
-def test_claim_just_holds(tmp_path, name, world):
-    finding = decide(name, write_all(tmp_path, "lite", world))
+def test_claim_just_holds(as_claimed, name, world):
+    finding = decide(name, Elsewhere(as_claimed, world))
     assert finding.holds, finding.evidence
 
 
-def test_worlds_against_one_claim_leave_others_alone(tmp_path):
-    runs = write_all(tmp_path, "lite", AGAINST["OA7"])
+def test_worlds_against_one_claim_leave_others_alone(as_claimed):
+    runs = Elsewhere(as_claimed, AGAINST["OA7"])
     assert decide("OA7-trend", runs).holds
     assert decide("OA3", runs).holds
 
@@ -206,8 +206,8 @@ def test_a_gain_within_the_published_spread_is_not_firm_on_one_seed(as_claimed):
     assert decide("OA6-trend", Seeds(as_claimed, plain)).firm
 
 
-def test_the_rank_of_the_papers_cell(tmp_path):
-    finding = decide("OG1", write_all(tmp_path, "lite", World(accuracy={"best": 0.60})))
+def test_the_rank_of_the_papers_cell(as_claimed):
+    finding = decide("OG1", Elsewhere(as_claimed, World(accuracy={"best": 0.60})))
     assert not finding.holds
     assert finding.ours > 1
     assert "of 36" in finding.evidence

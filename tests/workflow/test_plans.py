@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,40 @@ TARGETS = ("all_tables", "all_figures", "all_notebooks", "all_checks", "all_repo
 DATASETS = {run.spec.dataset.name for paper in PAPERS for run in expand(paper, "smoke")}
 
 
-@pytest.fixture
-def recorded(clone: Clone, write_record: Any, smoke_runs: list[PlannedRun]) -> Clone:
-    """A fresh clone with made-up records of the smoke scale: a plan asks no more of them."""
+@pytest.fixture(scope="module")
+def made_up(
+    tmp_path_factory: pytest.TempPathFactory, write_record: Any, smoke_runs: list[PlannedRun]
+) -> Path:
+    """Made-up records of the smoke scale: a plan asks no more of them."""
+    folder = tmp_path_factory.mktemp("made_up")
     for run in smoke_runs:
-        write_record(run, clone.records)
+        write_record(run, folder)
+    return folder
+
+
+@pytest.fixture
+def recorded(clone: Clone, made_up: Path) -> Clone:
+    """A fresh clone with records of the smoke scale."""
+    shutil.copytree(made_up, clone.records)
     return clone
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """A clone without records in which nothing is edited or made."""
+    return copy_repository(tmp_path_factory.mktemp("untouched"))
+
+
+@pytest.fixture(scope="module")
+def everything(untouched: Clone) -> Plan:
     """What ``all`` does in a clone without records."""
-    return copy_repository(tmp_path_factory.mktemp("everything")).plan(*SMOKE, "all")
+    return untouched.plan(*SMOKE, "all")
+
+
+@pytest.fixture(scope="module")
+def one_table(untouched: Clone) -> Plan:
+    """What a table does in a clone without records."""
+    return untouched.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +77,8 @@ def test_a_clone_with_records_trains_nothing_and_needs_no_data(
     assert set(plan.jobs) == {"table", "figure", "notebook", "check"}
 
 
-def test_without_a_target_everything_is_made(clone: Clone, everything: Plan) -> None:
-    bare = clone.plan("--config", "scale=smoke").jobs
+def test_without_a_target_everything_is_made(untouched: Clone, everything: Plan) -> None:
+    bare = untouched.plan("--config", "scale=smoke").jobs
     assert bare.pop("default") == everything.jobs["all"] == 1
     assert bare | {"all": 1} == everything.jobs
 
@@ -140,31 +163,29 @@ def test_without_records_everything_trains(everything: Plan, smoke_ids: Any) -> 
     assert everything.jobs["train"] < len(everything.trained) / 4, "runs are trained in batches"
 
 
-def test_one_artefact_trains_only_its_batches(clone: Clone, smoke_ids: Any) -> None:
-    plan = clone.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
-    assert plan.jobs["table"] == 1
+def test_one_artefact_trains_only_its_batches(one_table: Plan, smoke_ids: Any) -> None:
+    assert one_table.jobs["table"] == 1
     sweep = smoke_ids(lambda run: run.paper == "emd" and run.group.endswith("_sweep"))
-    assert set(sweep) <= set(plan.trained)
-    assert set(plan.trained) <= set(smoke_ids(lambda run: run.paper == "emd"))
+    assert set(sweep) <= set(one_table.trained)
+    assert set(one_table.trained) <= set(smoke_ids(lambda run: run.paper == "emd"))
 
 
-def test_what_training_costs_is_of_the_target(clone: Clone, smoke_ids: Any) -> None:
-    plan = clone.plan(*SMOKE, "results/smoke/tables/emd/table2.md")
-    assert f"0 runs recorded, {len(smoke_ids())} pending (estimate on one core: " in plan.text
-    said = f"Training jobs: {plan.jobs['train']}; runs: {len(plan.trained)}; estimate on one core: "
-    assert said in plan.text
-    assert 0 < len(plan.trained) < len(smoke_ids())
+def test_what_training_costs_is_of_the_target(one_table: Plan, smoke_ids: Any) -> None:
+    text, jobs, runs = one_table.text, one_table.jobs["train"], len(one_table.trained)
+    assert f"0 runs recorded, {len(smoke_ids())} pending (estimate on one core: " in text
+    assert f"Training jobs: {jobs}; runs: {runs}; estimate on one core: " in text
+    assert 0 < runs < len(smoke_ids())
 
 
 def test_training_jobs_ask_for_time(everything: Plan) -> None:
     assert everything.text.count("runtime=30") == everything.jobs["train"]
 
 
-def test_jobs_that_share_a_gpu_are_told_of(clone: Clone, with_options: Plan) -> None:
+def test_jobs_that_share_a_gpu_are_told_of(untouched: Clone, with_options: Plan) -> None:
     warning = "Several of them may share a GPU: add `--resources gpu=1`"
     assert warning not in with_options.text
     options = ("--config", "scale=smoke", "device=cuda", "--")
-    assert warning in clone.plan("--workflow-profile", "none", *options, "all_runs").text
+    assert warning in untouched.plan("--workflow-profile", "none", *options, "all_runs").text
 
 
 def test_training_jobs_ask_for_a_gpu(everything: Plan, with_options: Plan) -> None:
@@ -246,40 +267,32 @@ def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> Non
         ),
     ],
 )
-def test_mistakes(clone: Clone, arguments: tuple[str, ...], texts: list[str]) -> None:
-    said = clone.fails("-n", *arguments)
+def test_mistakes(untouched: Clone, arguments: tuple[str, ...], texts: list[str]) -> None:
+    said = untouched.fails("-n", *arguments)
     for text in texts:
         assert text in said
 
 
-def test_a_snakemake_without_the_package_is_told_where_one_with_it_is(clone: Clone) -> None:
+def test_a_snakemake_without_the_package_is_told_where_one_with_it_is(untouched: Clone) -> None:
     program = (
         "import sys\n"
         "sys.modules['fedrepro'] = None\n"
         "from snakemake.cli import main\n"
         "main(['-n', 'all'])\n"
     )
-    done = clone.run(sys.executable, "-c", program)
+    done = untouched.run(sys.executable, "-c", program)
     assert done.returncode != 0
     said = done.stdout + done.stderr
-    assert f"call Snakemake from {clone.root}/.venv/bin, which `make figures` installs" in said
+    assert f"call Snakemake from {untouched.root}/.venv/bin, which `make figures` installs" in said
 
 
-def test_the_package_of_another_clone_is_refused(clone: Clone) -> None:
-    environment = {"PYTHONPATH": str(REPOSITORY / "src")}
-    done = clone.run(
-        "env",
-        f"PYTHONPATH={environment['PYTHONPATH']}",
-        sys.executable,
-        "-m",
-        "snakemake",
-        "-n",
-        *SMOKE,
-        "all",
-    )
+def test_the_package_of_another_clone_is_refused(untouched: Clone) -> None:
+    package = f"PYTHONPATH={REPOSITORY / 'src'}"
+    snakemake = (sys.executable, "-m", "snakemake", "-n", *SMOKE, "all")
+    done = untouched.run("env", package, *snakemake)
     assert done.returncode != 0
     said = done.stdout + done.stderr
-    assert f"This Snakefile is in {clone.root}" in said
+    assert f"This Snakefile is in {untouched.root}" in said
     assert "`make figures` installs (after `make clean`, if the clone was copied or moved)" in said
 
 

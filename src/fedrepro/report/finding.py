@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.stats import (
@@ -81,8 +82,8 @@ class Margin:
     @classmethod
     def by_bootstrap(
         cls,
-        statistic: Callable[[Sequence[int]], float],
-        seeds: Sequence[int],
+        statistic: Callable[[np.ndarray], np.ndarray],
+        values: ArrayLike,
         what: str = "",
         *,
         most: float,
@@ -94,15 +95,19 @@ class Margin:
         value. See :func:`fedrepro.report.stats.bootstrap`.
 
         Args:
-            statistic: the margin on some of the seeds, each as often as it is given.
-            seeds: all of them.
+            statistic: the margin on each of many resamples, [resamples, seeds, ...] ->
+                [resamples].
+            values: what it is a statistic of, [seeds, ...].
             what: the difference, in words.
             most: that it can be, with a perfect order.
         """
-        low, high = bootstrap(statistic, seeds)
-        value = statistic(seeds)
+        each = np.asarray(values, dtype=float)
+        if not len(each):  # no seed has all that is compared
+            return cls(math.nan, math.nan, math.nan, math.nan, 0, what=what)
+        low, high = bootstrap(statistic, each)
+        value = float(statistic(each[None])[0])
         high = max(high, min(2 * value - low, most))
-        return cls(value, low, high, math.nan, len(seeds), what=what)
+        return cls(value, low, high, math.nan, len(each), what=what)
 
     @property
     def met(self) -> bool:

@@ -38,7 +38,7 @@ from fedrepro.report.stats import (
     total,
 )
 from fedrepro.runs.plan import PlannedRun
-from fedrepro.runs.runset import Evaluated, RunSet
+from fedrepro.runs.runset import Evaluated, MissingRunsError, RunSet
 
 NEAR_CHANCE = 2.5
 """Networks that all stay below so many times the accuracy of guessing decide nothing."""
@@ -192,7 +192,7 @@ def lead(one: Sample, other: Sample) -> float:
     """Return by how much ``one`` is above ``other``, in the mean over the seeds of both.
 
     Raises:
-        ValueError: they have no seed in common.
+        MissingRunsError: they have no seed in common.
     """
     return float(np.mean([a - b for a, b in paired(one, other)]))
 
@@ -210,7 +210,7 @@ def less(
         strict: whether an excess of just ``by`` is too little.
 
     Raises:
-        ValueError: they have no seed in common.
+        MissingRunsError: they have no seed in common.
     """
     what = what or f"{one.name} - {other.name}"
     if by:
@@ -242,7 +242,8 @@ def combined(
         strict: whether just ``by`` is too little.
 
     Raises:
-        ValueError: they have no seed in common, or only some are fractions.
+        MissingRunsError: they have no seed in common.
+        ValueError: only some are fractions.
     """
     weights, samples = zip(*terms, strict=True)
     values = [float(np.dot(weights, each)) - by for each in paired(*samples)]
@@ -302,7 +303,7 @@ def paired(*samples: Sample) -> list[tuple[float, ...]]:
     """Return the values of samples, a tuple for each seed that all of them have.
 
     Raises:
-        ValueError: they have none in common.
+        MissingRunsError: they have none in common.
     """
     found = [sample.by_seed() for sample in samples]
     return [tuple(values[seed] for values in found) for seed in _common(samples)]
@@ -312,13 +313,13 @@ def _common(samples: Sequence[Sample]) -> list[int]:
     """Return the seeds that all samples have.
 
     Raises:
-        ValueError: there are none.
+        MissingRunsError: there are none.
     """
     first, *others = (sample.by_seed() for sample in samples)
     common = [seed for seed in first if all(seed in other for other in others)]
     if not common:
         names = " and ".join(sample.name for sample in samples)
-        raise ValueError(f"{names} have no seed in common")
+        raise MissingRunsError(f"{names} have no seed in common")
     return common
 
 

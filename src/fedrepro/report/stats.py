@@ -197,7 +197,7 @@ def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int])
 
 
 def bootstrap(
-    statistic: Callable[[Sequence[int]], float], seeds: Sequence[int], confidence: float = 0.95
+    statistic: Callable[[np.ndarray], np.ndarray], values: ArrayLike, confidence: float = 0.95
 ) -> tuple[float, float]:
     """Return the expanded percentile interval of a statistic by the bootstrap over seeds.
 
@@ -208,26 +208,51 @@ def bootstrap(
     as far as the values of single ones.
 
     Args:
-        statistic: its value on some of the seeds, each as often as it is given.
-        seeds: all of them, eight at most.
+        statistic: its value on each of many resamples, [resamples, seeds, ...] -> [resamples].
+        values: what it is a statistic of, [seeds, ...]; eight seeds at most.
         confidence: of the interval.
     """
-    n = len(seeds)
-    samples = [*itertools.combinations_with_replacement(seeds, n)]
+    each = np.asarray(values, dtype=float)
+    n = len(each)
+    samples = [*itertools.combinations_with_replacement(range(n), n)]
     orders = [
         math.factorial(n) // math.prod(map(math.factorial, Counter(sample).values()))
         for sample in samples
     ]
-    values = np.array([statistic(sample) for sample in samples])
-    ascending = np.argsort(values, kind="stable")
+    found = statistic(each[np.array(samples)])
+    ascending = np.argsort(found, kind="stable")
     share = np.cumsum(np.array(orders)[ascending]) / n**n
     tail = (1 - confidence) / 2
     if n > 1:
         from scipy.special import ndtr, stdtrit
 
         tail = float(ndtr(stdtrit(n - 1, tail) * math.sqrt(n / (n - 1))))
-    low, high = values[ascending][np.searchsorted(share, [tail, 1 - tail])]
+    low, high = found[ascending][np.searchsorted(share, [tail, 1 - tail])]
     return float(low), float(high)
+
+
+def rank_correlation(one: ArrayLike, other: ArrayLike) -> np.ndarray:
+    """Return Spearman's rank correlation along the last axis.
+
+    Args:
+        one: [..., n].
+        other: the same, or what broadcasts to it.
+
+    Returns:
+        [...]; NaN where all values of one of them are equal.
+    """
+    a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in (_ranks(one), _ranks(other)))
+    with np.errstate(invalid="ignore"):
+        found: np.ndarray = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
+    return found
+
+
+def _ranks(values: ArrayLike) -> np.ndarray:
+    """Return ranks along the last axis; equal values share the mean of theirs."""
+    each = np.asarray(values, dtype=float)
+    above = each[..., :, None] - each[..., None, :]
+    ranks: np.ndarray = ((above > _EQUAL).sum(-1) + (above >= -_EQUAL).sum(-1) + 1) / 2
+    return ranks
 
 
 def one_sided_p(values: Sequence[float]) -> float:

@@ -56,7 +56,7 @@ from fedrepro.report.rules import (
     whole_seeds,
     within,
 )
-from fedrepro.report.stats import jackknife
+from fedrepro.report.stats import jackknife, rank_correlation
 from fedrepro.runs.runset import Evaluated, RunSet
 
 RULES = Rules()
@@ -114,11 +114,6 @@ def _shown(
 ) -> str:
     """Return names and values: ``conv1 0.203, conv2 0.17``."""
     return ", ".join(f"{name} {show(value)}" for name, value in values)
-
-
-def _rank_correlation(values: pd.Series) -> float:
-    """Return Spearman's rank correlation of values with their index."""
-    return float(values.rank().corr(values.index.to_series().rank()))
 
 
 RULES.add(near(accuracy), "near")
@@ -314,19 +309,23 @@ def skew_counts_by_step_size(runs: RunSet, *, low: str, high: str, dataset: str)
 def divergence_follows_emd(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """In every layer Spearman's rank correlation of EMD and mean divergence is high."""
     table = whole_seeds(_divergence(runs, "emd", dataset, ["sweep"]))
+    layers = [*table["layer"].unique()]
+    by_seed = table.pivot(index="seed", columns=["layer", "emd"], values="value").dropna(axis=1)
+    emds = by_seed[layers[0]].columns
+    values = np.stack([by_seed[layer] for layer in layers], axis=1)  # [seeds, layers, EMDs]
 
-    def ranks(seeds: Sequence[int] | None = None) -> pd.Series:
-        return _means(table, seeds).apply(_rank_correlation)
+    def ranks(some: np.ndarray) -> np.ndarray:
+        return rank_correlation(some.mean(axis=1), emds)
 
-    lowest = float(ranks().min())
+    found = ranks(values[None])[0]
     margin = Margin.by_bootstrap(
-        lambda some: float(ranks(some).min()) - rank,
-        _seeds(table),
+        lambda some: ranks(some).min(axis=-1) - rank,
+        values,
         f"lowest rank correlation of a layer - {rank:g}",
         most=1 - rank,
     )
-    evidence = f"rank correlation: {_shown(ranks().items(), '{:.3f}'.format)}"
-    return Finding.of([margin], evidence, [*table["run"].unique()], lowest)
+    evidence = f"rank correlation: {_shown(zip(layers, found, strict=True), '{:.3f}'.format)}"
+    return Finding.of([margin], evidence, [*table["run"].unique()], float(found.min()))
 
 
 @RULES.add
@@ -460,15 +459,16 @@ def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> F
     accuracies = pd.DataFrame({emd: sample.by_seed() for emd, sample in samples.items()}).dropna()
     diverged, accuracies = finals.dropna().align(accuracies, join="inner")
 
-    def correlation(seeds: Sequence[int]) -> float:
-        means = (table.loc[[*seeds]].mean().rank() for table in (diverged, accuracies))
-        return float(next(means).corr(next(means)))
+    values = np.stack([diverged, accuracies], axis=1)  # [seeds, 2, EMDs]
 
-    seeds = [*accuracies.index]
-    ours = correlation(seeds)
+    def correlation(some: np.ndarray) -> np.ndarray:
+        means = some.mean(axis=1)
+        return rank_correlation(means[:, 0], means[:, 1])
+
+    ours = float(correlation(values[None])[0])
     margin = Margin.by_bootstrap(
         lambda some: rank - correlation(some),
-        seeds,
+        values,
         f"{rank:g} - rank correlation",
         most=rank + 1,
     )
@@ -517,15 +517,15 @@ def _by_alpha(runs: RunSet, beta: float) -> dict[float, Sample]:
 def sharing_trend(runs: RunSet, *, rank: float, beta: float | None = None) -> Finding:
     """Spearman's rank correlation of beta and accuracy is high; given a beta, that of alpha."""
     by, samples = ("beta", _by_beta(runs)) if beta is None else ("alpha", _by_alpha(runs, beta))
-    table = pd.DataFrame(paired(*samples.values()), columns=[*samples])
+    values = np.array(paired(*samples.values()))  # [seeds, betas or alphas]
 
-    def correlation(seeds: Sequence[int]) -> float:
-        return _rank_correlation(table.loc[[*seeds]].mean())
+    def correlation(some: np.ndarray) -> np.ndarray:
+        return rank_correlation(some.mean(axis=1), [*samples])
 
-    ours = correlation([*table.index])
+    ours = float(correlation(values[None])[0])
     margin = Margin.by_bootstrap(
         lambda some: correlation(some) - rank,
-        [*table.index],
+        values,
         f"rank correlation - {rank:g}",
         most=1 - rank,
     )

@@ -123,6 +123,7 @@ def test_damaged_rows_are_no_targets():
         "fig5": 2 * 19 + 2 * (11 + 1) + 1 + 1,
         "fig7": 2,
         "fig8": 2 * 13,
+        "validation": 3 * 2 + 2 * 2,  # N = 0 of selective averaging, and of federated Model 2
     }
 
 

@@ -125,7 +125,7 @@ def test_at_lite_the_grid_is_smaller_than_the_tables():
     calibrated = by_group.pop("calibration")
     assert (len(searched_runs), len(calibrated)) == (36, 8)
     others = len(set().union(*by_group.values()))
-    configurations, readings_and_updates, choices, longer = 10 * 7, 5 * 3, 7, 6
+    configurations, readings_and_updates, choices, longer = 10 * 7, 5 * 7, 7 * 3, 6
     assert others == configurations + readings_and_updates + choices + longer
     short = {*GRID, "calibration"}
     assert {group for group, size in sizes.items() if size == (300, 1)} == short

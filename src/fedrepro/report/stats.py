@@ -241,18 +241,14 @@ def rank_correlation(one: ArrayLike, other: ArrayLike) -> np.ndarray:
     Returns:
         [...]; NaN where all values of one of them are equal.
     """
-    a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in (_ranks(one), _ranks(other)))
+    from scipy.stats import rankdata
+
+    # values that are equal but for rounding share a rank
+    ranks = (rankdata(np.round(np.divide(each, _EQUAL)), axis=-1) for each in (one, other))
+    a, b = (each - each.mean(axis=-1, keepdims=True) for each in ranks)
     with np.errstate(invalid="ignore"):
         found: np.ndarray = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
     return found
-
-
-def _ranks(values: ArrayLike) -> np.ndarray:
-    """Return ranks along the last axis; equal values share the mean of theirs."""
-    each = np.asarray(values, dtype=float)
-    above = each[..., :, None] - each[..., None, :]
-    ranks: np.ndarray = ((above > _EQUAL).sum(-1) + (above >= -_EQUAL).sum(-1) + 1) / 2
-    return ranks
 
 
 def one_sided_p(values: Sequence[float]) -> float:

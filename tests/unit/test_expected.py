@@ -258,6 +258,8 @@ def test_a_gain_of_the_other_sign_deviates(
     content |= {"published": published, "tolerance": 0.48, "reason": "-"}
     number = Number.model_validate(content | {"gain": True, "no_gain": no_gain})
     assert judge(number, ours, ours, ours) == verdict
+    with pytest.raises(ValidationError, match="no_gain is for gains only"):
+        Number.model_validate(content | {"gain": False, "no_gain": 1})
 
 
 def test_entries_have_the_reading_of_their_file_unless_they_name_one() -> None:

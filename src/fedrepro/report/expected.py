@@ -83,6 +83,12 @@ class Number(_Entry):
     drawn_only: bool = Field(default=False, description="drawn beside ours, and not judged")
     series: str = Field(default="", description="id of the curve it is a point of")
 
+    @model_validator(mode="after")
+    def _is_a_gain(self) -> Number:
+        if self.no_gain and not self.gain:
+            raise ValueError("no_gain is for gains only; add gain: true, or leave it out")
+        return self
+
     @property
     def group(self) -> str:
         """The curve, or the table and what of it, among whose values it could be mistaken."""

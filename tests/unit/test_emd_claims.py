@@ -13,6 +13,7 @@ from fedrepro.papers.emd.claims import RULES
 from fedrepro.report import checks, verdicts
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import Finding
+from fedrepro.runs import records
 from fedrepro.runs.runset import RunSet
 
 STATED = {claim.id: claim for claim in load_expected("emd").claims}
@@ -267,6 +268,16 @@ def test_a_claim_without_its_runs_is_refused(as_claimed, monkeypatch):
     monkeypatch.setattr(as_claimed, "_runs", kept)
     with pytest.raises(FedreproError, match=r"scales\.lite: bound has no EMD 0, which"):
         decide("ZB3", as_claimed)
+
+
+def test_an_order_of_runs_without_a_seed_in_common_is_not_ranked(tmp_path):
+    runs = RunSet("emd", "lite", tmp_path)
+    for run in runs.planned(["mnist_sweep", "mnist_sweep_first_round"]):
+        if run.seed == (run.coordinates["emd"] > 1):
+            records.write(World().record(run), tmp_path)
+    found = verdicts.check_entry(runs, STATED["ZA24-mnist"])
+    assert found.verdict == "not run"
+    assert found.evidence == "mnist: no seed is recorded at every EMD"
 
 
 def test_worlds_against_one_claim_leave_others_alone(as_claimed):

@@ -97,13 +97,11 @@ class Margin:
         Args:
             statistic: the margin on each of many resamples, [resamples, seeds, ...] ->
                 [resamples].
-            values: what it is a statistic of, [seeds, ...].
+            values: what it is a statistic of, [seeds, ...], of one seed at least.
             what: the difference, in words.
             most: that it can be, with a perfect order.
         """
         each = np.asarray(values, dtype=float)
-        if not len(each):  # no seed has all that is compared
-            return cls(math.nan, math.nan, math.nan, math.nan, 0, what=what)
         low, high = bootstrap(statistic, each)
         value = float(statistic(each[None])[0])
         high = max(high, min(2 * value - low, most))

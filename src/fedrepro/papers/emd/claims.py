@@ -57,7 +57,7 @@ from fedrepro.report.rules import (
     within,
 )
 from fedrepro.report.stats import jackknife, rank_correlation
-from fedrepro.runs.runset import Evaluated, RunSet
+from fedrepro.runs.runset import Evaluated, MissingRunsError, RunSet
 
 RULES = Rules()
 
@@ -458,7 +458,8 @@ def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> F
     finals = runs.final(groups, [WHOLE]).pivot(index="seed", columns="emd", values=WHOLE)
     accuracies = pd.DataFrame({emd: sample.by_seed() for emd, sample in samples.items()}).dropna()
     diverged, accuracies = finals.dropna().align(accuracies, join="inner")
-
+    if accuracies.empty:
+        raise MissingRunsError(f"{dataset}: no seed is recorded at every EMD")
     values = np.stack([diverged, accuracies], axis=1)  # [seeds, 2, EMDs]
 
     def correlation(some: np.ndarray) -> np.ndarray:

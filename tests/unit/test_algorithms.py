@@ -24,7 +24,8 @@ def test_statistics_are_what_follows_the_parameters():
     statistics = statistics_of(model, 2)
     assert statistics.tolist() == [3.0]
     assert with_statistics(torch.tensor([7.0, 8.0, 9.0]), statistics).tolist() == [7.0, 8.0, 3.0]
-    assert model.tolist() == [1.0, 2.0, 3.0]
+    statistics[0] = 9.0
+    assert model.tolist() == [1.0, 2.0, 3.0], "they are a copy"
 
 
 def test_fedavg_weights_by_examples():
@@ -97,6 +98,13 @@ def test_fedavg_pretrains_as_sgd_with_k_times_the_batch_and_then_begins_at_round
         assert lane.examples.tolist() == [0, 1, 2, 3]
     assert [lane.stream for lane in asked[2].lanes] == [("client", 0), ("client", 1)]
     assert state.weights.item() == pytest.approx(200 + 2 * 1.75)
+
+
+def test_pre_training_does_not_depend_on_how_the_examples_are_cut():
+    fed = FakeFederation(fedavg.Params(name="fedavg", pretrain_epochs=1))
+    fed.clients = (np.array([1, 3]), np.array([0, 2]))
+    requests, _ = drive(fedavg.round(fed, fedavg.init(fed), 0), add_client)
+    assert requests[0].lanes[0].examples.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("until", [0.6, 0.75])
@@ -227,6 +235,25 @@ def test_moments_that_are_reset_reach_no_second_round(aggregation):
         requests, _ = drive(selective.round(fed, state, t), add_client)
         moments = [lane.optimizer_state for request in requests for lane in request.lanes]
         assert moments == [None, None]
+
+
+@pytest.mark.parametrize(("choice", "second"), [("keep", [2, 2]), ("reset", None)])
+def test_moments_live_through_phase_1_whatever_becomes_of_them_in_phase_2(choice, second):
+    fed = FakeFederation(single(local_rounds=2, optimizer_state=choice))
+    state = selective.init(fed)
+    held = []
+    for t in range(3):
+        requests, _ = drive(selective.round(fed, state, t), add_client)
+        assert requests[0].round == t, "phase 2 goes on counting"
+        moments = [lane.optimizer_state for lane in requests[0].lanes]
+        held.append(moments[0] and [each["step"] for each in moments])
+    assert held == [None, [1, 1], second]
+
+
+def test_nodes_of_a_single_group_draw_as_those_of_federated_averaging():
+    fed = FakeFederation(single(aggregation="alias"))
+    requests, _ = drive(selective.round(fed, selective.init(fed), 0), add_client)
+    assert [request.lanes[0].stream for request in requests] == [("client", 0), ("client", 1)]
 
 
 def predictions(vectors):

@@ -116,7 +116,8 @@ def test_feddyn_corrects_parameters_and_averages_statistics():
         params = feddyn.Params(name="feddyn", alpha=0.5, participants=2, server=rule)
         fed = Federation(params, sizes=(1, 3, 1), start=(0.0, 5.0), layout=layout)
         state = feddyn.init(fed)
-        drive(feddyn.round(fed, state, 0), add_client)
+        _, log = drive(feddyn.round(fed, state, 0), add_client)
+        assert log["norm"] == pytest.approx(abs(state.weights[0].item())), "of the parameters"
         if statistic is None:  # mean 6.5; h / alpha = -(2/3 * 6.5 - 5)
             statistic = 6.5 + 2 / 3 * 6.5 - 5
         assert state.weights[1].item() == pytest.approx(statistic)
@@ -302,8 +303,9 @@ def test_the_teacher_costs_a_third_more():
 
 
 def test_cadis_as_run_leaves_the_examples_out():
-    _, state, _, _ = cadis_state(weighting="uniform", distillation=0)
+    _, state, requests, _ = cadis_state(weighting="uniform", distillation=0)
     assert state.weights[0].item() == pytest.approx((0.5 * 1 + 0.5 * 3 - 1) / 2)
+    assert requests[0].objective == Objective(), "no teacher, as the cost says"
 
 
 def test_cadis_oracle_needs_no_similarity_and_counts_all_clients():
@@ -356,6 +358,19 @@ def test_cadis_threshold_grows_by_growing_powers_up_to_the_cap():
     # Rounds 0, 1, 2 multiply by 1, 1.1, 1.21; round 3 would give 0.886.
     assert log["threshold"] == pytest.approx(0.5 * 1.1 * 1.21)
     assert state.threshold == 0.7
+
+
+def test_the_clusters_of_a_round_are_those_of_its_own_threshold():
+    # The cosine of clients 0 and 1 is 0.99986, so Q(0, 1) = 0.99993.
+    _, _, _, log = cadis_state(
+        threshold=0.9999, threshold_growth=1.00008, threshold_cap=1, rounds=2
+    )
+    assert (log["threshold"], log["clusters"]) == (0.9999, 2)
+    _, _, _, log = cadis_state(
+        threshold=0.9999, threshold_growth=1.00008, threshold_cap=1, rounds=3
+    )
+    assert log["threshold"] > 0.99993
+    assert log["clusters"] == 3
 
 
 @pytest.mark.parametrize(
@@ -445,6 +460,16 @@ def test_cadis_draws_the_estimates_when_asked():
         assert 0 < abs(value - mean) < 4 * 0.0035
 
 
+def test_cadis_draws_the_estimates_anew_every_round():
+    fed = Federation(cadis.Params(name="cadis", transitive="sample"), sizes=(1, 1, 1))
+    state, drawn = cadis.init(fed), []
+    instance = np.array([[np.nan, 0.99], [0.99, np.nan]])
+    for t, clients in enumerate(([0, 2], [1, 2], [1, 2])):
+        cadis._update(fed, state, t, clients, instance)
+        drawn.append(state.estimate[0, 1].item())
+    assert drawn[1] != pytest.approx(drawn[2])
+
+
 def test_cadis_keeps_an_estimate_when_its_bridge_is_gone():
     fed = Federation(cadis.Params(name="cadis"), sizes=(1, 1, 1))
     state = cadis.init(fed)
@@ -498,6 +523,11 @@ def test_proposition_iii_5_three_clients():
     assert plain == pytest.approx((2 * a + b) / 3, abs=1e-4)
     assert clustered == pytest.approx([(a + b) / 2] * 2, abs=1e-4)
     assert loss(clustered[1]) < loss(plain)
+
+
+def test_probe_rows_are_lowest_mean_and_highest_change():
+    changes = np.array([[1, 2, 6, -3, 0, 0]], dtype=np.float32)
+    assert probe._rows(changes, 2) == [[[1, 3, 6], [-3, -1, 0]]]
 
 
 def test_probe_warms_up_on_the_union_and_then_trains_every_client():

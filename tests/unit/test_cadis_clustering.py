@@ -95,6 +95,8 @@ def test_several_bridges_are_averaged_and_draws_scatter_around_them():
     ]
     sigmas = np.array([np.sqrt((1 - 0.99**2) * (1 - 0.995**2)), 1 - 0.99**2])
     assert np.mean(drawn) == pytest.approx(mean, abs=0.003)
+    one = clustering.bridged(*known, eps=0.02, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(one, one.T)
     assert np.std(drawn) == pytest.approx(np.sqrt((sigmas**2).sum()) / 2, rel=0.15)
 
 
@@ -124,6 +126,11 @@ def test_without_a_pair_of_one_cluster_nothing_is_merged():
 def test_equal_clients_are_one_cluster_and_unknown_ones_apart():
     relation = clustering.same_cluster(*pairs(4, s01=1.0, s02=1.0, s12=1 - 1e-9), 0.8)
     assert members(relation) == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [3]]
+
+
+def test_clients_that_differ_by_little_are_still_told_apart():
+    known = pairs(3, s01=1.0, s02=0.999, s12=0.999)
+    assert members(clustering.same_cluster(*known, 0.8)) == [[0, 1], [0, 1], [2]]
 
 
 def test_no_pair_is_known_in_a_round_of_one_client():

@@ -420,6 +420,20 @@ def test_legacy_step_sizes_by_hand():
     assert lrs[1] == pytest.approx([0.1] + [0.01] * 25 + [0.001] * 2)
 
 
+def test_legacy_clones_count_the_epochs_of_their_own_parents():
+    # model 0 trains in rounds 0 to 4, its first clone, model 1, in rounds 3 and 4
+    fed = FakeFederation(devices=1, milestones=(2, 4), clone_lr="legacy", final_round=None)
+    state, _, _ = play(fed, 6)
+    assert state.offsets[0] == {0: 0, 1: 9, 2: 15, 3: 6}
+
+
+def test_a_legacy_milestone_at_the_start_has_fired():
+    optimizer = Sgd(name="sgd", lr=0.1, momentum=0.9, lr_milestones=(3,))
+    fed = FakeFederation(devices=1, optimizer=optimizer, milestones=(0,), clone_lr="legacy")
+    _, requests, _ = play(fed, 2)
+    assert [lane.lr for lane in requests[1][0].lanes] == pytest.approx([0.1, 0.01])
+
+
 def test_legacy_milestones_before_the_start_never_fire():
     # 30 epochs: -5 is gone for good, 20 and 45 are to come
     fed = FakeFederation(devices=1, milestones=(9,), clone_lr="legacy", final_round=None)
@@ -449,6 +463,14 @@ def test_momentum_kick_by_hand():
     assert requests[0].lanes[0].optimizer_state["velocity"].item() == pytest.approx(0.91)
     asked, _ = drive(fedcd.evaluate(fed, state), Answers())
     assert [len(request.models) for request in asked] == [2]  # each device its own copy
+
+
+def test_a_momentum_kick_has_the_step_size_of_its_round():
+    optimizer = Sgd(name="sgd", lr=0.1, momentum=0.9, lr_milestones=(1,))
+    fed = FakeFederation(devices=1, optimizer=optimizer, milestones=(8,), momentum_kick=True)
+    for rounds, lr in ((1, 0.1), (2, 0.01)):
+        state, _, _ = play(fed, rounds)
+        assert state.kicks == [{0: pytest.approx(lr)}]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,13 @@ def test_deviation_rule_of_the_code(values, gone):
     assert dropped(dict(enumerate(values)), "code", 3) == gone
 
 
+@pytest.mark.parametrize("accuracies", [(0.4, 0.3, 0.2), (0.9, 0.8, 0.7)])
+def test_one_deviation_below_the_mean_is_not_more_than_one(accuracies):
+    """Of three scores at equal distances; in floating point the lowest is further below."""
+    scores = normalised({m: [accuracy] for m, accuracy in enumerate(accuracies)}, [0, 1, 2], 3)
+    assert dropped(scores, "code", 3) == []
+
+
 @pytest.mark.parametrize(
     ("values", "gone"),
     [

@@ -501,6 +501,14 @@ def test_divergence_by_hand():
     )
 
 
+def test_running_statistics_are_no_part_of_the_divergence():
+    layout = Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+    reference = torch.ones(layout.size)
+    model = reference.clone()
+    model[layout.parameters :] = 9.0
+    assert layout.divergence(model, reference) == {"0": 0, "0+bias": 0, "model": 0}
+
+
 def test_integer_buffers_are_left_out_and_running_statistics_kept():
     layout = Layout.of(torch.nn.BatchNorm1d(4))
     assert layout.parameters == 8

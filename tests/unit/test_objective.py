@@ -315,6 +315,14 @@ def test_many_bits_change_nothing_and_rounding_follows_its_stream(vector):
     assert not torch.equal(quantised(weights, 3, 1), quantised(weights, 3, 2))
 
 
+def test_weights_of_zero_stay_zero(vector):
+    layout, weights = vector
+    i = layout.names.index("0.weight")
+    layout.view(weights, i).zero_()
+    rounded = layout.view(quantised(weights, 2), i)
+    assert float(rounded.abs().max()) < 1e-29
+
+
 def test_a_lane_is_quantised_after_training():
     spec = make_spec()
     fed = federation(spec)

@@ -262,6 +262,6 @@ def test_draws_without_a_spec():
         [0, 0, 10, 10],
         [0, 0, 10, 10],
     ]
-    certain = hypergeometric(2, 10, [0, 10], 3, "drop")
+    certain = hypergeometric(2, 3, [0, 3], 3, "drop")
     devices = draw_devices(labels, labels, 4, certain, Sizes(9, 4, 8), None, rng)
     assert [set(labels[part]) for part in devices.test] == [{0}, {3}]

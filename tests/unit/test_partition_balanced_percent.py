@@ -178,6 +178,29 @@ def test_one_client_holds_all_labels_however_many():
     assert partition.clients[0].tolist() == list(range(20, 120))
 
 
+@pytest.mark.parametrize("validation", [0, 3, 99])
+def test_images_may_be_set_aside_until_one_is_left_for_each_client(validation):
+    spec = BalancedPercent(scheme="balanced_percent", clients=3, percent=100, validation=validation)
+    labels = np.arange(102) % 10
+    partition = build_partition(spec, labels, labels, 10, seed=0)
+    assert np.sort(np.concatenate(partition.clients)).tolist() == list(range(validation, 102))
+    assert ("validation" in partition.node_sets) == (validation > 0)
+
+
+@pytest.mark.parametrize(
+    ("validation", "text"),
+    [
+        (2, "validation = 2: fewer images than the 3 clients; set more aside, or 0 for none"),
+        (102, "validation = 102 leaves no training image of 102; lower it"),
+    ],
+)
+def test_what_cannot_be_set_aside_is_refused(validation, text):
+    spec = BalancedPercent(scheme="balanced_percent", clients=3, percent=100, validation=validation)
+    labels = np.arange(102) % 10
+    with pytest.raises(FedreproError, match=text):
+        build_partition(spec, labels, labels, 10, seed=0)
+
+
 @pytest.mark.parametrize(
     ("clients", "percent", "groups", "text"),
     [

@@ -22,7 +22,7 @@ from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.partition import build_partition, index_file
 from fedrepro.fl.partition.label_clusters import amounts_of, label_clusters
 from fedrepro.fl.partition.main_cluster import main_cluster
-from fedrepro.fl.partition.pareto_labels import pareto_labels
+from fedrepro.fl.partition.pareto_labels import _apart, _shared, pareto_labels
 from fedrepro.fl.spec import partition_id
 
 SMALL = settings(max_examples=40)
@@ -78,6 +78,7 @@ def test_amounts_are_drawn_anew_until_they_fit():
     }
     assert max(sums) <= 60
     assert len(sums) > 10
+    assert amounts([60], [0.0]).tolist() == [60]
     with pytest.raises(FedreproError, match="label 0 has too few examples"):
         amounts([61], [0.0])
 
@@ -128,6 +129,11 @@ def test_main_cluster_and_the_rest(seed, spread):
         assert set(counts[counts > 0].tolist()) == {5}
 
 
+def test_a_main_cluster_of_all_clients_may_use_up_half_of_the_labels():
+    counts = counts_of(LABELS, main_cluster(LABELS, 4, 4, 5, 15, 0.0, rng()))
+    assert counts.tolist() == [[15] * 5 + [0] * 5] * 4
+
+
 def test_main_cluster_that_does_not_fit():
     with pytest.raises(FedreproError, match=r"main must be in 1\.\.10"):
         main_cluster(LABELS, 10, 11, 2, 5, 0.0, rng())
@@ -159,6 +165,19 @@ def test_pareto_labels_shared_as_in_the_files():
     assert counts.sum(axis=0).max() == pytest.approx(800, abs=40)
     once = [client for client, row in zip(clients, counts, strict=True) if (row > 0).sum() == 2]
     assert all(len(set(client.tolist())) == len(client) for client in once)
+
+
+def test_pareto_amounts_are_rounded_down_and_never_zero():
+    drawn, exact = np.array([[0, 1], [1, 2]]), np.array([4.9, 0.2])
+    counts = counts_of(LABELS, _apart(LABELS, drawn, exact, rng()), 3)
+    assert counts.tolist() == [[4, 4, 0], [0, 1, 1]]
+
+
+def test_shared_pareto_amounts_are_rounded_up_and_use_up_the_first_label():
+    labels = np.repeat([0, 1], [4, 2])
+    first, second = _shared(labels, np.array([[0, 1]] * 2), np.array([1.2, 2.0]), rng())
+    assert counts_of(labels, (first, second), 2).tolist() == [[2, 2], [2, 2]]
+    assert set(first) & set(second) == {4, 5}, "both examples of the second label"
 
 
 def test_pareto_labels_that_do_not_fit():
@@ -257,6 +276,13 @@ def test_a_share_of_the_lists_keeps_every_label_of_every_client():
     assert (part.counts == np.ceil(whole.counts * 0.25)).all()
     for few, all_ in zip(part.clients, whole.clients, strict=True):
         assert few.tolist() == [i for i in all_.tolist() if i in set(few.tolist())][: len(few)]
+
+
+def test_a_share_of_a_list_is_not_raised_by_floating_point(monkeypatch):
+    """0.07 times 100 is a little more than 7."""
+    monkeypatch.setattr(index_file, "cadis_partition", lambda *_: (np.arange(100),))
+    (client,) = index_file.index_file(np.zeros(100, int), "mnist_mc", 0.07, rng())
+    assert len(client) == 7
 
 
 @needs_lists

@@ -108,6 +108,14 @@ def test_blocks_are_counted_round_the_classes():
     assert emd(counts) == pytest.approx(0.5)
 
 
+def test_a_class_may_be_used_up_with_one_example_for_each_of_its_holders():
+    labels = np.repeat(np.arange(10), 6)
+    split = build(labels=labels, classes_per_client=10, per_class=4, server_share=0.5, validation=2)
+    assert split.counts.tolist() == [[1] * 10] * 2
+    parts = [*split.clients, split.server, split.validation]
+    assert np.sort(np.concatenate(parts)).tolist() == list(range(60))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -1,5 +1,7 @@
 """Data sharing: one class a client, plus a share of the common set."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,5 @@ def test_the_scheme_is_built_from_its_spec():
     partition = build_partition(spec, LABELS, LABELS, 10, seed=4)
     assert partition.shared.size == 200
     assert partition.emd == pytest.approx(np.full(10, 1.8 / 3.5))
+    held = sum(len(client) for client in partition.clients)
+    assert spec.examples(SimpleNamespace(classes=10)) == pytest.approx(held)

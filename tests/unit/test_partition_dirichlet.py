@@ -54,12 +54,20 @@ def test_per_class_and_the_smallest_client() -> None:
     assert partition.counts.sum(axis=1).min() >= 20
 
 
-def test_a_seed_of_its_own_fixes_a_partition() -> None:
-    spec = QuantitySkew(scheme="quantity_skew", clients=5, alpha=1.0, seed=7)
+@pytest.mark.parametrize("own", [0, 7])
+def test_a_seed_of_its_own_fixes_a_partition(own: int) -> None:
+    spec = QuantitySkew(scheme="quantity_skew", clients=5, alpha=1.0, seed=own)
     digests = {build_partition(spec, LABELS, LABELS, 10, seed=seed).sha256 for seed in range(3)}
     assert len(digests) == 1
     free = spec.model_copy(update={"seed": None})
-    assert build_partition(free, LABELS, LABELS, 10, seed=7).sha256 in digests
+    assert build_partition(free, LABELS, LABELS, 10, seed=own).sha256 in digests
+
+
+def test_all_clients_may_be_as_small_as_the_smallest() -> None:
+    labels = np.repeat(np.arange(2), 2)
+    for cut in (label_skew, quantity_skew):
+        parts = cut(labels, 2, 1e6, np.random.default_rng(0), smallest=2)
+        assert [len(part) for part in parts] == [2, 2]
 
 
 @pytest.mark.parametrize(

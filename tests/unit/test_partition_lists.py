@@ -54,6 +54,7 @@ def test_lists_of_another_process_are_asked_for(monkeypatch: pytest.MonkeyPatch)
         ([[[]]], "client 0 holds an array of shape"),
         ([[0], [0.5]], "client 1 holds an array"),
         ([[-1]], "client 0 has the position -1"),
+        ([[2**31]], "client 0 has the position 2147483648"),
     ],
 )
 def test_what_is_no_list_is_refused(clients: list[Any], text: str) -> None:

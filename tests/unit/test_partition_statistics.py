@@ -31,6 +31,8 @@ def test_emd_by_hand():
     # the population need not be uniform: pooled shares 1/4 and 3/4 here
     assert statistics.emd(np.array([[1, 1], [0, 2]])).tolist() == [0.5, 0.5]
     assert statistics.emd(np.array([[4, 0], [0, 4]])).tolist() == [1.0, 1.0]
+    # pooled are examples, not shares: here, too, 1/4 and 3/4, of clients of one and three examples
+    assert statistics.emd(np.array([[1, 0], [0, 3]])).tolist() == [1.5, 0.5]
     assert statistics.emd(np.eye(10, dtype=np.int64)) == pytest.approx(1.8)
 
 

@@ -236,6 +236,15 @@ def test_the_published_counts() -> None:
     assert not counts[7:, [5, 8]].any()
 
 
+def test_a_share_is_not_raised_by_floating_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.07 times 100 is a little more than 7."""
+    from fedrepro.fl.partition import published_counts as module
+
+    monkeypatch.setitem(module.COUNTS, "pill", ((100,),))
+    (client,) = published_counts(np.zeros(100, dtype=np.int64), "pill", 0.07, RNG)
+    assert len(client) == 7
+
+
 @pytest.mark.parametrize("share", [1.0, 0.1])
 def test_clients_hold_what_the_table_says(share: float) -> None:
     labels = np.random.default_rng(3).permutation(np.repeat(np.arange(15), np.sum(COUNTS, axis=0)))

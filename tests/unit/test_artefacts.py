@@ -149,13 +149,18 @@ def test_cells_of_no_run_do_not_count(smoke: Smoke, n: list[float], text: str) -
 def test_a_long_title_stays_on_the_figure(
     smoke: Smoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawings, "left_out", lambda *_: "7 of 7 runs of server momentum; " * 20)
     figures: list[Figure] = []
     monkeypatch.setattr(drawings.style, "save", lambda figure, stem: figures.append(figure))
     drawings.write_figure(smoke("tricks"), "curves", tmp_path / "curves")
-    [figure] = figures
+    monkeypatch.setattr(drawings, "left_out", lambda *_: "7 of 7 runs of server momentum; " * 20)
+    drawings.write_figure(smoke("tricks"), "curves", tmp_path / "curves")
+    short, figure = figures
+    for drawing in figures:
+        drawing.canvas.draw()
+    panels = [drawing.axes[0].get_window_extent().height for drawing in figures]
+    assert panels[1] == pytest.approx(panels[0], rel=0.05), "the title takes none of the panel"
+    assert figure.bbox.height > short.bbox.height
     [title] = [text for text in figure.texts if "7 of 7 runs" in text.get_text()]
-    figure.canvas.draw()
     box = title.get_window_extent()
     assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
 

@@ -559,7 +559,43 @@ def test_seeds_are_named_where_there_are_several(paper, smoke, name):
     assert "every seed" not in legend(drawn(smoke, name))
 
 
-@pytest.mark.parametrize("name", ["fig4a", "fig5a"])
+def test_a_training_has_its_colour_whatever_others_are_drawn(paper):
+    """Also in figures of few runs: a colour that moves misleads."""
+    frame = artefacts.frame(paper, "fig1a")
+    series = "FedAvg, non-IID(1), large B"
+    alone = DRAWINGS["fig1a"](frame[frame["series"] == series])
+    whole = DRAWINGS["fig1a"](frame)
+    small = drawn(paper, "fig8a")
+    small_series = series.replace("large", "small")
+    colours = [
+        next(line for line, text in handles if text.get_text() == name).get_color()
+        for handles, name in (
+            (_handles(alone), series),
+            (_handles(whole), series),
+            (_handles(small), small_series),
+        )
+    ]
+    assert len(set(colours)) == 1
+
+
+def _handles(figure):
+    legend = figure.legends[0]
+    return zip(legend.legend_handles, legend.get_texts(), strict=True)
+
+
+def test_published_values_that_coincide_are_nested(paper):
+    frame = artefacts.frame(paper, "fig1a")
+    first, second, *_ = frame["series"].unique()
+    for apart, sizes in ((0.0, [4, 7]), (0.1, [4, 4])):
+        two = frame[frame["series"].isin([first, second])].copy()
+        ends = two["reported"].notna()
+        two.loc[ends, "reported"] = [0.8, 0.8 + apart]
+        whole, _ = DRAWINGS["fig1a"](two).axes
+        circles = [line for line in whole.lines if line.get_markerfacecolor() == "none"]
+        assert [line.get_markersize() for line in circles] == sizes
+
+
+@pytest.mark.parametrize("name", ["fig4a", "fig5a", "fig7a", "fig7b"])
 def test_intervals_are_named(paper, name):
     assert "95 % Student t" in drawn(paper, name).legends[0].get_title().get_text()
 

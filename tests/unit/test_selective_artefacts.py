@@ -18,9 +18,10 @@ from selective_records import ONE_GROUP, THREE_GROUPS, write_all
 from fedrepro.cli import main
 from fedrepro.fl.data import describe
 from fedrepro.papers.selective.drawings import DRAWINGS, STEPS, _ours
-from fedrepro.papers.selective.figures import _reduced, published_curve
+from fedrepro.papers.selective.figures import METHODS, _reduced, published_curve
 from fedrepro.papers.selective.measurements import (
     CURVES,
+    SELECTIVE,
     TABLES,
     TRAFFIC,
     merge_points,
@@ -428,7 +429,15 @@ def test_steps_are_those_of_the_published_curves():
 def test_the_legend_says_at_which_few_n_ours_are_trained(runs):
     figure = DRAWINGS["fig4"](artefacts.frame(runs, "fig4"))
     title = figure.legends[0].get_title().get_text()
-    assert title == "our values of N: federated and selective and local 0, 100"
+    assert title == "our values of N: 0, 100"
+    fewer = artefacts.frame(runs, "fig4")
+    fewer = fewer[(fewer["series"] != SELECTIVE["as_run"]) | (fewer["x"] == 0)]
+    figure = DRAWINGS["fig4"](fewer)
+    title = figure.legends[0].get_title().get_text()
+    both = "federated and selective as written and local"
+    assert title == f"our values of N: {both} 0, 100; selective as run 0"
+    entries = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert entries[:3] == list(METHODS)
     many = artefacts.frame(runs, "fig3")
     extra = pd.concat([many.assign(x=many["x"] + shift / 100) for shift in range(12)])
     figure = DRAWINGS["fig3"](extra)

@@ -24,6 +24,8 @@ Drawing = Callable[[pd.DataFrame], Figure]
 _MOVED = Ink("orange", "", "s")
 _TITLE_WIDTH = 88
 """Characters of a line of a figure's title."""
+_TITLE_LINE = 0.17
+"""Height of such a line, in inches."""
 
 
 def of_paper(paper: str) -> Mapping[str, Drawing]:
@@ -51,7 +53,8 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     cells = frame(runs, name, partial=partial)
     figure = made_by(of_paper(runs.paper), "DRAWINGS", runs, name)(cells)
     title = f"{artefact.title} ({artefact.source})"
-    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH)
+    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH, break_on_hyphens=False)
+    figure.set_figheight(figure.get_figheight() + _TITLE_LINE * len(missing))
     text = "\n".join([title, _under_title(runs, name, cells), *missing])
     figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
     style.save(figure, stem)

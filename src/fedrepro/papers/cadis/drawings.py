@@ -15,7 +15,7 @@ from fedrepro.fl.data import describe, load
 from fedrepro.papers.cadis.figures import ERROR, KNOWN, MET, ROBUSTNESS, SEEN
 from fedrepro.papers.cadis.measurements import CADIS, SERVER_MS, SINGLESET, measured
 from fedrepro.report.drawings import Drawing, draw_choices
-from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink
+from fedrepro.report.plots import ACCURACY, BLACK, EVERY_SEED, ROUND, Canvas, Ink
 from fedrepro.report.style import WIDTH
 
 TRUE_CLUSTERS = "weights inverse to the true cluster sizes"
@@ -193,14 +193,16 @@ def draw_transitive(cells: pd.DataFrame) -> MplFigure:
 
 
 def draw_sensitivity(cells: pd.DataFrame) -> MplFigure:
-    """Draw a line a weight of the distillation."""
+    """Draw a line a weight of the distillation, and every seed as a dot."""
     canvas = Canvas(height=3.4)
     colours = ("blue", "orange", "red")
     for (series, points), colour in zip(cells.groupby("series", sort=False), colours, strict=False):
-        label = str(series).replace("lambda", r"$\lambda$")
-        canvas.curve(canvas.axis, points, Ink(colour, marker="o"), label, seeds=False)
+        ink, label = Ink(colour, marker="o"), str(series).replace("lambda", r"$\lambda$")
+        canvas.curve(canvas.axis, points, ink, label, seeds=False)
+        canvas.dots(canvas.axis, points, ink)
+    canvas.key(EVERY_SEED, Ink("black", "", "."))
     canvas.axis.set(xlabel=r"similarity threshold $\tau$", ylabel=f"best {ACCURACY}")
-    canvas.axis.set_title(f"{cells['dataset'].iloc[0]}, n = {cells['n'].max()}")
+    canvas.axis.set_title(cells["dataset"].iloc[0])
     canvas.axis.set_xticks(sorted(cells["x"].unique()))
     return canvas.legend()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -20,11 +21,19 @@ X_EMD = "earth mover's distance (EMD)"
 Y_DISTANCE = r"$\|w^{\mathrm{FedAvg}} - w^{\mathrm{SGD}}\|$"
 Y_DIVERGENCE = rf"{Y_DISTANCE} / $\|w^{{\mathrm{{SGD}}}}\|$"
 
+_TRAININGS = {
+    "SGD": Ink("blue"),
+    "FedAvg, IID": Ink("orange", "--"),
+    "FedAvg, non-IID(2)": Ink("green"),
+    "FedAvg, non-IID(1)": Ink("purple"),
+    "FedAvg, non-IID(1), E = 5": Ink("sky", "--"),
+    "FedAvg, pre-trained, non-IID(1)": Ink("black", "-."),
+}
+"""By title, which goes on with the batches; dashed: may lie on the one before, as IID on SGD."""
+_NEAR = 0.005
+"""Published accuracies nearer than this would lie on each other."""
+_BATCHES = re.compile(", (large|small) B$")
 _COLOURS = ("blue", "orange", "green", "purple", "sky", "red")
-_LINES = ("-", "--", "-", "-", "--", "-.")
-"""Dashed where a curve may lie on the one before it: IID on SGD, E = 5 on E = 1."""
-_TRAININGS = [Ink(colour, line) for colour, line in zip(_COLOURS[:-1], _LINES, strict=False)]
-_TRAININGS.append(Ink("black", _LINES[-1]))
 _SERIES = [Ink(colour, marker=marker) for colour, marker in zip(_COLOURS, "osD^vP", strict=True)]
 _BAR: dict[str, Any] = {"markersize": 8, "markeredgewidth": 1.5}
 _SPREAD = 0.17
@@ -39,14 +48,21 @@ _T_OF_FIVE = 2.776
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw all rounds, and the second half of them enlarged.
 
-    A dot marks where a pre-trained run begins.
+    A dot marks where a pre-trained run begins. Published values that nearly coincide are nested
+    circles.
     """
     canvas = Canvas(1, 2, height=3.6)
     whole, late = canvas
-    for ink, (series, points) in zip(_TRAININGS, cells.groupby("series", sort=False), strict=False):
+    ends: list[float] = []
+    for series, points in cells.groupby("series", sort=False):
+        ink = _TRAININGS[_BATCHES.sub("", str(series))]
+        end = float(points["reported"].iloc[-1])
+        inner = sum(abs(end - other) < _NEAR for other in ends)
+        circle: dict[str, Any] = {"markersize": 4 + 3 * inner, "clip_on": False}
+        ends.append(end)
         for axis in canvas:
             canvas.curve(axis, points, ink, str(series))
-            canvas.published(axis, points, ink, column="reported", clip_on=False)
+            canvas.published(axis, points, ink, column="reported", **circle)
         start = points[points["x"] == 0]
         if len(start):
             dot, name = Ink(ink.colour, "", "o"), "where pre-training ended"
@@ -233,7 +249,7 @@ def draw_accuracy_by_beta(cells: pd.DataFrame) -> MplFigure:
     right.spines["right"].set_visible(True)
     right.grid(visible=False)
     canvas.key("EMD", emd)
-    return canvas.legend()
+    return canvas.legend(title=INTERVALS)
 
 
 def draw_accuracy_by_alpha(cells: pd.DataFrame) -> MplFigure:
@@ -243,7 +259,7 @@ def draw_accuracy_by_alpha(cells: pd.DataFrame) -> MplFigure:
     for ink, (_, points) in zip(_SERIES, cells.groupby("series", sort=False), strict=False):
         canvas.published(canvas.axis, points, ink, marker="*", markersize=9)
     canvas.axis.set(xlabel=r"share of G that a client receives, $\alpha$ (%)", ylabel=ACCURACY)
-    return canvas.legend()
+    return canvas.legend(title=INTERVALS)
 
 
 # Proposition 3.1
@@ -258,7 +274,7 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
     canvas = Canvas(height=3.6)
     axis = canvas.axis
     lines = {"distance": "-", "bound": "--"}
-    for ink, (emd, here) in zip(_TRAININGS, cells.groupby("emd", sort=False), strict=False):
+    for ink, (emd, here) in zip(_SERIES, cells.groupby("emd", sort=False), strict=False):
         canvas.key(f"EMD {emd:g}", Ink(ink.colour))
         for side, points in here[here["mean"] > 0].groupby("side"):
             style = Ink(ink.colour, lines[str(side)], ".")
@@ -271,8 +287,7 @@ def draw_bound(cells: pd.DataFrame) -> MplFigure:
     axis.fill_between(rounding.index, floor, rounding, color=PALETTE["grey"], alpha=0.25, lw=0)
     axis.set_ylim(bottom=floor)
     what = f"below {100 * ROUNDING:g} % of the weights' norm: rounding, which may exceed the bound"
-    middle = float(cells["x"].median())
-    axis.text(middle, 0.7 * rounding.min(), what, ha="center", va="top", fontsize=8)
+    axis.text(cells["x"].max(), 1.5 * floor, what, ha="right", va="bottom", fontsize=8)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     return canvas.legend()
 

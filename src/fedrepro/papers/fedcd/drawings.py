@@ -14,6 +14,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedrepro.papers.fedcd.figures import LOG_OF_18, LOG_OF_30, drawn_by
@@ -357,6 +358,8 @@ def draw_six(cells: pd.DataFrame) -> MplFigure:
     for axis, (series, ink) in zip(canvas, _COUNTS.items(), strict=True):
         _draw_pair(canvas, axis, cells, series, ink, factor=1)
         axis.set_title(series.replace(" of ", "\nof "), fontsize=9)
+        if series != SPREAD:
+            axis.yaxis.set_major_locator(MaxNLocator(integer=True))
     canvas.over_rounds("")
     return _finished(canvas)
 

@@ -113,12 +113,15 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
     """
     canvas = Canvas(2, 2, height=6.0, sharex=True, sharey="row", height_ratios=[3, 2])
     few = (cells["series"] == FEDERATED["as_written"]).sum() < FEW_POINTS
+    inks = {method: Ink(colour, marker="o" if few else "") for method, colour in _COLOURS.items()}
+    for method, ink in inks.items():
+        canvas.key(method, ink)
     for axis, reading in zip(canvas, itertools.cycle(READINGS), strict=False):
         for method, name in by_method(reading).items():
-            ink = Ink(_COLOURS[method], marker="o" if few else "")
             ours, known = (_only(cells, series=s) for s in (name, f"{method}, published"))
-            _ours(canvas, axis, ours, ink, method, step=STEPS[method])
-            canvas.published(axis, known.assign(published=known["mean"]), ink, **_PUBLISHED)
+            _ours(canvas, axis, ours, inks[method], "", step=STEPS[method])
+            printed = known.assign(published=known["mean"])
+            canvas.published(axis, printed, inks[method], **_PUBLISHED)
         variant = _only(cells, series=_LOCAL_STATISTICS)
         if reading == "as_written" and len(variant):
             ink, label = Ink("sky", "--", "D"), "federated, local statistics"
@@ -135,14 +138,21 @@ def draw_curves(cells: pd.DataFrame, *, enlarged: Sequence[float]) -> MplFigure:
 
 
 def _trained_at(cells: pd.DataFrame) -> str:
-    """Say at which N our curves of a figure have points."""
-    places = cells[cells["n"] > 0].groupby("series", sort=False)["x"]
+    """Say at which N our curves of a figure have points: of each reading where they differ."""
+    ours = cells[cells["n"] > 0]
     by_places: dict[str, list[str]] = {}
     for method in METHODS:
-        names = {by_method(reading)[method] for reading in READINGS}
-        ns = sorted({f"{x:g}" for name, xs in places if name in names for x in xs}, key=float)
-        by_places.setdefault(", ".join(ns), []).append(method)
-    parts = [f"{' and '.join(methods)} {ns}" for ns, methods in by_places.items() if ns]
+        places = {}
+        for reading, called in READINGS.items():
+            xs = sorted(_only(ours, series=by_method(reading)[method])["x"])
+            places[called] = ", ".join(f"{x:g}" for x in xs)
+        if len(set(places.values())) == 1:
+            places = {"": places.popitem()[1]}
+        for called, ns in places.items():
+            by_places.setdefault(ns, []).append(f"{method} {called}".rstrip())
+    if len(by_places) == 1:
+        return f"our values of N: {next(iter(by_places))}"
+    parts = [f"{' and '.join(names)} {ns}" for ns, names in by_places.items() if ns]
     return f"our values of N: {'; '.join(parts)}"
 
 

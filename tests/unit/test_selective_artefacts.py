@@ -284,7 +284,7 @@ def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, ap
 
 
 def test_seeds_of_some_n_alone_tell_no_merge_unless_they_have_all_up_to_it(tmp_path):
-    """Model 2 has four seeds at N = 2 alone, Model 1 seven at the N up to 20 and some more."""
+    """Model 2 has four more at five values of N, Model 1 ten at every N."""
 
     def final(run):
         return {"groups": THREE_GROUPS if run.coordinates["percent"] < 14 else ONE_GROUP}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emd_records import World, write_all
-from seeds import Edited, Elsewhere, Seeds
+from emd_records import World
+from seeds import Edited, Elsewhere, Seeds, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
@@ -374,7 +374,7 @@ def test_other_published_numbers_leave_the_finding(tmp_path, monkeypatch, name, 
 
 
 def test_a_plan_without_the_level_is_an_error(tmp_path):
-    smoke = write_all(tmp_path, "smoke")
+    smoke = write_all(tmp_path, "smoke", World())
     with pytest.raises(FedreproError, match=r"mnist_sweep has no EMD 1\.44"):
         decide("ZA14-mnist", smoke)
     with pytest.raises(FedreproError, match=r"sharing_warm has no beta 0\.2, alpha 0\.25"):
@@ -408,7 +408,7 @@ def test_keyword_numbers_are_not_held_against_the_packed_features(judged_at_lite
 
 def test_a_spread_needs_two_seeds(tmp_path):
     """At smoke, CIFAR-10 has one distribution an EMD, MNIST two."""
-    write_all(tmp_path, "smoke")
+    write_all(tmp_path, "smoke", World())
     found = {item.id: item for item in verdicts.check("emd", "smoke", tmp_path)}
     assert found["T2-sd-mnist@0"].ours is not None
     alone = found["T2-sd-cifar10@0"]
@@ -418,7 +418,7 @@ def test_a_spread_needs_two_seeds(tmp_path):
 
 
 def test_paper_scale_judges_everything(tmp_path):
-    write_all(tmp_path, "paper")
+    write_all(tmp_path, "paper", World())
     found = verdicts.check("emd", "paper", tmp_path)
     judged = [item for item in found if item.value != "sd" or item.id in NO_TEST]
     other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fedcd_records import MadeUpRuns, World, write_all
-from seeds import Seeds
+from fedcd_records import World
+from seeds import MadeUpRuns, Seeds, write_all
 
 from fedrepro.papers.fedcd import claims
 from fedrepro.papers.fedcd.claims import RULES
@@ -106,7 +106,7 @@ def decide(name: str, runs: RunSet) -> Finding:
 
 @pytest.fixture(scope="module")
 def as_claimed() -> MadeUpRuns:
-    return MadeUpRuns("paper")
+    return MadeUpRuns("paper", World())
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
@@ -221,7 +221,7 @@ def test_a_table_below_the_text_contradicts_it_too(tmp_path, monkeypatch):
 
 
 def test_lite_judges_no_number_and_no_timing(tmp_path):
-    write_all(tmp_path, "lite")
+    write_all(tmp_path, "lite", World())
     found = {item.id: item for item in verdicts.check("fedcd", "lite", tmp_path)}
     numbers = Counter(item.verdict for item in found.values() if item.kind == "number")
     assert set(numbers) == {"not decidable", "not reproducible", "no target"}
@@ -253,7 +253,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
 
 
 def test_paper_scale_judges_everything(tmp_path):
-    write_all(tmp_path, "paper")
+    write_all(tmp_path, "paper", World())
     found = verdicts.check("fedcd", "paper", tmp_path)
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     wrong = {name for name, holds in NO_RUNS.items() if not holds}

@@ -15,7 +15,7 @@ import pytest
 from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
-from seeds import Edited, write_all
+from seeds import Edited, MadeUpRuns, write_all
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -202,9 +202,9 @@ def test_parts_of_tables_show_the_published_values(lite):
     assert columns["row"].unique().tolist()[:2] == ["SingleSet", "FedAvg"]
 
 
-def test_the_ablation_is_paired_by_seed(tmp_path):
+def test_the_ablation_is_paired_by_seed():
     world = World(accuracy={"MNIST MC FedAvg": 0.9, "CADIS without distillation": 0.93})
-    frame = artefacts.frame(write_all(tmp_path, "lite", world), "ablation")
+    frame = artefacts.frame(MadeUpRuns("lite", world), "ablation")
     gain = cell(frame, "MNIST, CADIS without distillation", "over FedAvg")
     assert (gain["mean"], gain["n"], gain["unit"]) == (pytest.approx(0.03), 36, "points")
     assert len(gain["runs"]) == 72
@@ -297,8 +297,8 @@ def test_table2_compares_with_fedavg_seed_by_seed(lite):
     assert "FedAvg, speed-up" not in set(table["column"])
 
 
-def test_a_speed_up_to_what_neither_reaches_is_undefined(tmp_path):
-    runs = write_all(tmp_path, "paper", World(accuracy={"CIFAR-10 MC CADIS": 0.47}))
+def test_a_speed_up_to_what_neither_reaches_is_undefined():
+    runs = MadeUpRuns("paper", World(accuracy={"CIFAR-10 MC CADIS": 0.47}))
     table = TABLES["table2"](runs)
     row = "CIFAR-10 48 %"
     fedavg = cell(table, row, "FedAvg")["mean"]
@@ -557,9 +557,9 @@ def test_pill_without_runs_has_the_published_cells(tmp_path):
     assert table["published"].notna().all()
 
 
-def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
+def test_runs_on_pill_have_a_column_of_their_own():
     """As whoever has the images adds them: groups of the data set PILL, in the table's runs."""
-    runs = write_all(tmp_path, "lite", World())
+    runs = MadeUpRuns("lite", World())
     groups = dict(runs.plan.runs)
     for name in ("synthetic_pills_cadis", "synthetic_pills_fedfa_as_run"):
         labels = groups[name].labels | {"dataset": "pill"}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from frames import cell, check_any_subset, part
 from readable import check_readable
-from seeds import write_all
+from seeds import MadeUpRuns, write_all
 from tricks_records import PRODUCTS, World
 
 from fedrepro.base.errors import FedreproError
@@ -277,13 +277,13 @@ def test_names_of_cells():
     assert everything == "server data, momentum 0.9, agreement, projection, noise"
 
 
-def test_grid_and_selection_on_test_and_on_held_out_images(tmp_path):
+def test_grid_and_selection_on_test_and_on_held_out_images():
     world = World(
         accuracy={"momentum_5": 0.9, "server_training": 0.88},
         spread={"momentum_5": 0, "server_training": 0},
         held_out={"momentum_5": 0.80, "server_training": 0.87},
     )
-    runs = write_all(tmp_path, "lite", world)
+    runs = MadeUpRuns("lite", world)
     table = searched(runs)
     assert len(table) == 36
     assert chosen(table, TEST) == "momentum 0.5"

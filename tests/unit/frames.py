@@ -1,4 +1,4 @@
-"""Cells of the frames that tables and figures are made from, and frames of some of the runs."""
+"""Cells of the frames that tables and figures are made from, frames of some runs, verdicts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from fedrepro.report import artefacts, drawings
+from fedrepro.report.checks import Verdict
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import check_entry
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -22,6 +25,13 @@ def cell(frame: pd.DataFrame, row: object, column: object) -> pd.Series:
     found = frame[(frame.iloc[:, 0] == row) & (frame.iloc[:, 1] == column)]
     assert len(found) == 1
     return found.iloc[0]
+
+
+def verdict(runs: RunSet, name: str) -> Verdict:
+    """Return the verdict on a published number or a claim."""
+    expected = load_expected(runs.paper)
+    (entry,) = (e for e in (*expected.judged_numbers(), *expected.claims) if e.id == name)
+    return check_entry(runs, entry).verdict
 
 
 def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> RunSet:

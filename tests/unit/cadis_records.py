@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from made_up import content
@@ -15,10 +13,7 @@ from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
 from fedrepro.papers.cadis.measurements import KIND_OF, SINGLESET, participants
 from fedrepro.report.expected import load_expected, published
-from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
-from fedrepro.runs.plan_schema import Scale
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.plan import PlannedRun, load_plan
 
 SWING = {"FedAvg": 0.02, "FedAvg, as run": 0.02, "CADIS": 0.01, "CADIS, as run": 0.01}
 """How far a method's accuracy falls at every other evaluation."""
@@ -94,6 +89,7 @@ class World:
         apart: how many of the first clients end in clusters of their own, by group.
     """
 
+    paper: ClassVar[str] = "cadis"
     accuracy: dict[str, float] = field(default_factory=dict)
     slow: tuple[str, ...] = ()
     swing: dict[str, float] = field(default_factory=dict)
@@ -246,14 +242,3 @@ class World:
                 for vector, value in (SEPARATION | self.other).items()
             },
         }
-
-
-def write_all(
-    folder: Path, scale: Scale, world: World | None = None, only: Iterable[str] | None = None
-) -> RunSet:
-    """Write a record for every run of a scale, or for some ids; return the run set."""
-    made = world or World()
-    runs = unique(expand("cadis", scale))
-    for run_id in runs if only is None else set(only):
-        records.write(made.record(runs[run_id]), folder)
-    return RunSet("cadis", scale, folder)

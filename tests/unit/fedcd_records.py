@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from made_up import content
@@ -12,11 +11,7 @@ from scipy import stats
 
 from fedrepro.fl.partition.archetypes import Hypergeometric, archetype_of
 from fedrepro.report.expected import load_expected
-from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, unique
-from fedrepro.runs.plan_schema import Scale
-from fedrepro.runs.records import RunRecord
-from fedrepro.runs.runset import RunSet
+from fedrepro.runs.plan import PlannedRun
 
 HYPER_FEDCD = (0.95, 0.7, 0.4, 0.4, 0.7, 0.995)
 HYPER_FEDAVG = (0.5, 0.5, 0.6, 0.6, 0.5, 0.5)
@@ -56,6 +51,7 @@ class World:
         settled: they no longer take turns.
     """
 
+    paper: ClassVar[str] = "fedcd"
     level: dict[tuple[str, int], float] = field(default_factory=dict)
     group_level: dict[str, float] = field(default_factory=dict)
     early: float = 0.2
@@ -242,28 +238,3 @@ def public(series: str, t: int) -> float:
     """Return a value of a public log, between its rounds and beyond them by interpolation."""
     found = next(item for item in load_expected("fedcd").series if item.id == series)
     return float(np.interp(t, found.x, found.published))
-
-
-class MadeUpRuns(RunSet):
-    """A whole plan with made-up records and no files."""
-
-    def __init__(self, scale: Scale, world: World | None = None) -> None:
-        super().__init__("fedcd", scale)
-        self._world = world or World()
-        self._made: dict[str, RunRecord] = {}
-
-    def is_recorded(self, run: PlannedRun) -> bool:
-        return True
-
-    def record(self, run: PlannedRun) -> RunRecord:
-        if run.id not in self._made:
-            made = self._world.record(run) | {"checksum": ""}
-            self._made[run.id] = RunRecord.model_validate(made)
-        return self._made[run.id]
-
-
-def write_all(folder: Path, scale: Scale, world: World | None = None) -> RunSet:
-    """Write a record for every run of a scale; return the run set."""
-    for run in unique(expand("fedcd", scale)).values():
-        records.write((world or World()).record(run), folder)
-    return RunSet("fedcd", scale, folder)

@@ -1,18 +1,22 @@
-"""Cells of the frames that tables and figures are made from, and frames of some of the runs."""
+"""Cells of the frames that tables and figures are made from, frames of some runs, verdicts."""
 
 from __future__ import annotations
 
 import math
 import random
 import shutil
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
 
 from fedrepro.report import artefacts, drawings
+from fedrepro.report.checks import Verdict
+from fedrepro.report.expected import load_expected
+from fedrepro.report.verdicts import check_entry
 from fedrepro.runs import records
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 
@@ -21,6 +25,21 @@ def cell(frame: pd.DataFrame, row: object, column: object) -> pd.Series:
     found = frame[(frame.iloc[:, 0] == row) & (frame.iloc[:, 1] == column)]
     assert len(found) == 1
     return found.iloc[0]
+
+
+def verdict(runs: RunSet, name: str) -> Verdict:
+    """Return the verdict on a published number or a claim."""
+    expected = load_expected(runs.paper)
+    (entry,) = (e for e in (*expected.judged_numbers(), *expected.claims) if e.id == name)
+    return check_entry(runs, entry).verdict
+
+
+def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> RunSet:
+    """Return the runs with copies of some records, as if the others had none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in filter(keep, whole.members(whole.plan.runs)):
+        shutil.copy(records.path_of(run.id, whole._folder), folder)
+    return RunSet(whole.paper, whole.scale, folder)
 
 
 def check_any_subset(
@@ -41,9 +60,7 @@ def check_any_subset(
     """
     ids = sorted({run.id for run in whole.planned(whole.plan.artefact(name).runs)})
     kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    for run_id in kept:
-        shutil.copy(records.path_of(run_id, whole._folder), folder)
-    runs = RunSet(whole.paper, whole.scale, folder)
+    runs = part(whole, folder, lambda run: run.id in kept)
     try:
         cells = artefacts.frame(runs, name, partial=True)
     except MissingRunsError:

@@ -1,15 +1,29 @@
-"""Runs of a plan that found something else: all, by seed, or in some of their curves."""
+"""Made-up runs of a plan: what they found is that of a world, of one world a seed, or edited.
+
+A world makes the records up; the papers' own are in ``<paper>_records.py``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, unique
+from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
+
+
+class World(Protocol):
+    """What the made-up runs of a paper found."""
+
+    paper: ClassVar[str]
+
+    def record(self, run: PlannedRun) -> dict[str, Any]:
+        """Return the content of a run's record."""
 
 
 class Elsewhere(RunSet):
@@ -18,7 +32,7 @@ class Elsewhere(RunSet):
     Groups that share a run have one record of it, as the first of them makes it up.
     """
 
-    def __init__(self, runs: RunSet, world: Any) -> None:
+    def __init__(self, runs: RunSet, world: World) -> None:
         first = unique(runs.planned(runs.plan.runs))
         vars(self).update(vars(runs), _records={}, _world=world, _first=first)
 
@@ -32,10 +46,24 @@ class Elsewhere(RunSet):
         return self._records[run.id]
 
 
+class MadeUpRuns(Elsewhere):
+    """All runs of a paper at a scale, made up without files."""
+
+    def __init__(self, scale: Scale, world: World) -> None:
+        super().__init__(RunSet(world.paper, scale), world)
+
+
+def write_all(folder: Path, scale: Scale, world: World) -> RunSet:
+    """Write a record of every run of a paper at a scale; return the runs."""
+    for run in unique(expand(world.paper, scale)).values():
+        records.write(world.record(run), folder)
+    return RunSet(world.paper, scale, folder)
+
+
 class Seeds(RunSet):
     """A plan's runs with the seeds 0, 1, ...: what they found is that of one world each."""
 
-    def __init__(self, runs: RunSet, *worlds: Any) -> None:
+    def __init__(self, runs: RunSet, *worlds: World) -> None:
         vars(self).update(vars(runs), _worlds=worlds)
 
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import seeds
 from made_up import content
 
-from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
-from fedrepro.runs.plan_schema import Scale
+from fedrepro.runs.plan import PlannedRun, load_plan
 from fedrepro.runs.records import RunRecord
-from fedrepro.runs.runset import RunSet
 
 Final = Callable[[PlannedRun], dict[str, Any]]
 """Gives a planned run its final metrics."""
@@ -68,14 +66,19 @@ def metrics(run: PlannedRun) -> dict[str, list[float]]:
     }
 
 
-def write_all(folder: Path, scale: Scale, final: Final = distinct) -> RunSet:
-    """Write a record for every run of a scale; return the run set."""
-    for run in unique(expand("selective", scale)).values():
-        records.write(content(run, final=final(run), metrics=metrics(run)), folder)
-    return RunSet("selective", scale, folder)
+@dataclass(frozen=True)
+class World:
+    """What the made-up runs found: ``final`` gives a run its final metrics."""
+
+    paper: ClassVar[str] = "selective"
+    final: Final = distinct
+
+    def record(self, run: PlannedRun) -> dict[str, Any]:
+        """Return the content of a run's record."""
+        return content(run, final=self.final(run), metrics=metrics(run))
 
 
-class MadeUpRuns(RunSet):
+class MadeUpRuns(seeds.MadeUpRuns):
     """The whole published plan with made-up final metrics and no files.
 
     Args:
@@ -86,8 +89,7 @@ class MadeUpRuns(RunSet):
     def __init__(
         self, final: Final, without: Callable[[PlannedRun], bool] = lambda run: False
     ) -> None:
-        super().__init__("selective", "paper")
-        self._final_of = final
+        super().__init__("paper", World(final))
         self._without = without
 
     def is_recorded(self, run: PlannedRun) -> bool:
@@ -96,4 +98,4 @@ class MadeUpRuns(RunSet):
     def record(self, run: PlannedRun) -> RunRecord:
         if not self.is_recorded(run):
             self.require([run.group], run.group)
-        return RunRecord.model_validate(content(run, final=self._final_of(run)) | {"checksum": ""})
+        return super().record(run)

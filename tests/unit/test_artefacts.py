@@ -19,8 +19,10 @@ import pandas as pd
 import pytest
 import selective_records
 import tricks_records
+from frames import part
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
+from seeds import World, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
@@ -34,16 +36,16 @@ from fedrepro.runs.plan import load_plan
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
-WRITERS = {
-    "cadis": cadis_records.write_all,
-    "emd": emd_records.write_all,
-    "fedcd": fedcd_records.write_all,
-    "selective": selective_records.write_all,
-    "tricks": tricks_records.write_all,
+WORLDS: dict[str, World] = {
+    "cadis": cadis_records.World(),
+    "emd": emd_records.World(),
+    "fedcd": fedcd_records.World(),
+    "selective": selective_records.World(),
+    "tricks": tricks_records.World(),
 }
 POSITIONS = {("tricks", "fig1"), ("tricks", "fig2")}
 """Figures of positions alone: without a mean."""
-EVERY_PAPER = pytest.mark.parametrize("paper", sorted(WRITERS))
+EVERY_PAPER = pytest.mark.parametrize("paper", sorted(WORLDS))
 Smoke = Callable[[str], RunSet]
 
 
@@ -51,12 +53,14 @@ Smoke = Callable[[str], RunSet]
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
     """The runs of a paper's smoke scale."""
     return functools.cache(
-        lambda paper: WRITERS[paper](tmp_path_factory.mktemp(paper) / records.FOLDER, "smoke")
+        lambda paper: write_all(
+            tmp_path_factory.mktemp(paper) / records.FOLDER, "smoke", WORLDS[paper]
+        )
     )
 
 
 def test_every_paper_is_here() -> None:
-    assert set(WRITERS) == set(papers())
+    assert set(WORLDS) == set(papers())
 
 
 @EVERY_PAPER
@@ -79,7 +83,7 @@ def test_every_claim_has_a_rule_and_every_rule_a_claim(paper: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("paper", "name"), [(paper, name) for paper in WRITERS for name in load_plan(paper).tables]
+    ("paper", "name"), [(paper, name) for paper in WORLDS for name in load_plan(paper).tables]
 )
 def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
     artefacts.write_table(smoke(paper), name, tmp_path / name)
@@ -90,7 +94,7 @@ def test_tables_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str)
 
 
 @pytest.mark.parametrize(
-    ("paper", "name"), [(paper, name) for paper in WRITERS for name in load_plan(paper).figures]
+    ("paper", "name"), [(paper, name) for paper in WORLDS for name in load_plan(paper).figures]
 )
 def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str) -> None:
     drawings.write_figure(smoke(paper), name, tmp_path / name)
@@ -104,7 +108,7 @@ def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str
 
 
 @pytest.mark.parametrize(
-    ("paper", "name"), [(paper, name) for paper in WRITERS for name in load_plan(paper).figures]
+    ("paper", "name"), [(paper, name) for paper in WORLDS for name in load_plan(paper).figures]
 )
 def test_every_number_of_a_figure_has_a_unit(smoke: Smoke, paper: str, name: str) -> None:
     cells = artefacts.frame(smoke(paper), name)
@@ -177,7 +181,7 @@ def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
     ("paper", "name"),
     [
         (paper, name)
-        for paper in WRITERS
+        for paper in WORLDS
         for name in (*load_plan(paper).tables, *load_plan(paper).figures)
     ],
 )
@@ -236,10 +240,7 @@ def test_one_group_alone_gives_a_table_or_says_what_is_missing(
 ) -> None:
     runs = smoke(paper)
     for group in runs.plan.runs:
-        (tmp_path / group).mkdir()
-        for run_id in {run.id for run in runs.planned([group])}:
-            shutil.copy(records.path_of(run_id, runs._folder), tmp_path / group)
-        alone = RunSet(paper, "smoke", tmp_path / group)
+        alone = part(runs, tmp_path / group, lambda run, group=group: run.group == group)
         for name in [name for name in runs.plan.tables if group in runs.groups_of(name)]:
             try:
                 cells = artefacts.frame(alone, name, partial=True)
@@ -251,7 +252,7 @@ def test_one_group_alone_gives_a_table_or_says_what_is_missing(
 
 @EVERY_PAPER
 def test_all_runs_of_the_published_scale_give_everything(tmp_path: Path, paper: str) -> None:
-    runs = WRITERS[paper](tmp_path / records.FOLDER, "paper")
+    runs = write_all(tmp_path / records.FOLDER, "paper", WORLDS[paper])
     for name in (*runs.plan.made("tables", "paper"), *runs.plan.made("figures", "paper")):
         cells = artefacts.frame(runs, name)
         assert len(cells), name

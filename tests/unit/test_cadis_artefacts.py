@@ -12,10 +12,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from cadis_records import World, write_all
+from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
-from seeds import Edited
+from seeds import Edited, MadeUpRuns, write_all
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -45,6 +45,7 @@ from fedrepro.papers.cadis.measurements import (
 from fedrepro.report import artefacts, drawings, expected, style
 from fedrepro.report.expected import load_expected
 from fedrepro.report.plots import ALL_SEEDS, EVERY_SEED, PUBLISHED
+from fedrepro.runs import records
 from fedrepro.runs.plan import expand, load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -55,17 +56,17 @@ BY_ID = {number.id: number for number in load_expected("cadis").all_numbers()}
 
 @pytest.fixture(scope="module")
 def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper")
+    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
 
 
 @pytest.fixture(scope="module")
 def lite(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("lite"), "lite")
+    return write_all(tmp_path_factory.mktemp("lite"), "lite", World())
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke")
+    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
 
 
 def test_counts_of_published_numbers():
@@ -158,8 +159,8 @@ def test_tables_show_what_is_recorded(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
     with pytest.raises(MissingRunsError, match=r"no record of \d+ of the runs for table1, "):
         artefacts.frame(runs, "table1", partial=True)
-    ids = [run.id for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"])]
-    write_all(tmp_path, "paper", only=ids)
+    for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"]):
+        records.write(World().record(run), tmp_path)
     some = artefacts.frame(runs, "table1", partial=True)
     columns = ("FedAvg", "CADIS", OVER_FEDAVG)
     assert artefacts.keys_of(some) == [("MNIST 10/100", column) for column in columns]
@@ -171,7 +172,8 @@ def test_tables_show_what_is_recorded(tmp_path):
 
 def test_central_training_alone_is_in_all_its_rows(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
-    write_all(tmp_path, "paper", only=[run.id for run in runs.members(["mnist_mc_singleset"])])
+    for run in runs.members(["mnist_mc_singleset"]):
+        records.write(World().record(run), tmp_path)
     table = artefacts.frame(runs, "table1", partial=True)
     assert artefacts.keys_of(table) == [
         (f"MNIST {k}/100", "SingleSet") for k in (10, 20, 30, 40, 50)
@@ -200,9 +202,9 @@ def test_parts_of_tables_show_the_published_values(lite):
     assert columns["row"].unique().tolist()[:2] == ["SingleSet", "FedAvg"]
 
 
-def test_the_ablation_is_paired_by_seed(tmp_path):
+def test_the_ablation_is_paired_by_seed():
     world = World(accuracy={"MNIST MC FedAvg": 0.9, "CADIS without distillation": 0.93})
-    frame = artefacts.frame(write_all(tmp_path, "lite", world), "ablation")
+    frame = artefacts.frame(MadeUpRuns("lite", world), "ablation")
     gain = cell(frame, "MNIST, CADIS without distillation", "over FedAvg")
     assert (gain["mean"], gain["n"], gain["unit"]) == (pytest.approx(0.03), 36, "points")
     assert len(gain["runs"]) == 72
@@ -295,8 +297,8 @@ def test_table2_compares_with_fedavg_seed_by_seed(lite):
     assert "FedAvg, speed-up" not in set(table["column"])
 
 
-def test_a_speed_up_to_what_neither_reaches_is_undefined(tmp_path):
-    runs = write_all(tmp_path, "paper", World(accuracy={"CIFAR-10 MC CADIS": 0.47}))
+def test_a_speed_up_to_what_neither_reaches_is_undefined():
+    runs = MadeUpRuns("paper", World(accuracy={"CIFAR-10 MC CADIS": 0.47}))
     table = TABLES["table2"](runs)
     row = "CIFAR-10 48 %"
     fedavg = cell(table, row, "FedAvg")["mean"]
@@ -555,9 +557,9 @@ def test_pill_without_runs_has_the_published_cells(tmp_path):
     assert table["published"].notna().all()
 
 
-def test_runs_on_pill_have_a_column_of_their_own(tmp_path):
+def test_runs_on_pill_have_a_column_of_their_own():
     """As whoever has the images adds them: groups of the data set PILL, in the table's runs."""
-    runs = write_all(tmp_path, "lite")
+    runs = MadeUpRuns("lite", World())
     groups = dict(runs.plan.runs)
     for name in ("synthetic_pills_cadis", "synthetic_pills_fedfa_as_run"):
         labels = groups[name].labels | {"dataset": "pill"}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from cadis_records import GROUPS, World, write_all
-from seeds import Edited, Elsewhere, Seeds
+from cadis_records import GROUPS, World
+from seeds import Edited, Elsewhere, Seeds, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.cadis import claims, measurements

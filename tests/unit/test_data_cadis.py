@@ -6,7 +6,6 @@ import http.server
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from servers import listening
 from tiny_data import CADIS_LISTS, NOWHERE, allow_plain, read_registry, tiny_root, write_registry
 
 from fedrepro.base.errors import FedreproError
@@ -60,17 +60,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(root: Path) -> Iterator[Server]:
     """Serve the lists, at the addresses that the registry of ``root`` has."""
-    with Server() as listening:
+    with listening(Server()) as started:
         known = read_registry(root)
         repositories = known["cadis_index"]["repositories"]
         for name in repositories:
-            repositories[name] = f"{listening.url}{name}/"
+            repositories[name] = f"{started.url}{name}/"
         write_registry(root, known)
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield listening
-        listening.shutdown()
-        thread.join()
+        yield started
 
 
 def put(name: str, content: str = GOOD, raw: Path = FOLDER) -> Path:

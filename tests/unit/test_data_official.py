@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import errno
-import functools
 import gzip
-import http.server
 import io
 import os
 import pickle
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+from servers import serving
 from tiny_data import (
     FOLDERS,
     allow_plain,
@@ -236,20 +234,10 @@ def test_without_internet_the_error_says_what_to_put_where(
 @pytest.fixture
 def server(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve the folder ``served``; return its address."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
     allow_plain(monkeypatch)
     Path("served").mkdir()
-    handler = functools.partial(Quiet, directory=root / "served")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}/"
-        listening.shutdown()
-        thread.join()
+    with serving(root / "served") as address:
+        yield address
 
 
 def expect(root: Path, name: str, urls: list[str], archive: bytes | None = None) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -14,9 +11,10 @@ import matplotlib.figure
 import numpy as np
 import pandas as pd
 import pytest
-from emd_records import FLOOR, JITTER, World, rise, write_all
-from frames import cell, check_any_subset
+from emd_records import FLOOR, JITTER, World, rise
+from frames import cell, check_any_subset, part
 from readable import check_readable
+from seeds import MadeUpRuns, write_all
 
 from fedrepro.papers.emd.drawings import DRAWINGS
 from fedrepro.papers.emd.figures import plane
@@ -25,7 +23,7 @@ from fedrepro.report import artefacts, style
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.verdicts import check
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, load_plan
+from fedrepro.runs.plan import load_plan
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 mpl.use("Agg")
@@ -41,21 +39,19 @@ def legend(figure: mpl.figure.Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> RunSet:
-    """Return some of the runs as if the others were not recorded."""
-    for run in filter(keep, whole.members(whole.plan.runs)):
-        shutil.copy(records.path_of(run.id, whole._folder), folder)
-    return RunSet(whole.paper, whole.scale, folder)
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory) -> RunSet:
+    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper")
+def lite() -> RunSet:
+    return MadeUpRuns("lite", World())
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke")
+    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
 
 
 def test_expected_counts():
@@ -94,7 +90,7 @@ def test_reported_is_the_mean_of_the_last_ten_rounds(tmp_path):
 
 
 def test_evaluations_further_apart_than_the_last_rounds_leave_the_final_one(tmp_path):
-    runs = write_all(tmp_path, "smoke")
+    runs = write_all(tmp_path, "smoke", World())
     run = runs.members(["mnist_sgd_large"])[0]
     content = World().record(run)
     content["metrics"] = {"evaluated_rounds": [20, 40, 50], "accuracy": [0.2, 0.4, 0.5]}
@@ -124,9 +120,9 @@ def test_table1_subtracts_seed_by_seed(paper):
     assert set(frame["runs"].iloc[-1]) == small
 
 
-def test_table1_leaves_out_seeds_without_their_sgd(tmp_path):
+def test_table1_leaves_out_seeds_without_their_sgd(smoke):
     """At smoke, MNIST has two seeds of each training, the others one."""
-    frame = artefacts.frame(write_all(tmp_path, "smoke"), "table1")
+    frame = artefacts.frame(smoke, "table1")
     assert dict(zip(frame["column"], frame["n"], strict=True)) == {
         "MNIST": 2,
         "CIFAR-10": 1,
@@ -157,8 +153,7 @@ def test_table3_has_the_papers_rows(paper):
     assert two["published"] == 0.67
 
 
-def test_packed_keyword_features_have_their_own_name_and_no_published_value(tmp_path):
-    lite = write_all(tmp_path, "lite")
+def test_packed_keyword_features_have_their_own_name_and_no_published_value(lite):
     for name in ("table1", "table2", "table3", "sweep_text"):
         frame = artefacts.frame(lite, name)
         key = frame["row"] if name in ("table2", "sweep_text") else frame["column"]
@@ -169,16 +164,11 @@ def test_packed_keyword_features_have_their_own_name_and_no_published_value(tmp_
     assert "KWS, 20 x 11 features" in set(artefacts.frame(lite, "fig5a")["series"])
 
 
-def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
+def test_table3_shows_and_judges_the_trainings_that_are_recorded(paper, tmp_path):
     """A training counts with the seeds that are there; Table 1 still needs its SGD."""
-    everything = write_all(tmp_path, "paper")
-    kept = ["mnist_one_class_large", "mnist_two_class_large"]
-    two_seeds = [run.id for run in everything.members(["mnist_iid_large"])][:2]
-    ids = {run.id for run in everything.members(kept)} | set(two_seeds)
-    for file in tmp_path.glob("*.json"):
-        if file.stem not in ids:
-            file.unlink()
-    runs = RunSet("emd", "paper", tmp_path)
+    kept = paper.members(["mnist_one_class_large", "mnist_two_class_large"])
+    kept += paper.members(["mnist_iid_large"])[:2]
+    runs = part(paper, tmp_path, lambda run: run in kept)
     with pytest.raises(MissingRunsError):
         artefacts.frame(runs, "table3")
     frame = artefacts.frame(runs, "table3", partial=True)
@@ -193,10 +183,10 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(tmp_path):
     assert left_out[0].startswith("3 of 3 runs each on mnist, cifar10, kws_mfcc of SGD, large B; ")
     assert artefacts.markdown(runs, "table3", frame).endswith(f"{'. '.join(left_out)}\n")
     found = {item.id: item for item in check("emd", "paper", tmp_path)}
-    whole, part = found["T3-two_class_large-mnist"], found["T3-iid_large-mnist"]
+    whole, some = found["T3-two_class_large-mnist"], found["T3-iid_large-mnist"]
     assert (whole.verdict, whole.seeds, whole.evidence) == ("reproduced", 3, "")
-    assert (part.verdict, part.seeds) == ("reproduced", 2)
-    assert part.evidence == "2 of 3 runs are recorded"
+    assert (some.verdict, some.seeds) == ("reproduced", 2)
+    assert some.evidence == "2 of 3 runs are recorded"
     assert found["T1-two_class_large-mnist"].verdict == "not run"
 
 
@@ -217,7 +207,6 @@ def test_sweep_text(paper):
 def test_sweep_text_needs_every_emd_of_a_seed(paper, tmp_path):
     """Of some EMDs the lowest is not known, nor which varies most."""
     ends = {"cifar10_sweep": (0, 0.36), "mnist_sweep": (0, 1.8)}
-    (tmp_path / "some").mkdir()
     some = part(
         paper, tmp_path / "some", lambda run: run.coordinates.get("emd") in ends.get(run.group, ())
     )
@@ -225,15 +214,14 @@ def test_sweep_text_needs_every_emd_of_a_seed(paper, tmp_path):
         artefacts.frame(some, "sweep_text", partial=True)
     found = {item.id: item.verdict for item in check("emd", "paper", tmp_path / "some")}
     assert (found["X-reduction-cifar10"], found["X-variation-cifar10"]) == ("not run", "no target")
-    (tmp_path / "seeds").mkdir()
     seeds = part(paper, tmp_path / "seeds", lambda run: run.group == "mnist_sweep" and run.seed < 3)
     frame = artefacts.frame(seeds, "sweep_text", partial=True)
     assert list(frame["row"]) == ["MNIST", "MNIST"]
     assert list(frame["n"]) == [3, 3]
 
 
-def test_warm_up_table_shows_each_model_once(tmp_path):
-    frame = artefacts.frame(write_all(tmp_path, "lite"), "warm_up")
+def test_warm_up_table_shows_each_model_once(lite):
+    frame = artefacts.frame(lite, "warm_up")
     epochs = cell(frame, "G = 10 % of D", "epochs")
     assert (epochs["n"], epochs["values"]) == (8, tuple(range(40, 48)))
     assert cell(frame, "G = 20 % of D", "accuracy")["mean"] == 0.61
@@ -247,14 +235,14 @@ def test_warm_up_models_of_other_seeds_are_others():
     assert cell(frame, "G = 10 % of D", "epochs")["values"] == (40, 42)
 
 
-def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed(tmp_path):
+def test_open_choices_are_compared_with_the_committed_reading_seed_by_seed():
     """At lite every choice has three of the eight seeds of the reading."""
     gain = {
         "choice_pixels_one_class/unit": 0.95,
         "choice_start_iid/1": 0.9,
         "choice_start_iid/2": 0.8,
     }
-    lite = write_all(tmp_path, "lite", World(accuracy=gain))
+    lite = MadeUpRuns("lite", World(accuracy=gain))
     frame = artefacts.frame(lite, "choices")
     assert set(frame["unit"]) == {"points"}
     pixels = cell(frame, "pixels in [0, 1]", "non-IID(1)")
@@ -286,9 +274,9 @@ def test_the_rise_of_the_divergence_is_shown_by_pixels_and_initial_weights(smoke
     assert model == "truncated_normal"
 
 
-def test_curves_are_apart_by_their_mean_absolute_distance(tmp_path):
+def test_curves_are_apart_by_their_mean_absolute_distance():
     world = World(accuracy={"mnist_one_class_large": 0.9, "mnist_one_class_large_e5": 0.87})
-    frame = artefacts.frame(write_all(tmp_path, "lite", world), "curves_apart")
+    frame = artefacts.frame(MadeUpRuns("lite", world), "curves_apart")
     # the three evaluations of a made-up run have half of its accuracy, and about all of it twice
     trainings = cell(frame, "non-IID(1), E = 5 and E = 1", "MNIST")
     assert trainings["values"] == pytest.approx([0.03 * 5 / 6] * 8)
@@ -297,12 +285,12 @@ def test_curves_are_apart_by_their_mean_absolute_distance(tmp_path):
     assert [len(set(frame["column"])), frame["row"].nunique()] == [3, 6]
 
 
-def test_longer_trainings_are_apart_by_stretches_of_rounds(tmp_path):
+def test_longer_trainings_are_apart_by_stretches_of_rounds():
     """A made-up run of 200 rounds has half of its accuracy in round 100, and then it all."""
     world = World(
         accuracy={"mnist_one_class_longer/200": 0.9, "mnist_one_class_e5_longer/200": 0.8}
     )
-    frame = artefacts.frame(write_all(tmp_path, "lite", world), "longer")
+    frame = artefacts.frame(MadeUpRuns("lite", world), "longer")
     assert list(frame["column"].unique()) == ["rounds 51 to 100", "rounds 151 to 200"]
     half, whole = (
         cell(frame, "MNIST, non-IID(1), E = 5 and E = 1", column)["values"]
@@ -312,9 +300,9 @@ def test_longer_trainings_are_apart_by_stretches_of_rounds(tmp_path):
     assert cell(frame, "CIFAR-10, SGD, two seeds", "rounds 151 to 200")["n"] == 1
 
 
-def test_pretraining_is_shown_before_and_after_federated_averaging(tmp_path):
+def test_pretraining_is_shown_before_and_after_federated_averaging():
     places = {"kws_pretrained_longer/500": 0.5, "kws_pretrained_longer/200": 0.4}
-    frame = artefacts.frame(write_all(tmp_path, "lite", World(accuracy=places)), "pretraining")
+    frame = artefacts.frame(MadeUpRuns("lite", World(accuracy=places)), "pretraining")
     rows = [f"KWS, 20 x 11 features, {epochs} epochs" for epochs in (60, 200, 500)]
     assert [row for row in frame["row"].unique() if "KWS" in row] == rows
     for row, level in zip(rows[1:], (0.4, 0.5), strict=True):
@@ -372,9 +360,9 @@ def test_open_choices_are_drawn_a_panel_a_training(smoke):
     assert names[:3] == ["after the last round", "best round", "pixels in [0, 1]"]
 
 
-def test_open_choices_are_drawn_as_they_stand_in_the_table(tmp_path):
+def test_open_choices_are_drawn_as_they_stand_in_the_table():
     """Of the seeds that both have, though the committed reading has more."""
-    lite = write_all(tmp_path, "lite", World(accuracy={"choice_pixels_one_class/unit": 0.95}))
+    lite = MadeUpRuns("lite", World(accuracy={"choice_pixels_one_class/unit": 0.95}))
     table, figure = (artefacts.frame(lite, name) for name in ("choices", "open_choices"))
     assert set(figure["unit"]) == {"points"}
     for _, point in figure.iterrows():
@@ -452,8 +440,8 @@ def test_figure_5a_holds_what_is_published(paper):
     assert frame["table2_sd"].iloc[0] == 0.0006431
 
 
-def test_packed_keyword_features_are_drawn_beside_the_published_ones(tmp_path):
-    frame = artefacts.frame(write_all(tmp_path, "lite"), "fig5a")
+def test_packed_keyword_features_are_drawn_beside_the_published_ones(lite):
+    frame = artefacts.frame(lite, "fig5a")
     packed = cell(frame, "KWS, 20 x 11 features", 1.8)
     assert packed["table2"] == 0.4475
     assert math.isnan(packed["published"]), "it is no target of ours"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emd_records import World, write_all
-from seeds import Edited, Elsewhere, Seeds
+from emd_records import World
+from frames import verdict
+from seeds import Edited, Elsewhere, MadeUpRuns, Seeds, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.emd import claims
@@ -374,7 +375,7 @@ def test_other_published_numbers_leave_the_finding(tmp_path, monkeypatch, name, 
 
 
 def test_a_plan_without_the_level_is_an_error(tmp_path):
-    smoke = write_all(tmp_path, "smoke")
+    smoke = write_all(tmp_path, "smoke", World())
     with pytest.raises(FedreproError, match=r"mnist_sweep has no EMD 1\.44"):
         decide("ZA14-mnist", smoke)
     with pytest.raises(FedreproError, match=r"sharing_warm has no beta 0\.2, alpha 0\.25"):
@@ -408,7 +409,7 @@ def test_keyword_numbers_are_not_held_against_the_packed_features(judged_at_lite
 
 def test_a_spread_needs_two_seeds(tmp_path):
     """At smoke, CIFAR-10 has one distribution an EMD, MNIST two."""
-    write_all(tmp_path, "smoke")
+    write_all(tmp_path, "smoke", World())
     found = {item.id: item for item in verdicts.check("emd", "smoke", tmp_path)}
     assert found["T2-sd-mnist@0"].ours is not None
     alone = found["T2-sd-cifar10@0"]
@@ -418,7 +419,7 @@ def test_a_spread_needs_two_seeds(tmp_path):
 
 
 def test_paper_scale_judges_everything(tmp_path):
-    write_all(tmp_path, "paper")
+    write_all(tmp_path, "paper", World())
     found = verdicts.check("emd", "paper", tmp_path)
     judged = [item for item in found if item.value != "sd" or item.id in NO_TEST]
     other = {item.id: item.verdict for item in judged if item.verdict != "reproduced"}
@@ -428,19 +429,17 @@ def test_paper_scale_judges_everything(tmp_path):
     assert set(other) == FALSE_IN_THE_PAPER
 
 
-def test_paper_scale_numbers_can_deviate(tmp_path):
+def test_paper_scale_numbers_can_deviate():
     sweep = {"mnist_sweep/1.62": 0.9653, "mnist_sweep/1.764": 0.93, "cifar10_sweep/1.8": 0.2}
     changed = sweep | {"sharing_warm/0.2/1": 0.6}
-    write_all(tmp_path, "paper", World(accuracy=changed, jitter=8))
-    found = {item.id: item.verdict for item in verdicts.check("emd", "paper", tmp_path)}
-    assert found["T2-mean-mnist@1.764"] == "deviates"
-    assert found["T2-mean-mnist@1.62"] == "close"
-    assert found["T2-mean-mnist@0"] == "reproduced"
-    assert found["X-reduction-cifar10"] == "deviates"
-    assert found["F7b-G20"] == "deviates"
-    write_all(tmp_path / "wide", "paper", World(jitter=100))
-    found = {i.id: i.verdict for i in verdicts.check("emd", "paper", tmp_path / "wide")}
-    assert found["T2-sd-mnist@1.8"] == "deviates"
+    runs = MadeUpRuns("paper", World(accuracy=changed, jitter=8))
+    assert verdict(runs, "T2-mean-mnist@1.764") == "deviates"
+    assert verdict(runs, "T2-mean-mnist@1.62") == "close"
+    assert verdict(runs, "T2-mean-mnist@0") == "reproduced"
+    assert verdict(runs, "X-reduction-cifar10") == "deviates"
+    assert verdict(runs, "F7b-G20") == "deviates"
+    wide = MadeUpRuns("paper", World(jitter=100))
+    assert verdict(wide, "T2-sd-mnist@1.8") == "deviates"
 
 
 def test_without_records_nothing_is_judged(tmp_path):

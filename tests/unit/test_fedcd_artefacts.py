@@ -8,10 +8,11 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from fedcd_records import MadeUpRuns, World, public, write_all
+from fedcd_records import World, public
 from frames import cell, check_any_subset
 from pydantic import ValidationError
 from readable import check_readable
+from seeds import MadeUpRuns, write_all
 
 from fedrepro.fl import models
 from fedrepro.fl.algorithms.fedcd import Params
@@ -31,8 +32,13 @@ SERIES = {series.id: series for series in load_expected("fedcd").series}
 
 
 @pytest.fixture(scope="module")
-def paper() -> MadeUpRuns:
-    return MadeUpRuns("paper")
+def paper() -> RunSet:
+    return MadeUpRuns("paper", World())
+
+
+@pytest.fixture(scope="module")
+def lite() -> RunSet:
+    return MadeUpRuns("lite", World())
 
 
 def log(**changes):
@@ -426,8 +432,7 @@ def test_18_and_9_devices_beside_the_course_report(paper):
     assert "FedAvg, ours" in labels
 
 
-def test_runs_that_a_scale_leaves_out_are_not_drawn():
-    lite = MadeUpRuns("lite")
+def test_runs_that_a_scale_leaves_out_are_not_drawn(lite):
     assert lite.members(["six_fedavg_as_run", "nine_as_run"]) == []
     frame = artefacts.frame(lite, "course")
     assert "FedCD, 18 devices" in set(frame["series"])
@@ -485,16 +490,15 @@ def test_preferred_models_are_numbered_where_there_is_room(monkeypatch):
     ("scale", "name"),
     [(scale, n) for scale in ("paper", "lite") for n in load_plan("fedcd").made("figures", scale)],
 )
-def test_figures_can_be_read(paper, scale, name):
-    runs = paper if scale == "paper" else MadeUpRuns(scale)
+def test_figures_can_be_read(request, scale, name):
     style.use()
-    figure = DRAWINGS[name](artefacts.frame(runs, name))
+    figure = DRAWINGS[name](artefacts.frame(request.getfixturevalue(scale), name))
     check_readable(figure)
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke")
+    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
 
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fedcd_records import MadeUpRuns, World, write_all
-from seeds import Seeds
+from fedcd_records import World
+from frames import verdict
+from seeds import MadeUpRuns, Seeds, write_all
 
 from fedrepro.papers.fedcd import claims
 from fedrepro.papers.fedcd.claims import RULES
@@ -106,7 +107,7 @@ def decide(name: str, runs: RunSet) -> Finding:
 
 @pytest.fixture(scope="module")
 def as_claimed() -> MadeUpRuns:
-    return MadeUpRuns("paper")
+    return MadeUpRuns("paper", World())
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():
@@ -221,7 +222,7 @@ def test_a_table_below_the_text_contradicts_it_too(tmp_path, monkeypatch):
 
 
 def test_lite_judges_no_number_and_no_timing(tmp_path):
-    write_all(tmp_path, "lite")
+    write_all(tmp_path, "lite", World())
     found = {item.id: item for item in verdicts.check("fedcd", "lite", tmp_path)}
     numbers = Counter(item.verdict for item in found.values() if item.kind == "number")
     assert set(numbers) == {"not decidable", "not reproducible", "no target"}
@@ -253,7 +254,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
 
 
 def test_paper_scale_judges_everything(tmp_path):
-    write_all(tmp_path, "paper")
+    write_all(tmp_path, "paper", World())
     found = verdicts.check("fedcd", "paper", tmp_path)
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     wrong = {name for name, holds in NO_RUNS.items() if not holds}
@@ -263,25 +264,21 @@ def test_paper_scale_judges_everything(tmp_path):
     assert sum(item.verdict == "not reproducible" for item in found) == 4 + 4
 
 
-def test_paper_scale_numbers_can_deviate(tmp_path):
+def test_paper_scale_numbers_can_deviate():
     world = World(hoard=11, calm_from={"hier_fedcd": None}, six_extra=18)
-    write_all(tmp_path, "paper", world)
-    found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
-    assert found["A12"] == "deviates"
-    assert found["T1-hier-fedcd"] == "deviates"
-    assert found["six.active@44"] == "deviates"
-    assert found["T1-hyper-fedcd"] == "reproduced"
-    assert found["ref.all@40"] == "reproduced"
-    assert found["course.active@25"] == "deviates"
-    assert found["course.accuracy@44"] == found["nine.accuracy@35"] == "reproduced"
+    runs = MadeUpRuns("paper", world)
+    for name in ("A12", "T1-hier-fedcd", "six.active@44", "course.active@25"):
+        assert verdict(runs, name) == "deviates", name
+    for name in ("T1-hyper-fedcd", "ref.all@40", "course.accuracy@44", "nine.accuracy@35"):
+        assert verdict(runs, name) == "reproduced", name
 
 
-def test_accuracies_off_the_public_log_deviate(tmp_path):
-    write_all(tmp_path, "paper", World(off_the_log=-0.06))
-    found = {item.id: item.verdict for item in verdicts.check("fedcd", "paper", tmp_path)}
-    assert found["ref.all@45"] == found["ref.meta1@45"] == found["R3"] == "deviates"
-    assert found["ref.arch4@45"] == "close"
-    assert found["ref.change@45"] == "reproduced"
+def test_accuracies_off_the_public_log_deviate():
+    runs = MadeUpRuns("paper", World(off_the_log=-0.06))
+    for name in ("ref.all@45", "ref.meta1@45", "R3"):
+        assert verdict(runs, name) == "deviates", name
+    assert verdict(runs, "ref.arch4@45") == "close"
+    assert verdict(runs, "ref.change@45") == "reproduced"
 
 
 def test_without_records_nothing_is_judged(tmp_path):

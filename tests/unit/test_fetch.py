@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from servers import listening
 
 from fedrepro.fl.data import fetch, registry
 
@@ -125,12 +126,8 @@ def silence(handler: Handler) -> None:
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.chdir(tmp_path)
-    with Server() as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield listening
-        listening.shutdown()
-        thread.join()
+    with listening(Server()) as started:
+        yield started
 
 
 def get(server: Server, *, sha256: str = SHA256, seconds: float = 300.0) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import matplotlib as mpl
 import pytest
-from frames import cell
+from frames import cell, part
 from made_up import content
+from seeds import write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
@@ -16,7 +18,7 @@ from fedrepro.papers.precision.measurements import TABLES
 from fedrepro.report import artefacts, documents, drawings, style, verdicts
 from fedrepro.report.expected import published
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan import PlannedRun, expand, load_plan
 from fedrepro.runs.plan_files import papers, plans
 from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -32,26 +34,20 @@ LESS = {"float32": (0, 0, 0), "tf32": (0.01, -0.01, 0.03), "bf16": (-0.02, -0.02
 """Made-up differences to float32 by seed."""
 
 
-def write_all(folder) -> RunSet:
-    for run in expand("precision", "paper"):
+class World:
+    """What the made-up runs found."""
+
+    paper = "precision"
+
+    def record(self, run: PlannedRun) -> dict[str, Any]:
         final = SEED[run.seed] + LESS[run.spec.precision][run.seed]
         metrics = {"evaluated_rounds": [1, 2], "accuracy": [final / 2, final]}
-        records.write(content(run, metrics=metrics, final={"accuracy": final}), folder)
-    return RunSet("precision", "paper", folder)
+        return content(run, metrics=metrics, final={"accuracy": final})
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"))
-
-
-def without(runs: RunSet, groups: list[str], folder) -> RunSet:
-    """Return the runs without some records of these groups."""
-    fewer = write_all(folder)
-    for run in runs.members(groups):
-        if run.seed == 2:
-            records.path_of(run.id, folder).unlink()
-    return fewer
+    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
 
 
 def test_the_study_is_the_same_run_in_three_precisions():
@@ -112,7 +108,7 @@ def test_the_table_is_laid_out(runs):
 
 
 def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
-    fewer = without(runs, ["resnet9"], tmp_path)
+    fewer = part(runs, tmp_path, lambda run: (run.group, run.seed) != ("resnet9", 2))
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "networks")
     frame = artefacts.frame(fewer, "networks", partial=True)
@@ -158,7 +154,7 @@ def test_a_study_is_planned_but_no_paper():
 
 def test_its_records_are_no_orphans(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_all(records.FOLDER)
+    write_all(records.FOLDER, "paper", World())
     assert orphans() == ()
 
 
@@ -176,7 +172,7 @@ def test_commands_take_it_by_name_only(tmp_path, monkeypatch, capsys):
     assert set(json.loads(capsys.readouterr().out)["pending"]) == ids
     assert main(command) == 0
     assert ids.isdisjoint(json.loads(capsys.readouterr().out)["pending"])
-    write_all(tmp_path / records.FOLDER)
+    write_all(tmp_path / records.FOLDER, "paper", World())
     assert main(["train", *sorted(ids)]) == 0
     assert capsys.readouterr().out == (
         "0 of 36 runs trained, 36 had a record\n"

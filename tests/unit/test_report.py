@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from made_up import content as made_up
-from tricks_records import write_all
+from seeds import write_all
+from tricks_records import World
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.checks import DECIDED, Check, to_json
@@ -452,7 +453,7 @@ def test_what_is_recorded_is_reported_without_results(
 ) -> None:
     """Without tables, figures and notebooks made by Snakemake."""
     monkeypatch.chdir(tmp_path)
-    runs = write_all(tmp_path / "results/runs", "paper")
+    runs = write_all(tmp_path / "results/runs", "paper", World())
     gone = runs.members(["signed_vote", "updates", "updates_projected"])
     for run in gone:
         records.path_of(run.id, run.records).unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,10 +9,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell, check_any_subset
+from frames import cell, check_any_subset, part
 from made_up import content
 from readable import check_readable
-from selective_records import ONE_GROUP, THREE_GROUPS, write_all
+from seeds import write_all
+from selective_records import ONE_GROUP, THREE_GROUPS, World
 
 from fedrepro.cli import main
 from fedrepro.fl.data import describe
@@ -40,7 +40,7 @@ mpl.use("Agg")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("records"), "smoke")
+    return write_all(tmp_path_factory.mktemp("records"), "smoke", World())
 
 
 def test_table2(runs):
@@ -59,16 +59,8 @@ def test_any_subset_of_the_runs_gives_a_frame(runs, tmp_path, share, name):
     check_any_subset(runs, name, share, tmp_path, of_pairs=at_some_n)
 
 
-def without(runs: RunSet, group: str, folder) -> RunSet:
-    """Return the runs without the records of a group."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for run in runs.members(set(runs.plan.runs) - {group}):
-        shutil.copy(records.path_of(run.id, runs._folder), folder)
-    return RunSet("selective", "smoke", folder)
-
-
 def test_what_compares_networks_can_do_without_some(runs, tmp_path):
-    fewer = without(runs, "m2_centralised", tmp_path)
+    fewer = part(runs, tmp_path, lambda run: run.group != "m2_centralised")
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "table2")
     frame = artefacts.frame(fewer, "table2", partial=True)
@@ -83,7 +75,7 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
 
 
 def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch):
-    without(runs, "m2_centralised", tmp_path / records.FOLDER)
+    part(runs, tmp_path / records.FOLDER, lambda run: run.group != "m2_centralised")
     note = "Left out, as they have no record: 2 of 2 runs of Model 2, centralised.\n"
     monkeypatch.chdir(tmp_path)
     command = ["table", "selective", "table2", "--scale", "smoke", "--out", "table2"]
@@ -100,7 +92,7 @@ def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("group", ["m3_centralised", "m3_local", "m3_federated_as_written"])
 def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch, group):
-    fewer = without(runs, group, tmp_path / records.FOLDER)
+    fewer = part(runs, tmp_path / records.FOLDER, lambda run: run.group != group)
     titles = []
     monkeypatch.setattr(style, "save", lambda figure, stem: titles.append(figure.get_suptitle()))
     with pytest.raises(MissingRunsError):
@@ -115,7 +107,7 @@ def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypat
 
 
 def test_a_curve_is_judged_without_the_others(runs, tmp_path):
-    fewer = without(runs, "m2_selective_as_run", tmp_path)
+    fewer = part(runs, tmp_path, lambda run: run.group != "m2_selective_as_run")
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "fig4")
     found = {item.id: item for item in verdicts.check("selective", "smoke", tmp_path)}
@@ -481,18 +473,11 @@ def test_every_seed_is_drawn(runs):
     assert [len(line.get_xdata()) for line in dots] == [2] * 9  # 3 curves, 3 values of N, 2 seeds
 
 
-def some_of(runs: RunSet, share: float, folder: Path) -> RunSet:
-    """Return the runs with a random share of their records."""
-    rng = np.random.default_rng(round(100 * share))
-    for record in sorted(runs._folder.iterdir()):
-        if rng.random() < share:
-            shutil.copy(record, folder)
-    return RunSet("selective", runs.scale, folder)
-
-
 @pytest.mark.parametrize("share", [0, 0.05, 0.15, 0.5])
 def test_any_runs_give_what_can_be_made_of_them(runs, tmp_path, share):
-    fewer, made = some_of(runs, share, tmp_path), []
+    rng, ids = np.random.default_rng(round(100 * share)), unique(runs.planned(runs.plan.runs))
+    kept = {run_id for run_id in sorted(ids) if rng.random() < share}
+    fewer, made = part(runs, tmp_path, lambda run: run.id in kept), []
     for name in (*runs.plan.tables, *runs.plan.figures):
         try:
             frame = artefacts.frame(fewer, name, partial=True)
@@ -516,10 +501,9 @@ def test_a_mean_over_n_needs_them_all(runs, tmp_path):
         for run in runs.members(["selective_threshold"])
         if run.coordinates == {"threshold": 0.82, "percent": 50}
     )
-    for run in runs.members(["selective_threshold"]):
-        if run.id != lacking.id:
-            shutil.copy(records.path_of(run.id, runs._folder), tmp_path)
-    frame = artefacts.frame(RunSet("selective", "smoke", tmp_path), "threshold", partial=True)
+    kept = [run for run in runs.members(["selective_threshold"]) if run.id != lacking.id]
+    fewer = part(runs, tmp_path, lambda run: run in kept)
+    frame = artefacts.frame(fewer, "threshold", partial=True)
     assert len(cell(frame, "0.82", "tuning images, N = 0")["runs"]) == 1
     columns = set(frame.loc[frame["row"] == "0.82", "column"])
     assert columns == {"tuning images, N = 0"}
@@ -527,10 +511,13 @@ def test_a_mean_over_n_needs_them_all(runs, tmp_path):
 
 
 def test_where_groups_merge_needs_all_n(runs, tmp_path):
-    for run in runs.members(["selective_as_run"]):
-        if (run.seed, run.coordinates["percent"]) != (1, 50):
-            shutil.copy(records.path_of(run.id, runs._folder), tmp_path)
-    frame = artefacts.frame(RunSet("selective", "smoke", tmp_path), "merge", partial=True)
+    kept = [
+        run
+        for run in runs.members(["selective_as_run"])
+        if (run.seed, run.coordinates["percent"]) != (1, 50)
+    ]
+    fewer = part(runs, tmp_path, lambda run: run in kept)
+    frame = artefacts.frame(fewer, "merge", partial=True)
     assert cell(frame, "Model 1", "as run: share at")["values"] == (50,)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import hashlib
-import http.server
 import io
 import json
 import subprocess
 import sys
 import tarfile
-import threading
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from servers import serving
 from small_runs import make_spec
 from test_mfcc import noise, tone
 from tiny_data import allow_plain, read_registry, tiny_root, write_registry
@@ -120,18 +118,8 @@ def at_hand(root: Path) -> Path:
 @pytest.fixture
 def server(root: Path) -> Iterator[str]:
     """Serve the folder ``served``; return its address."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=root / "served")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}/"
-        listening.shutdown()
-        thread.join()
+    with serving(root / "served") as address:
+        yield address
 
 
 def test_split_is_by_speaker() -> None:

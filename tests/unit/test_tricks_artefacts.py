@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import shutil
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell, check_any_subset
+from frames import cell, check_any_subset, part
 from readable import check_readable
-from tricks_records import PRODUCTS, World, write_all
+from seeds import MadeUpRuns, write_all
+from tricks_records import PRODUCTS, World
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, FIRST, POINTS, SECOND, VOTES, hypotheses
@@ -52,12 +52,12 @@ SINGLE_CELLS = {
 
 @pytest.fixture(scope="module")
 def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper")
+    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke")
+    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
 
 
 def test_rows_name_what_the_plan_has():
@@ -149,30 +149,24 @@ def test_table_2_as_text(paper):
     assert "server-side data 0 %" in text
 
 
-def test_what_is_recorded_of_a_table_is_judged(tmp_path):
+def test_what_is_recorded_of_a_table_is_judged(paper, tmp_path):
     """The ten configurations come first; other readings may follow later."""
-    runs = write_all(tmp_path, "paper")
-    for run in runs.members(["signed_vote", "projected_update"]):
-        (tmp_path / f"{run.id}.json").unlink()
+    gone = {run.id for run in paper.members(["signed_vote", "projected_update"])}
+    fewer = part(paper, tmp_path, lambda run: run.id not in gone)
     found = {item.id: item.verdict for item in check("tricks", "paper", tmp_path)}
     assert found["T2-5"] == "reproduced"
     assert found["OA5"] == "reproduced"
     assert found["T5-yes"] == found["T3-3-noise"] == "reproduced"
     assert found["OA5-update"] == "not run"
-    again = RunSet("tricks", "paper", tmp_path)
-    assert len(artefacts.frame(again, "table5", partial=True)) == 2
+    assert len(artefacts.frame(fewer, "table5", partial=True)) == 2
     with pytest.raises(MissingRunsError, match="no record of 1 of the runs for table5"):
-        artefacts.frame(again, "table5")
+        artefacts.frame(fewer, "table5")
 
 
-def test_claims_are_judged_on_the_seeds_that_are_recorded(tmp_path):
+def test_claims_are_judged_on_the_seeds_that_are_recorded(paper, tmp_path):
     """Runs that several groups share are counted once beside a verdict."""
-    runs = write_all(tmp_path, "paper")
-    kept = {run.id for run in runs.members(["niid", "iid"]) if run.seed == 0}
-    kept |= {run.id for run in runs.members(["iid"]) if run.seed == 1}
-    for file in tmp_path.glob("*.json"):
-        if file.stem not in kept:
-            file.unlink()
+    kept = {("niid", 0), ("iid", 0), ("iid", 1)}
+    part(paper, tmp_path, lambda run: (run.group, run.seed) in kept)
     found = {item.id: item for item in check("tricks", "paper", tmp_path)}
     assert (found["OA2-trend"].verdict, found["OA2-trend"].seeds) == ("reproduced", 1)
     assert found["OA2-trend"].evidence.endswith("; one seed; 3 of 14 runs are recorded")
@@ -194,11 +188,9 @@ def test_trainings_without_a_seed_in_common_are_not_compared(tmp_path):
     assert found.evidence == "FL - IID and FL - NIID(5) have no seed in common"
 
 
-def test_one_seed_has_no_spread_to_judge(tmp_path):
-    runs = write_all(tmp_path, "paper")
-    for run in runs.members(["niid", "server_training"]):
-        if run.seed > 0:
-            (tmp_path / f"{run.id}.json").unlink(missing_ok=True)
+def test_one_seed_has_no_spread_to_judge(paper, tmp_path):
+    gone = {run.id for run in paper.members(["niid", "server_training"]) if run.seed > 0}
+    part(paper, tmp_path, lambda run: run.id not in gone)
     found = {item.id: item for item in check("tricks", "paper", tmp_path)}
     assert (found["OA4"].verdict, found["OA4"].ours) == ("not decidable", None)
     assert found["OA4"].evidence == "one seed has no spread; 2 of 14 runs are recorded"
@@ -255,10 +247,10 @@ def test_significance_of_the_noise(paper):
 
 
 def test_significance_is_of_the_smaller_number_of_repeats(paper, tmp_path):
-    for run in paper.members(["niid", "momentum_5"]):
-        if (run.group, run.seed) != ("niid", 6):
-            shutil.copy(records.path_of(run.id, paper._folder), tmp_path)
-    frame = artefacts.frame(RunSet("tricks", "paper", tmp_path), "significance", partial=True)
+    both = paper.members(["niid", "momentum_5"])
+    kept = [run for run in both if (run.group, run.seed) != ("niid", 6)]
+    fewer = part(paper, tmp_path, lambda run: run in kept)
+    frame = artefacts.frame(fewer, "significance", partial=True)
     ours = cell(frame, paper.plan.runs["momentum_5"].title, "t, ours")
     assert (ours["n"], len(ours["runs"])) == (6, 13)
 
@@ -285,13 +277,13 @@ def test_names_of_cells():
     assert everything == "server data, momentum 0.9, agreement, projection, noise"
 
 
-def test_grid_and_selection_on_test_and_on_held_out_images(tmp_path):
+def test_grid_and_selection_on_test_and_on_held_out_images():
     world = World(
         accuracy={"momentum_5": 0.9, "server_training": 0.88},
         spread={"momentum_5": 0, "server_training": 0},
         held_out={"momentum_5": 0.80, "server_training": 0.87},
     )
-    runs = write_all(tmp_path, "lite", world)
+    runs = MadeUpRuns("lite", world)
     table = searched(runs)
     assert len(table) == 36
     assert chosen(table, TEST) == "momentum 0.5"

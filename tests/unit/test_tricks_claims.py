@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from seeds import Elsewhere, Seeds
-from tricks_records import SPREAD, World, write_all
+from seeds import Elsewhere, Seeds, write_all
+from tricks_records import SPREAD, World
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks import claims
@@ -113,7 +113,7 @@ def decide(name: str, runs: RunSet) -> Finding:
 
 @pytest.fixture(scope="module")
 def as_claimed(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("claimed"), "lite")
+    return write_all(tmp_path_factory.mktemp("claimed"), "lite", World())
 
 
 def test_every_claim_on_our_runs_is_tested_to_fail():

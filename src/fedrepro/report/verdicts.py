@@ -134,7 +134,8 @@ class _Frame:
         """
         if self.cells is None or "unit" not in self.cells:
             return ""
-        of = [(self.cells["unit"].iloc[i], key) for key, i in self.keys.items()]
+        units = self.cells["unit"].tolist()
+        of = [(units[i], key) for key, i in self.keys.items()]
         for alike in (
             [unit for unit, (_, column) in of if column == key[1]],
             [unit for unit, (row, _) in of if row == key[0]],

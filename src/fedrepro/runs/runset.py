@@ -134,8 +134,8 @@ class RunSet:
         Raises:
             ValueError: the groups have no runs, or differ in it.
         """
-        data = (describe(run.spec.dataset.name) for run in self.planned(groups))
-        (split,) = {Evaluated(info.classes, info.test) for info in data}
+        names = {run.spec.dataset.name for run in self.planned(groups)}
+        (split,) = {Evaluated(info.classes, info.test) for info in map(describe, names)}
         return split
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:

@@ -21,6 +21,7 @@ STATED = {claim.id: claim for claim in load_expected("emd").claims}
 MNIST_FALLS = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.96}
 """1.39 points per unit of EMD are lost up to 1.44; 2.5 points from there are five times as fast."""
 MNIST_RISES = {"mnist_sweep/0": 0.90, "mnist_sweep/1.44": 0.95, "mnist_sweep/1.8": 0.96}
+STRAIGHT = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.9512, "mnist_sweep/1.8": 0.944}
 FLAT = {f"mnist_sweep/{emd}": 0.95 for emd in (0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)}
 LITTLE_TO_GAIN = {
     "sharing_scratch/0": 0.51,
@@ -158,6 +159,7 @@ OTHER_WAYS = [
     ("ZA13-mnist", World(accuracy=MNIST_FALLS | {"mnist_sweep/1.8": 0.936})),
     ("ZA13-mnist", World(accuracy=FLAT)),
     ("ZA13-trend-mnist", World(accuracy=MNIST_RISES)),
+    ("ZA13-trend-mnist", World(accuracy=STRAIGHT)),  # as fast, not faster
     ("ZA19", World(accuracy=LITTLE_TO_GAIN)),
     ("ZA19", World(accuracy={"sharing_scratch/0.2": AT_175 - 0.015})),
     ("ZA19-control", World(accuracy={"sharing_scratch/0": 0.48})),
@@ -301,6 +303,9 @@ def test_evidence_has_our_numbers(as_claimed):
     assert decide("ZA4-mnist", as_claimed).ours == pytest.approx(240 / 652)
     assert decide("ZA8-mnist", as_claimed).ours == pytest.approx(1.12, abs=1e-3)
     assert decide("ZA12-mnist", as_claimed).ours == pytest.approx(0.9860 - 0.9857)
+    assert decide("ZA17-mnist", as_claimed).ours == pytest.approx(0.9857 - 0.9869)
+    rising = Elsewhere(as_claimed, World(accuracy=MNIST_RISES))
+    assert decide("ZA13-trend-mnist", rising).ours is None
     late = Elsewhere(as_claimed, World(peak={"mnist/fc1": 1.08}))
     assert decide("ZA9-mnist", late).ours == pytest.approx(1 - 6 * (4**2 + 4) / (8 * 63))
     assert decide("ZA15-mnist", as_claimed).ours == pytest.approx(0.04)

@@ -149,6 +149,19 @@ def test_seeds_that_disagree_leave_a_claim_open(as_claimed, name):
     assert not finding.firm
 
 
+def test_the_largest_change_is_that_of_all_rounds_with_both_ends(as_claimed):
+    """By far the largest is that of round 8."""
+    values = BY_ID["A3"].values | {"until": 8, "since": 8}
+    told = "largest: 46.20 points up to round 8, 46.20 points from 8 on"
+    assert RULES["calms_down"](as_claimed, **values).evidence == told
+
+
+def test_runs_that_do_not_converge_count_as_long_as_they_are(as_claimed):
+    """FedAvg has 300 rounds, FedCD 150, of which 37 are enough."""
+    (margin,) = decide("A24-Hierarchical", as_claimed).margins
+    assert margin.value == 300 - 37
+
+
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
     theirs = claims.public_log("six.active")
     assert [theirs[t] for t in range(16)] == [18] * 6 + [36] * 10
@@ -159,7 +172,11 @@ def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
 
 
 def test_evidence_has_our_numbers(as_claimed):
+    assert decide("A1", as_claimed).ours == pytest.approx(0.286)
+    calm = MadeUpRuns("paper", World(fedavg_calm_from=200))
+    assert decide("A6", calm).ours < 0.02 < decide("A6", as_claimed).ours
     assert decide("A7", as_claimed).ours == pytest.approx(0.05, abs=0.002)
+    assert decide("A16", MadeUpRuns("paper", AGAINST["A16"])).ours > 0.03
     assert decide("A11", as_claimed).ours == 6
     assert decide("A4", as_claimed).evidence == "mean correlation 1.00 within, -1.00 across"
     assert "round 25: 36, round 30: 36, round 44: 36" in decide("R2", as_claimed).evidence

@@ -162,6 +162,34 @@ def test_runs_that_do_not_converge_count_as_long_as_they_are(as_claimed):
     assert margin.value == 300 - 37
 
 
+@pytest.mark.parametrize(("fedcd", "fedavg", "holds"), [(4, 3, True), (3, 3, False), (4, 4, False)])
+def test_half_of_the_archetypes_are_not_most(as_claimed, monkeypatch, fedcd, fedavg, holds):
+    rounds = iter(t for met in (fedcd, fedavg) for t in [1] * met + [None] * (6 - met))
+    monkeypatch.setattr(claims, "converged", lambda *_: next(rounds))
+    finding = decide("A23", Seeds(as_claimed, World()))
+    assert finding.evidence == f"converged: FedCD: {fedcd} of 6; FedAvg: {fedavg} of 6"
+    assert finding.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("A23", World(calm_from={"hyper_fedcd": None})),
+        ("A23", World(fedavg_swing=0.005)),
+        ("A25", World(calm_from={"hyper_fedcd": None})),
+    ],
+)
+def test_one_seed_is_enough_against_what_converges(as_claimed, name, world):
+    for worlds in ((World(), world), (world, World())):
+        assert not decide(name, Seeds(as_claimed, *worlds)).holds
+
+
+def test_what_is_sent_until_a_round_is_without_that_round(as_claimed):
+    log, *_ = claims._logs(as_claimed, "Hierarchical", "FedCD")
+    first, second, *_ = sum(claims.megabytes(log).values())
+    assert claims._megabytes_until(log, 2) == pytest.approx(first + second)
+
+
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
     theirs = claims.public_log("six.active")
     assert [theirs[t] for t in range(16)] == [18] * 6 + [36] * 10

@@ -105,8 +105,8 @@ class World:
             "accuracy": [level / 2, level - 0.0001, level + 0.0001],
         }
         if before:
-            metrics["evaluated_rounds"][0] = before
-            metrics["accuracy"][0] = level + self.start
+            metrics["evaluated_rounds"][:1] = [before / 2, before]
+            metrics["accuracy"][:1] = [level / 2, level + self.start]
         final: dict[str, Any] = {"accuracy": level + 0.0001}
         if getattr(algorithm, "sgd_reference", False):
             final["weight_divergence"] = self._divergence(run)

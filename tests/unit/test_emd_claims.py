@@ -22,6 +22,7 @@ STATED = {claim.id: claim for claim in load_expected("emd").claims}
 MNIST_FALLS = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.96}
 """1.39 points per unit of EMD are lost up to 1.44; 2.5 points from there are five times as fast."""
 MNIST_RISES = {"mnist_sweep/0": 0.90, "mnist_sweep/1.44": 0.95, "mnist_sweep/1.8": 0.96}
+STRAIGHT = {"mnist_sweep/0": 0.98, "mnist_sweep/1.44": 0.9512, "mnist_sweep/1.8": 0.944}
 FLAT = {f"mnist_sweep/{emd}": 0.95 for emd in (0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)}
 LITTLE_TO_GAIN = {
     "sharing_scratch/0": 0.51,
@@ -149,12 +150,17 @@ AGAINST = {
 OTHER_WAYS = [
     # without a loss there is no half of it
     ("ZA4-mnist", World(accuracy={"mnist_one_class_large": 0.99, "mnist_two_class_large": 0.995})),
+    ("ZA7-cifar10-drop", World(start=0)),  # it ends just where it began
+    ("ZA8-mnist", World(rise={"mnist/fc2": -0.0001})),  # in the last layer alone
     ("ZA9-mnist", World(peak={"mnist/fc1": 0.36})),  # a rank correlation of 1/2
+    ("ZA9-mnist", World(peak={"mnist/fc1": 1.08})),  # 0.76, in one layer of four
     ("ZA10-mnist", World(peak={"mnist/fc1": 1.8})),
     ("ZA10-mnist", World(peak={"mnist/conv1": 0})),
     ("ZA12-mnist", World(accuracy=FLAT)),
     ("ZA13-mnist", World(accuracy=MNIST_FALLS | {"mnist_sweep/1.8": 0.936})),
+    ("ZA13-mnist", World(accuracy=FLAT)),
     ("ZA13-trend-mnist", World(accuracy=MNIST_RISES)),
+    ("ZA13-trend-mnist", World(accuracy=STRAIGHT)),  # as fast, not faster
     ("ZA19", World(accuracy=LITTLE_TO_GAIN)),
     ("ZA19", World(accuracy={"sharing_scratch/0.2": AT_175 - 0.015})),
     ("ZA19-control", World(accuracy={"sharing_scratch/0": 0.48})),
@@ -164,6 +170,9 @@ OTHER_WAYS = [
     ("ZA20-rise-10", World(accuracy={"sharing_warm/0.1/1": 0.72, "sharing_warm/0.1/0.1": 0.73})),
     ("ZB6", World(stretch={0: 1})),  # EMD 0 is as far away after the first synchronisation
     ("ZA22", World(odd=0.0015)),
+    ("ZB7-mnist", World(peak={"mnist/fc1": 1.8 * (0.003 / 0.01)})),  # most at the middle step
+    # the divergence rises with the step size without skew, too
+    ("ZB7-mnist", World(emd=dict.fromkeys(("mnist_iid_first_round", "mnist_iid_step"), 1.8))),
     ("ZA24-kws", World(accuracy={"kws_sweep/1.8": 0.8})),
     ("ZB1", World(stretch={1.44: 2.5})),  # after the first synchronisation alone
 ]
@@ -291,6 +300,15 @@ def test_worlds_against_one_claim_leave_others_alone(as_claimed):
 
 def test_evidence_has_our_numbers(as_claimed):
     assert "IID 98.69 %" in decide("ZA1-mnist", as_claimed).evidence
+    assert decide("ZA2-mnist", as_claimed).ours == pytest.approx(0.9869 - 0.9629)
+    assert decide("ZA4-mnist", as_claimed).ours == pytest.approx(240 / 652)
+    assert decide("ZA8-mnist", as_claimed).ours == pytest.approx(1.12, abs=1e-3)
+    assert decide("ZA12-mnist", as_claimed).ours == pytest.approx(0.9860 - 0.9857)
+    assert decide("ZA17-mnist", as_claimed).ours == pytest.approx(0.9857 - 0.9869)
+    rising = Elsewhere(as_claimed, World(accuracy=MNIST_RISES))
+    assert decide("ZA13-trend-mnist", rising).ours is None
+    late = Elsewhere(as_claimed, World(peak={"mnist/fc1": 1.08}))
+    assert decide("ZA9-mnist", late).ours == pytest.approx(1 - 6 * (4**2 + 4) / (8 * 63))
     assert decide("ZA15-mnist", as_claimed).ours == pytest.approx(0.04)
     assert decide("ZA14-cifar10", as_claimed).ours == pytest.approx(0.7379 / 0.8099)
     assert decide("ZA21", as_claimed).ours == pytest.approx(0.7262 - 0.44)
@@ -459,3 +477,19 @@ def test_noise_does_not_set_curves_apart(as_claimed):
 
     found = [decide("ZA5-mnist-curves", Edited(as_claimed, noisy)).ours for _ in range(30)]
     assert np.median(found) < 0.01
+
+
+def test_curves_near_chance_decide_nothing(as_claimed):
+    low = World(accuracy=dict.fromkeys(("mnist_one_class_large", "mnist_one_class_large_e5"), 0.1))
+    assert decide("ZA5-mnist-curves", Elsewhere(as_claimed, low)).undecided
+    assert not decide("ZA5-mnist-curves", as_claimed).undecided
+
+
+def test_the_distance_of_curves_is_without_what_noise_adds(as_claimed):
+    """Two seeds are 1 and 4 points apart, in the first of three evaluations half as far."""
+    ends = {"mnist_one_class_large": 0.9}
+    worlds = [
+        World(accuracy=ends | {"mnist_one_class_large_e5": 0.9 + apart}) for apart in (0.01, 0.04)
+    ]
+    found = decide("ZA5-mnist-curves", Seeds(as_claimed, *worlds))
+    assert found.ours == pytest.approx((0.01 * 0.04 * (1 / 4 + 1 + 1) / 3) ** 0.5)

@@ -150,6 +150,47 @@ def test_seeds_that_disagree_leave_a_claim_open(as_claimed, name):
     assert not finding.firm
 
 
+def test_the_largest_change_is_that_of_all_rounds_with_both_ends(as_claimed):
+    """By far the largest is that of round 8."""
+    values = BY_ID["A3"].values | {"until": 8, "since": 8}
+    told = "largest: 46.20 points up to round 8, 46.20 points from 8 on"
+    assert RULES["calms_down"](as_claimed, **values).evidence == told
+
+
+def test_runs_that_do_not_converge_count_as_long_as_they_are(as_claimed):
+    """FedAvg has 300 rounds, FedCD 150, of which 37 are enough."""
+    (margin,) = decide("A24-Hierarchical", as_claimed).margins
+    assert margin.value == 300 - 37
+
+
+@pytest.mark.parametrize(("fedcd", "fedavg", "holds"), [(4, 3, True), (3, 3, False), (4, 4, False)])
+def test_half_of_the_archetypes_are_not_most(as_claimed, monkeypatch, fedcd, fedavg, holds):
+    rounds = iter(t for met in (fedcd, fedavg) for t in [1] * met + [None] * (6 - met))
+    monkeypatch.setattr(claims, "converged", lambda *_: next(rounds))
+    finding = decide("A23", Seeds(as_claimed, World()))
+    assert finding.evidence == f"converged: FedCD: {fedcd} of 6; FedAvg: {fedavg} of 6"
+    assert finding.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("A23", World(calm_from={"hyper_fedcd": None})),
+        ("A23", World(fedavg_swing=0.005)),
+        ("A25", World(calm_from={"hyper_fedcd": None})),
+    ],
+)
+def test_one_seed_is_enough_against_what_converges(as_claimed, name, world):
+    for worlds in ((World(), world), (world, World())):
+        assert not decide(name, Seeds(as_claimed, *worlds)).holds
+
+
+def test_what_is_sent_until_a_round_is_without_that_round(as_claimed):
+    log, *_ = claims._logs(as_claimed, "Hierarchical", "FedCD")
+    first, second, *_ = sum(claims.megabytes(log).values())
+    assert claims._megabytes_until(log, 2) == pytest.approx(first + second)
+
+
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
     theirs = claims.public_log("six.active")
     assert [theirs[t] for t in range(16)] == [18] * 6 + [36] * 10
@@ -160,7 +201,11 @@ def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):
 
 
 def test_evidence_has_our_numbers(as_claimed):
+    assert decide("A1", as_claimed).ours == pytest.approx(0.286)
+    calm = MadeUpRuns("paper", World(fedavg_calm_from=200))
+    assert decide("A6", calm).ours < 0.02 < decide("A6", as_claimed).ours
     assert decide("A7", as_claimed).ours == pytest.approx(0.05, abs=0.002)
+    assert decide("A16", MadeUpRuns("paper", AGAINST["A16"])).ours > 0.03
     assert decide("A11", as_claimed).ours == 6
     assert decide("A4", as_claimed).evidence == "mean correlation 1.00 within, -1.00 across"
     assert "round 25: 36, round 30: 36, round 44: 36" in decide("R2", as_claimed).evidence

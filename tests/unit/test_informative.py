@@ -51,6 +51,11 @@ def test_a_value_that_nearly_all_others_would_pass_is_no_evidence() -> None:
     assert blind(numbers=[*same[:8], number("far", 0.9)]) == set()
 
 
+def test_a_value_that_others_would_just_pass_is_no_evidence() -> None:
+    """In floating point 0.8 - 0.7 is above 0.1."""
+    assert blind(numbers=[number("N1", 0.7), number("N2", 0.8)]) == {"N1", "N2"}
+
+
 def test_a_value_of_all_readings_is_one_of_each() -> None:
     """Alone with one that would pass, both are no evidence; the third would not."""
     pair = [number("N1", 0.5, reading="a"), number("N2", 0.6, reading="a")]

@@ -316,6 +316,7 @@ def test_networks_that_guess_decide_nothing() -> None:
     assert not decided(leads(accuracy), what="low", over="middle").firm
     assert decided(leads(accuracy), what="high", over="low").firm
     assert not Sample("a", (0.25,), ("x",), on=TEN).near_chance, "2.5 times is enough"
+    assert Sample("a", (0.1, 0.3), ("x", "y"), on=TEN).near_chance, "in the mean"
     low = accuracy(RunSet("tricks", "lite"), "low")
     assert not compared([low], [low.below(0.2)], networks=()).undecided
     assert compared([RUN], [RUN.above(0)], networks=[low]).undecided
@@ -413,6 +414,8 @@ def test_a_margin_may_be_as_far_above_a_rank_correlation_as_resamples_are_below(
     assert (margin.value, margin.low, margin.high) == pytest.approx((-0.1, -0.7, 0.5))
     assert not margin.firm
     assert Margin.by_bootstrap(rank, noisy, "rank", most=0.1).high == 0.1, "a perfect order"
+    one_high = Margin.by_bootstrap(lambda some: some.mean(axis=1), [0, 0, 1], "mean", most=2)
+    assert (one_high.low, one_high.high) == (0, 1), "a resample is farther above it than any below"
 
 
 def test_a_weighted_sum_has_the_error_of_its_weights() -> None:
@@ -427,6 +430,8 @@ def test_what_rests_on_one_seed_or_two_says_so() -> None:
     firm, open_ = (compared([base], [base.above(bound)]) for bound in (0.8, 0.899))
     assert firm.few(1) == "one seed"
     assert open_.few(1) == "one seed, and other seeds, test examples or rounds could turn it"
+    guess = accuracies(0.1)
+    assert compared([guess], [guess.above(0.0999)]).few(1) == "one seed", "no seed could turn it"
     two = accuracies(0.9, 0.91)
     assert compared([two], [two.above(0.8)]).few(2) == "two seeds"
     three = accuracies(0.9, 0.91, 0.92)
@@ -620,6 +625,7 @@ def test_the_seeds_of_a_claim_are_those_that_decide_it() -> None:
     assert Finding(True, "", [], margins=[few, many]).seeds == 2, "all have to be met"
     fails = Margin.of([-1.0, -1.1, -1.2, -1.3])
     assert Finding(False, "", [], margins=[few, fails]).seeds == 4, "one that fails is enough"
+    assert Finding(False, "", [], margins=[fails, Margin.of([-1.0, -1.1, -1.2])]).seeds == 4
     assert Finding(False, "", [], margins=[few, Margin.of([-9.0, 1, 1, 1])]).seeds == 2, "open"
 
 
@@ -641,4 +647,5 @@ def test_what_is_open_says_how_many_seeds_would_decide_it() -> None:
     worse = Margin.of([-3.0, -1.0, 1.5])
     assert needed(unmet, worse) == unmet.needed(LEVEL / 2) < worse.needed(LEVEL / 2)
     assert needed(wide, unknown) is None
+    assert needed(unmet, Margin(-0.1, -0.3, 0.1, 0.2, 3)) == unmet.needed(LEVEL / 2)
     assert needed(wide, undecided="near chance") is None

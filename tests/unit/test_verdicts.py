@@ -13,7 +13,7 @@ import pytest
 from fedrepro.base.errors import FedreproError
 from fedrepro.report import code, verdicts
 from fedrepro.report.checks import Check, to_json
-from fedrepro.report.expected import Claim, Number
+from fedrepro.report.expected import Claim, Expected, Number
 from fedrepro.report.finding import Finding, Margin
 from fedrepro.report.rules import final, leads
 from fedrepro.report.stats import summarise
@@ -23,6 +23,17 @@ from fedrepro.runs.runset import RunSet
 
 LITE_ONLY = sorted({r.id for r in expand("emd", "lite")} - {r.id for r in expand("emd", "paper")})
 PUBLISHED = [run.id for run in expand("emd", "paper")[:3]]
+
+NUMBER = {
+    "id": "T1",
+    "where": "Table 1",
+    "artefact": "table1",
+    "cell": ("a", "b"),
+    "published": 0.9,
+    "tolerance": 0.01,
+    "reason": "",
+    "explanation": "fewer rounds",
+}
 
 
 def judged(
@@ -39,18 +50,21 @@ def judged_in(
     cells: pd.DataFrame | None, scale: Scale = "paper", *, whole: bool = True, **changes: Any
 ) -> Check:
     """Judge the number by the cells of a table, whose runs are all recorded or not."""
-    content = {
-        "id": "T1",
-        "where": "Table 1",
-        "artefact": "table1",
-        "cell": ("a", "b"),
-        "published": 0.9,
-        "tolerance": 0.01,
-        "reason": "",
-        "explanation": "fewer rounds",
-    }
-    number = Number.model_validate(content | changes)
+    number = Number.model_validate(NUMBER | changes)
     return verdicts._judge_number(RunSet("emd", scale), number, verdicts._Frame(cells, whole))
+
+
+@pytest.mark.parametrize(("value", "informative"), [(0.9, False), (0.5, True)])
+def test_a_value_that_any_would_pass_is_evidence_where_ours_does_not(
+    monkeypatch: pytest.MonkeyPatch, value: float, informative: bool
+) -> None:
+    seeds = pd.DataFrame({"row": "a", "column": "b", "seed": 0, "run": PUBLISHED[:1]})
+    cells = summarise(seeds.assign(accuracy=value), "accuracy", ["row", "column"])
+    monkeypatch.setattr(verdicts, "_frame", lambda *_: verdicts._Frame(cells, whole=True))
+    monkeypatch.setattr(verdicts, "uninformative", lambda _: {"T1": "any would pass"})
+    expected = Expected.model_validate({"paper": "emd", "numbers": [NUMBER]})
+    (found,) = verdicts._judge_numbers(RunSet("emd", "paper"), expected, expected.numbers)
+    assert found.informative is informative
 
 
 def test_the_seeds_and_their_interval_are_shown() -> None:

@@ -19,9 +19,11 @@ def listening(server: Server) -> Iterator[Server]:
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -135,6 +135,29 @@ def test_a_fork_server_that_dies_is_started_anew(make_pool, monkeypatch):
     assert all(map(torch.equal, weights(found), expected))
 
 
+def test_a_worker_of_a_fork_server_that_dies_before_it_says_so_ends(make_pool, monkeypatch):
+    """Else it and the next would read tasks from one pipe."""
+    spec, request = some_request()
+    expected = weights(answer(make_pool(1), spec, request))
+    read, orphans = forkserver.read_signed, []
+
+    def dies(descriptor):
+        process = read(descriptor)
+        if orphans:
+            return process
+        orphans.append(process)
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        raise EOFError
+
+    monkeypatch.setattr(forkserver, "read_signed", dies)
+    backend = make_pool(2)
+    found = answer(backend, spec, request)
+    assert all(map(torch.equal, weights(found), expected))
+    assert len(orphans) == 1
+    assert not wait_for_end(orphans)
+    assert len(backend._pool) == 2
+
+
 def test_a_fork_server_that_dies_each_time_is_an_error(make_pool, monkeypatch):
     kill_fork_server(monkeypatch, times=100)
     with pytest.raises(FedreproError, match=r"no worker process can be started, .*fewer --workers"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from seeds import write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
@@ -45,8 +46,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunSet]:
     @functools.cache
     def write(paper: str) -> RunSet:
         folder = tmp_path_factory.mktemp(paper) / records.OWN_FOLDER
-        made: RunSet = importlib.import_module(f"{paper}_records").write_all(folder, "quick")
-        return made
+        world = importlib.import_module(f"{paper}_records").World()
+        return write_all(folder, "quick", world)
 
     return write
 

@@ -310,14 +310,43 @@ class PoolBackend:
             self._start(idle.pop(), self._next_pieces(left))
 
     def _new_worker(self) -> _Worker:
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=work, args=(theirs,), daemon=True)
-        with _without_main():
-            _start_up(process)
-        theirs.close()
-        worker = _Worker(process, ours)
+        """Start a worker; the fork server is started anew if it dies over that.
+
+        Raises:
+            FedreproError: it dies each time.
+        """
+        for left in range(_MOST_STARTS - 1, -1, -1):
+            try:
+                worker = self._start_up()
+                break
+            except (EOFError, ConnectionError) as error:
+                if not left:
+                    raise FedreproError(
+                        f"no worker process can be started, as the fork server dies ({error!r}); "
+                        "is there enough memory? Train with fewer --workers, or end other programs"
+                    ) from error
+                time.sleep(_PAUSE)  # its end is known a little later than its sockets are closed
         self._pool.append(worker)
         return worker
+
+    def _start_up(self) -> _Worker:
+        """Start a worker.
+
+        Raises:
+            EOFError, ConnectionError: the fork server has died, perhaps after it started the
+                process; that one ends with its pipe, which no other may have.
+        """
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=work, args=(theirs,), daemon=True)
+        try:
+            with _without_main():
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return _Worker(process, ours)
 
     def _next_pieces(self, idle: int) -> list[_Piece]:
         """Take the oldest piece and an idle worker's share of those that may go with it."""
@@ -419,25 +448,6 @@ def _work(piece: _Piece) -> int:
     if isinstance(job, PredictJob):
         return len(job.examples)
     return job.epochs * len(job.lane.examples)
-
-
-def _start_up(process: ForkServerProcess) -> None:
-    """Start a process; the fork server is started anew if it dies over that.
-
-    Raises:
-        FedreproError: it dies each time.
-    """
-    for left in range(_MOST_STARTS - 1, -1, -1):
-        try:
-            process.start()
-            return
-        except (EOFError, ConnectionError) as error:
-            if not left:
-                raise FedreproError(
-                    f"no worker process can be started, as the fork server dies ({error!r}); is "
-                    "there enough memory? Train with fewer --workers, or end other programs"
-                ) from error
-            time.sleep(_PAUSE)  # its end is known a little later than its sockets are closed
 
 
 def _end(worker: _Worker) -> str:

@@ -418,6 +418,34 @@ def test_a_claim_is_tested_by_the_margins_that_it_states(name, margins):
     assert len(decide(name, MadeUpRuns(as_claimed)).margins) == margins
 
 
+@pytest.mark.parametrize(
+    ("name", "group", "n", "value", "ours"),
+    [
+        ("B8", "federated_as_run", 100, 0.914, 0.914 - 0.964),  # of selective; local is nearer
+        ("B12", "m3_federated_as_run", 2, 0.9, 0.9),
+        ("B12-zero", "m3_federated_as_run", 0, 0.973, 0.973 - 0.995),  # the other test has 0.975
+    ],
+)
+def test_what_is_said_of_several_is_the_least_of_them(name, group, n, value, ours):
+    finding = decide(name, MadeUpRuns(changed(group, {n}, value=value)))
+    assert finding.ours == pytest.approx(ours)
+
+
+def test_no_rise_is_no_rise():
+    final = changed("m2_federated_as_run", {0}, value=0.36)
+    assert not decide("B2-order", MadeUpRuns(final)).holds
+
+
+def test_another_number_of_rounds_than_said_is_not_that_one():
+    runs = MadeUpRuns(as_claimed)
+    fewer = RULES["rounds_added"](runs, **ALL["R1"].values | {"rounds": 0})
+    assert not fewer.holds
+    assert fewer.ours == 1
+    values = ALL["R1"].values
+    swapped = values | {"what": values["over"], "over": values["what"]}
+    assert not RULES["rounds_added"](runs, **swapped).holds
+
+
 def test_every_claim_has_data_against_it():
     assert set(BROKEN) == set(ALL) - COUNTED
 

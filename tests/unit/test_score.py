@@ -64,6 +64,15 @@ def test_a_value_that_two_entries_hold_is_one_target() -> None:
     assert single([*twice, number("N3", where="Table 1, b")]).targets == 2
 
 
+def test_of_entries_of_one_target_the_first_counts() -> None:
+    twice = [number("N1", where="a"), number("N2", where="a", verdict="deviates")]
+    assert single(twice).outcomes == Counter(reproduced=1)
+
+
+def test_claims_on_one_place_are_targets_of_their_own() -> None:
+    assert single([claim("C1", where="Fig. 2"), claim("C2", where="Fig. 2")]).targets == 2
+
+
 def test_kinds_of_targets_are_counted_apart() -> None:
     checks = [
         claim("C1", origin="ours"),
@@ -119,6 +128,9 @@ def test_what_is_tried_and_what_it_says() -> None:
     )
     assert (found.targets, found.tried, found.uninformative, found.few) == (9, 5, 1, 2)
     assert found.outcomes == Counter(reproduced=1, close=1, inconclusive=1, deviates=1)
+    counts = found.counts()
+    assert (counts["not informative"], counts["1-2 seeds"]) == (1, 2)
+    assert single([number("N1", seeds=3)]).counts()["not informative"] == ""
 
 
 def test_many_tests_at_once_are_adjusted() -> None:

@@ -12,8 +12,8 @@ import pytest
 from frames import cell, check_any_subset, part
 from made_up import content
 from readable import check_readable
-from seeds import write_all
-from selective_records import ONE_GROUP, THREE_GROUPS, World
+from seeds import MadeUpRuns, write_all
+from selective_records import ONE_GROUP, THREE_GROUPS, World, distinct
 
 from fedrepro.cli import main
 from fedrepro.fl.data import describe
@@ -21,9 +21,11 @@ from fedrepro.papers.selective.drawings import DRAWINGS, STEPS, _ours
 from fedrepro.papers.selective.figures import METHODS, _reduced, published_curve
 from fedrepro.papers.selective.measurements import (
     CURVES,
+    READINGS,
     SELECTIVE,
     TABLES,
     TRAFFIC,
+    _rule,
     merge_points,
     merges,
     traffic,
@@ -202,6 +204,14 @@ def test_validation(runs):
     assert cell(frame, "selective, as written", "50")["mean"] == pytest.approx(0.6505)
 
 
+def test_tables_have_the_values_of_n_that_they_are_about():
+    """At lite the curves have others too."""
+    lite = MadeUpRuns("lite", World())
+    assert {*artefacts.frame(lite, "validation")["column"]} == {"0", "2", "10", "50", "100"}
+    frame = artefacts.frame(lite, "noniid_cost")
+    assert not frame.duplicated(["row", "column"]).any()
+
+
 def test_groups(runs):
     frame = artefacts.frame(runs, "groups")
     assert set(frame["unit"]) == {"count"}
@@ -224,6 +234,14 @@ def test_each_rule_groups_the_models_of_both_readings(runs, models):
         ("50", "as run"): (1, 1),  # each agrees with the first
         ("50", "as written"): (8, 8),  # the second joins the first, no other agrees with both
     }
+
+
+def test_only_the_rule_as_run_puts_a_node_in_several_groups(runs):
+    """The third agrees with the first two, which differ, and the fourth with the second alone."""
+    like = np.array([[1, 0, 1, 0], [0, 1, 1, 1], [1, 1, 1, 0], [0, 1, 0, 1]])
+    as_run, as_written = (_rule(runs, f"selective_{reading}") for reading in READINGS)
+    assert as_run(like) == [[0, 2], [1, 2, 3]]
+    assert as_written(like) == [[0, 2], [1, 3]]
 
 
 def test_agreement_is_a_mean_over_pairs_of_nodes(runs):
@@ -273,6 +291,7 @@ def test_a_curve_that_never_merges_counts_beyond_the_last_n(tmp_path, merged, ap
     assert found["values"]["share at"] == share
     percent = {run.id: run.coordinates["percent"] for run in runs.members(["selective_as_run"])}
     assert [percent[run] for run in found["runs"]["share at"]] == [merged, 100]
+    assert [percent[run] for run in found["runs"]["apart at"]] == [0, 100]
 
 
 def test_seeds_of_some_n_alone_tell_no_merge_unless_they_have_all_up_to_it(tmp_path):
@@ -325,11 +344,33 @@ def test_communication(runs):
     assert of("Model 1: centralised", others) == pytest.approx(images * 784 / 1e6)
 
 
+def test_what_is_sent_at_other_n_is_not_shown(runs, tmp_path):
+    fewer = part(runs, tmp_path, lambda run: run.coordinates.get("percent") != 0)
+    rows = artefacts.frame(fewer, "communication", partial=True)["row"]
+    assert set(rows) == {f"Model {m}: centralised" for m in (1, 2, 3)}
+
+
 def test_a_node_in_two_groups_sends_twice():
     spec = next(r.spec for r in expand("selective", "paper") if r.group == "selective_as_run")
     once, twice = traffic(spec, THREE_GROUPS), traffic(spec, [[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]])
     models = list(TRAFFIC).index("models sent, MB")
     assert twice[models] * 9 == pytest.approx(once[models] * 10)
+
+
+def test_a_node_trains_all_epochs_of_every_round():
+    spec = next(r.spec for r in expand("selective", "paper") if r.group == "federated_as_run")
+    once, five = (traffic(spec.model_copy(update={"local_epochs": n}), [[0]]) for n in (1, 5))
+    epochs = list(TRAFFIC).index("epochs a node trains")
+    assert five[epochs] == 5 * once[epochs] == 5 * spec.rounds
+    assert five[:epochs] == once[:epochs]
+
+
+def test_choices_are_compared_on_the_iid_test():
+    def final(run):
+        return distinct(run) | {"accuracy_iid": 0.9 if run.group.startswith("choice") else 0.8}
+
+    frame = artefacts.frame(MadeUpRuns("lite", World(final)), "choices")
+    assert list(frame["mean"]) == pytest.approx([0.1] * len(frame))
 
 
 def test_curves_use_the_metrics_of_their_reading(runs):
@@ -339,6 +380,9 @@ def test_curves_use_the_metrics_of_their_reading(runs):
     assert cell(noniid, "selective, as run", 50)["mean"] == pytest.approx(0.4505)
     assert cell(noniid, "selective, as written", 50)["mean"] == pytest.approx(0.3505)
     assert cell(noniid, "federated, as run", 50)["mean"] == pytest.approx(0.3505)
+    assert cell(iid, "centralised", 100)["mean"] == pytest.approx(0.2005)
+    assert cell(iid, "local", 50)["mean"] == pytest.approx(0.2505)  # dealt, in either reading
+    assert cell(noniid, "local", 50)["mean"] == pytest.approx(0.3505)
     assert cell(iid, "local", 50)["published"] == 0.9417
     assert cell(noniid, "federated, as written", 0)["published"] == 0.3089
 
@@ -510,11 +554,12 @@ def test_a_mean_over_n_needs_them_all(runs, tmp_path):
     assert len(cell(frame, "0.95", "tuning images, mean")["runs"]) == 2
 
 
-def test_where_groups_merge_needs_all_n(runs, tmp_path):
+@pytest.mark.parametrize("lacking", [50, 100])
+def test_where_groups_merge_needs_all_n(runs, tmp_path, lacking):
     kept = [
         run
         for run in runs.members(["selective_as_run"])
-        if (run.seed, run.coordinates["percent"]) != (1, 50)
+        if (run.seed, run.coordinates["percent"]) != (1, lacking)
     ]
     fewer = part(runs, tmp_path, lambda run: run in kept)
     frame = artefacts.frame(fewer, "merge", partial=True)

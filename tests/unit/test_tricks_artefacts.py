@@ -328,6 +328,8 @@ def test_late_leaves_the_first_half_out():
     assert late(rounds)["value"].tolist() == [2.0]
     assert lately(rounds)["value"].tolist() == [1.0, 3.0]
     assert lately(rounds, percent=25)["value"].tolist() == [3.0]
+    short = rounds[:2].assign(run="b", value=[5.0, 6.0])
+    assert lately(pd.concat([rounds, short]))["value"].tolist() == [1.0, 3.0, 6.0]
 
 
 def test_trees_of_figure_1():

@@ -6,7 +6,7 @@ import pytest
 from selective_records import ACCURACIES, LABELS, ONE_GROUP, THREE_GROUPS, MadeUpRuns
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.papers.selective.claims import RULES
+from fedrepro.papers.selective.claims import RULES, _group
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.finding import Finding, Margin
@@ -429,6 +429,23 @@ def test_a_claim_is_tested_by_the_margins_that_it_states(name, margins):
 def test_what_is_said_of_several_is_the_least_of_them(name, group, n, value, ours):
     finding = decide(name, MadeUpRuns(changed(group, {n}, value=value)))
     assert finding.ours == pytest.approx(ours)
+
+
+@pytest.mark.parametrize(
+    ("what", "variant", "group"),
+    [
+        ("local", "groups of Table I", "local_table1"),
+        ("local", "moments kept", "local"),
+        ("federated", "groups of Table I", "federated_as_written_table1"),
+        ("centralised", "groups of Table I", "centralised"),
+    ],
+)
+def test_local_and_central_training_of_a_variant_are_its_own_where_it_has_some(
+    what, variant, group
+):
+    runs = RunSet("selective", "paper")
+    where = {"network": "m1", "reading": "as_written", "variant": variant}
+    assert _group(runs, what, **where) == group
 
 
 def test_no_rise_is_no_rise():

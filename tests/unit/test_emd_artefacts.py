@@ -549,26 +549,18 @@ def test_seeds_are_named_where_there_are_several(paper, smoke, name):
 
 def test_a_training_has_its_colour_whatever_others_are_drawn(paper):
     """Also in figures of few runs: a colour that moves misleads."""
-    frame = artefacts.frame(paper, "fig1a")
     series = "FedAvg, non-IID(1), large B"
+    frame = artefacts.frame(paper, "fig1a")
     alone = DRAWINGS["fig1a"](frame[frame["series"] == series])
-    whole = DRAWINGS["fig1a"](frame)
-    small = drawn(paper, "fig8a")
-    small_series = series.replace("large", "small")
-    colours = [
-        next(line for line, text in handles if text.get_text() == name).get_color()
-        for handles, name in (
-            (_handles(alone), series),
-            (_handles(whole), series),
-            (_handles(small), small_series),
-        )
-    ]
-    assert len(set(colours)) == 1
+    expected = colour(drawn(paper, "fig1a"), series)
+    assert colour(alone, series) == expected
+    assert colour(drawn(paper, "fig8a"), "FedAvg, non-IID(1), small B") == expected
 
 
-def _handles(figure):
-    legend = figure.legends[0]
-    return zip(legend.legend_handles, legend.get_texts(), strict=True)
+def colour(figure: mpl.figure.Figure, series: str) -> str:
+    """Return the colour of a line of a figure's legend."""
+    line = figure.legends[0].legend_handles[legend(figure).index(series)]
+    return line.get_color()
 
 
 def test_published_values_that_coincide_are_nested(paper):

@@ -322,6 +322,14 @@ def test_updates_of_rounds_beyond_the_run_are_refused():
         make_spec(algorithm={"name": "fedopt", "update_rounds": [2, 3]}, rounds=3)
 
 
+def test_a_threshold_that_no_vote_reaches_is_refused():
+    rule = {"name": "fedopt", "participants": 3, "sign_agreement": {"threshold": 4}}
+    problem = "algorithm.sign_agreement.threshold: 4, but the 3 clients of a round have a vote each"
+    with pytest.raises(ValidationError, match=re.escape(problem)):
+        make_spec(algorithm=rule)
+    make_spec(algorithm=rule | {"participants": 4})
+
+
 # Through the engine, on made-up images
 
 

@@ -146,8 +146,7 @@ def same_cluster(
     values = similarity[pairs]
     if rescale == "as_run":
         values = values[values > 0]
-    lowest = min(values.min(initial=1.0), 1.0)
-    highest = max(values.max(initial=1.0), 1.0)
+    lowest, highest = values.min(initial=1.0), values.max(initial=1.0)
     if highest - lowest < FLAT:
         adjacent = pairs | itself
     else:

@@ -25,7 +25,13 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.strict import Strict
-from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, params_of
+from fedrepro.fl.algorithms.algorithm import (
+    Algorithm,
+    Cost,
+    SamplingParams,
+    clients_a_round,
+    params_of,
+)
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.algorithms.participants import mean_loss
@@ -99,12 +105,18 @@ class Params(SamplingParams):
     )
 
     def require_fit(self, spec: RunSpec) -> None:
-        """Refuse also ``update_rounds`` that the run does not have.
+        """Refuse also a threshold that no vote reaches, and rounds that the run does not have.
 
         Raises:
-            ValueError: it has such, or the partition has fewer clients than a round draws.
+            ValueError: it asks for one of these, or draws more clients than the partition has.
         """
         super().require_fit(spec)
+        theta, voters = self.sign_agreement.threshold, clients_a_round(spec)
+        if theta > voters:
+            raise ValueError(
+                f"algorithm.sign_agreement.threshold: {theta}, but the {voters} clients of a round "
+                "have a vote each, so that no weight would ever move; give at most as many"
+            )
         beyond = [t for t in self.update_rounds if t >= spec.rounds]
         if beyond:
             raise ValueError(

@@ -1,8 +1,8 @@
 """Centralised training: one model on the union of all clients' examples.
 
-One round is E epochs, so that its curve can be drawn beside those of federated runs
-(Zhao et al. 2018, section 2.1; Liu et al. 2020, section VII.C). The optimiser's state lives for the
-whole run.
+An example that several clients hold is in the union once for each of them. One round is E epochs,
+so that its curve can be drawn beside those of federated runs (Zhao et al. 2018, section 2.1; Liu et
+al. 2020, section VII.C). The optimiser's state lives for the whole run.
 """
 
 from __future__ import annotations

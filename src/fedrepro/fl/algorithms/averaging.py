@@ -24,7 +24,7 @@ def weighted_mean(models: Sequence[Weights], weights: Sequence[float]) -> Weight
 
     Args:
         models: float32 [size] each.
-        weights: non-negative, one a model, not all zero; they need not sum to one.
+        weights: one a model; their sum is positive, and need not be one.
     """
     total = float(sum(weights))
     mean = models[0] * (weights[0] / total)

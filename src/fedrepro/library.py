@@ -336,6 +336,16 @@ def _require_defaults() -> None:
             f"PyTorch's default dtype is {torch.get_default_dtype()}: call "
             "torch.set_default_dtype(torch.float32) before fr.train"
         )
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        raise FedreproError(
+            "torch.autocast is on, which would overrule the precision of runs: call fr.train "
+            "outside of it, and give it the precision"
+        )
+    if not torch.is_grad_enabled():
+        raise FedreproError(
+            "PyTorch's gradients are off: call fr.train outside of torch.no_grad and "
+            "torch.inference_mode"
+        )
     if _tf32_is_fixed():
         raise FedreproError(
             "TF32 was set by fp32_precision of torch.backends, which would overrule the precision "

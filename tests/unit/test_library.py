@@ -48,6 +48,9 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
     [
         (torch.set_default_device, "meta", None, r"device is meta: call torch.set_default_device"),
         (torch.set_default_dtype, torch.float64, torch.float32, r"dtype is torch.float64: call"),
+        (functools.partial(torch.set_autocast_enabled, "cuda"), True, False, "autocast is on"),
+        (functools.partial(torch.set_autocast_enabled, "cpu"), True, False, "autocast is on"),
+        (torch.set_grad_enabled, False, True, "gradients are off"),
         (functools.partial(setattr, torch.backends, "fp32_precision"), "tf32", "none", "overrule"),
         (
             functools.partial(setattr, torch.backends.cuda.matmul, "fp32_precision"),
@@ -58,7 +61,7 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
 def test_settings_of_pytorch_that_change_numbers_are_refused(
     data: fr.Dataset, change: Any, other: Any, usual: Any, message: str
 ) -> None:
-    """Weights would be drawn elsewhere or in double precision, or TF32 be used all the same."""
+    """Weights would be drawn elsewhere or in double precision, or runs have another precision."""
     parts = fr.partition("iid_plain", data, clients=3)
     change(other)
     try:

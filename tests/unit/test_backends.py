@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import itertools
 import math
+import os
 import shutil
 import time
 import weakref
@@ -61,6 +62,7 @@ from fedrepro.fl.spec import run_id
 torch.set_num_threads(1)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once, at a GPU's first product
 
 
 @pytest.fixture(scope="module")
@@ -934,6 +936,24 @@ def test_deterministic_training_refuses_an_operation_that_is_not(monkeypatch):
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory
     assert len(answer(GraphsBackend(), spec, request)) == len(expected)
+
+
+def test_what_cublas_was_not_told_in_time_is_said(cnn_lanes, monkeypatch):
+    """In the words of PyTorch, which looks at the variable once in a process."""
+
+    def refused(self, size):
+        raise RuntimeError(
+            "Deterministic behavior was enabled with either `torch.use_deterministic_algorithms("
+            "True)` or `at::Context::setDeterministicAlgorithms(true)`, but this operation is not "
+            "deterministic because it uses CuBLAS and you have CUDA >= 10.2. To enable "
+            "deterministic behavior in this case, you must set an environment variable before "
+            "running your PyTorch application: CUBLAS_WORKSPACE_CONFIG=:4096:8"
+        )
+
+    monkeypatch.setattr(lane.Training, "step", refused)
+    error = answer(GraphsBackend(deterministic=True), *cnn_lanes)
+    assert str(error).startswith("deterministic: set CUBLAS_WORKSPACE_CONFIG=:4096:8 in the env")
+    assert "Traceback" not in str(error)
 
 
 def test_a_backend_that_is_never_deterministic_says_so(monkeypatch):

@@ -1165,6 +1165,12 @@ def test_a_lane_of_the_pool_that_does_not_fit_fails_by_name(monkeypatch, stack, 
     assert "lane 'client 1' does not fit into memory" in str(refused)
 
 
+def test_a_request_of_the_loop_that_does_not_fit_says_so(cnn_lanes, monkeypatch):
+    monkeypatch.setattr(lane.Training, "step", lambda *_: as_on_a_gpu())
+    refused = answer(LoopBackend(), *cnn_lanes)
+    assert str(refused).startswith("a lane or model does not fit into memory even alone; lower b")
+
+
 def test_another_error_in_the_pool_fails_its_lanes_with_the_traceback(cnn_lanes, monkeypatch):
     def broken(*_):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")

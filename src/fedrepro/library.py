@@ -503,10 +503,14 @@ def _train(
         keep_weights=keep_weights,
     )
     threads = torch.get_num_threads()
+    named = device.startswith("cuda:") and torch.cuda.is_available()
+    gpu = torch.cuda.current_device() if named else None
     try:
         session.train(runs, options, dataset=lambda _: data)
     finally:  # the program has other uses for PyTorch
         torch.set_num_threads(threads)
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
 
 
 @dataclass(frozen=True)

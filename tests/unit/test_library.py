@@ -15,10 +15,12 @@ import pytest
 import torch
 
 import fedrepro as fr
+from fedrepro import library
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models
 from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.spec import run_id
+from fedrepro.runs import session
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(120) % 4
@@ -69,6 +71,18 @@ def test_settings_of_pytorch_that_change_numbers_are_refused(
             fr.train(data, parts, "fedavg", **OPTIONS)
     finally:
         change(usual)
+
+
+def test_the_program_goes_on_with_its_own_gpu(
+    data: fr.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [0]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: chosen[-1])
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    monkeypatch.setattr(session, "train", lambda *_, **__: torch.cuda.set_device(1))
+    library._train([], data, "cuda:1", None, tmp_path, keep_weights=False)
+    assert chosen == [0, 1, 0]
 
 
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:

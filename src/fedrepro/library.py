@@ -336,6 +336,16 @@ def _require_defaults() -> None:
             f"PyTorch's default dtype is {torch.get_default_dtype()}: call "
             "torch.set_default_dtype(torch.float32) before fr.train"
         )
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        raise FedreproError(
+            "torch.autocast is on, which would overrule the precision of runs: call fr.train "
+            "outside of it, and give it the precision"
+        )
+    if not torch.is_grad_enabled():
+        raise FedreproError(
+            "PyTorch's gradients are off: call fr.train outside of torch.no_grad and "
+            "torch.inference_mode"
+        )
     if _tf32_is_fixed():
         raise FedreproError(
             "TF32 was set by fp32_precision of torch.backends, which would overrule the precision "
@@ -493,10 +503,14 @@ def _train(
         keep_weights=keep_weights,
     )
     threads = torch.get_num_threads()
+    named = device.startswith("cuda:") and torch.cuda.is_available()
+    gpu = torch.cuda.current_device() if named else None
     try:
         session.train(runs, options, dataset=lambda _: data)
     finally:  # the program has other uses for PyTorch
         torch.set_num_threads(threads)
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
 
 
 @dataclass(frozen=True)

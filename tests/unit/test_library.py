@@ -15,10 +15,12 @@ import pytest
 import torch
 
 import fedrepro as fr
+from fedrepro import library
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import models
 from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.spec import run_id
+from fedrepro.runs import session
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(120) % 4
@@ -48,6 +50,9 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
     [
         (torch.set_default_device, "meta", None, r"device is meta: call torch.set_default_device"),
         (torch.set_default_dtype, torch.float64, torch.float32, r"dtype is torch.float64: call"),
+        (functools.partial(torch.set_autocast_enabled, "cuda"), True, False, "autocast is on"),
+        (functools.partial(torch.set_autocast_enabled, "cpu"), True, False, "autocast is on"),
+        (torch.set_grad_enabled, False, True, "gradients are off"),
         (functools.partial(setattr, torch.backends, "fp32_precision"), "tf32", "none", "overrule"),
         (
             functools.partial(setattr, torch.backends.cuda.matmul, "fp32_precision"),
@@ -58,7 +63,7 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
 def test_settings_of_pytorch_that_change_numbers_are_refused(
     data: fr.Dataset, change: Any, other: Any, usual: Any, message: str
 ) -> None:
-    """Weights would be drawn elsewhere or in double precision, or TF32 be used all the same."""
+    """Weights would be drawn elsewhere or in double precision, or runs have another precision."""
     parts = fr.partition("iid_plain", data, clients=3)
     change(other)
     try:
@@ -66,6 +71,18 @@ def test_settings_of_pytorch_that_change_numbers_are_refused(
             fr.train(data, parts, "fedavg", **OPTIONS)
     finally:
         change(usual)
+
+
+def test_the_program_goes_on_with_its_own_gpu(
+    data: fr.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [0]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: chosen[-1])
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    monkeypatch.setattr(session, "train", lambda *_, **__: torch.cuda.set_device(1))
+    library._train([], data, "cuda:1", None, tmp_path, keep_weights=False)
+    assert chosen == [0, 1, 0]
 
 
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:

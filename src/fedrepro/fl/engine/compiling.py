@@ -83,37 +83,48 @@ def _compile(function: lane.Loss) -> Any:
     return torch.compile(function, dynamic=False)
 
 
-def compiled_losses(spec: RunSpec, *, required: bool) -> lane.Loss:
-    """Return a compiled :func:`fedrepro.fl.engine.lane.losses`.
+class CompiledLosses:
+    """:func:`fedrepro.fl.engine.lane.losses`, compiled when it is first called.
 
     Args:
         spec: a run that it is for, to be named in errors.
-        required: whether the result raises a FedreproError if compiling fails; if not, it warns
-            and runs plain code.
-    """
-    tried = failed = False
+        required: whether a call raises a FedreproError if compiling fails; if not, it warns and
+            runs plain code.
 
-    def losses(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        nonlocal tried, failed
-        if not (tried or failed):
-            try:
-                _try(arguments)
-                tried = True
-            except Exception as error:
-                short = isinstance(error, RuntimeError) and is_out_of_memory(error)
-                if short or has_failed(arguments[-1].device, error):
-                    raise
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                problem = f"spec field model = {spec.model.name} cannot be compiled ({reason})"
-                if required:
-                    raise FedreproError(f"compile on: {problem}; leave it out") from error
-                warnings.warn(f"{problem}; it is trained without", stacklevel=2)
-                failed = True
+    Attributes:
+        failed: whether compiling failed, so that it runs plain code.
+    """
+
+    def __init__(self, spec: RunSpec, *, required: bool) -> None:
+        self._model, self._required = spec.model.name, required
+        self._tried = self.failed = False
+
+    def __call__(self, *arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what a step minimises, and its cross entropy.
+
+        Raises:
+            FedreproError: compiling is required, and fails.
+        """
+        if not self._tried:
+            self._settle(arguments)
         found: tuple[torch.Tensor, torch.Tensor]
-        found = lane.losses(*arguments) if failed else _compiled()(*arguments)
+        found = lane.losses(*arguments) if self.failed else _compiled()(*arguments)
         return found
 
-    return losses
+    def _settle(self, arguments: Sequence[Any]) -> None:
+        try:
+            _try(arguments)
+        except Exception as error:
+            short = isinstance(error, RuntimeError) and is_out_of_memory(error)
+            if short or has_failed(arguments[-1].device, error):
+                raise
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            problem = f"spec field model = {self._model} cannot be compiled ({reason})"
+            if self._required:
+                raise FedreproError(f"compile on: {problem}; leave it out") from error
+            warnings.warn(f"{problem}; it is trained without", stacklevel=2)
+            self.failed = True
+        self._tried = True
 
 
 def _try(arguments: Sequence[Any]) -> None:

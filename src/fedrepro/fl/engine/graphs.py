@@ -28,7 +28,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost
 from fedrepro.fl.engine import CompileChoice, lane, memory
 from fedrepro.fl.engine import objective as objectives
-from fedrepro.fl.engine.compiling import compiled_losses, compiler_problem
+from fedrepro.fl.engine.compiling import CompiledLosses, compiler_problem
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.device import (
     deterministic_operations,
@@ -105,7 +105,8 @@ class GraphsBackend:
     @property
     def compiles(self) -> bool:
         """Whether anything is compiled."""
-        return any(kind.compiled is not None for kind in self._kinds.values())
+        found = [kind.compiled for kind in self._kinds.values()]
+        return any(compiled is not None and not compiled.failed for compiled in found)
 
     @property
     def _limit(self) -> int:
@@ -379,7 +380,7 @@ class GraphsBackend:
             net = self._network(spec, channels_last=spec.precision == "tf32")
             return Predicting(net, data, job.split, fixed=True)
         if kind.compiled is None and self._pays_to_compile(job):
-            kind.compiled = compiled_losses(job.spec, required=self._compile == "on")
+            kind.compiled = CompiledLosses(job.spec, required=self._compile == "on")
         last = spec.precision != "float32"
         distils = objectives.needs_teacher(job.request.objective)
         teacher = self._network(spec, channels_last=last) if distils else None

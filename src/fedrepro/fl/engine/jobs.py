@@ -201,10 +201,10 @@ Result: TypeAlias = "list[Trained] | list[Prediction] | LaneError"
 def unexpected(error: Exception) -> LaneError:
     """Return the error of a lane, model or run in which the program failed, with the traceback.
 
-    That of an algorithm begins with the algorithm's own code. Two errors of PyTorch are said in our
-    words. Where batch normalisation got one value a channel, maps of a single pixel met a batch of
-    one example, which :func:`check_lane` does not know. And a network may need an operation that
-    ``deterministic`` excludes.
+    That of an algorithm begins with the algorithm's own code. Three errors of PyTorch are said in
+    our words. Where batch normalisation got one value a channel, maps of a single pixel met a batch
+    of one example, which :func:`check_lane` does not know. A network may need an operation that
+    ``deterministic`` excludes. And for that cuBLAS must be told before its first product.
     """
     if isinstance(error, AlgorithmFailed):
         return _failed_algorithm(error)
@@ -213,6 +213,11 @@ def unexpected(error: Exception) -> LaneError:
         return LaneError(
             f"deterministic: {operation} of PyTorch may give other bits each time; leave "
             "it out, or take a network without it (spec field model)"
+        )
+    if "CUBLAS_WORKSPACE_CONFIG" in str(error):
+        return LaneError(
+            "deterministic: set CUBLAS_WORKSPACE_CONFIG=:4096:8 in the environment before Python "
+            "starts; cuBLAS has begun in this process with another setting"
         )
     if isinstance(error, ValueError) and "more than 1 value per channel" in str(error):
         return LaneError(

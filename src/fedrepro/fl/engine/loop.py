@@ -13,7 +13,15 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import lane
 from fedrepro.fl.engine.device import has_failed, precision
-from fedrepro.fl.engine.jobs import Answer, Ask, LaneError, OutOfTime, unexpected
+from fedrepro.fl.engine.jobs import (
+    Answer,
+    Ask,
+    LaneError,
+    OutOfTime,
+    is_out_of_memory,
+    too_large,
+    unexpected,
+)
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.requests import Prediction, Train, Trained
 
@@ -70,6 +78,8 @@ class LoopBackend:
         except Exception as error:
             if has_failed(self.device, error):
                 raise  # no lane is to blame
+            if isinstance(error, RuntimeError) and is_out_of_memory(error):
+                return too_large("a lane or model", error)
             return unexpected(error)
 
     def _trained_or_asked(self, ask: Ask, deadline: float) -> list[Trained] | list[Prediction]:

@@ -132,12 +132,15 @@ class CudaPlace:
                     step()
                 except BaseException as error:
                     broken = error
-                    raise
-        except Exception as error:
+        except Exception:
             self._give_up(graph)
-            if broken is None or broken is error:
+            if broken is None:
                 raise
-            raise broken from error  # ending a capture that it broke fails, too, and tells nothing
+        if broken is not None:  # ending a capture that it broke may fail, too, and tells nothing
+            try:
+                raise broken
+            finally:
+                del broken  # whose traceback holds this frame, and so the memory of the lane
         replay: Step = graph.replay
         return replay
 
@@ -150,7 +153,7 @@ class CudaPlace:
         try:
             torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
         except RuntimeError:
-            return  # the capture has ended well, and nothing is open
+            return  # nothing is open: it never began, or its end came and failed afterwards
         leave(graph)
         self._pool = torch.cuda.graph_pool_handle()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fedrepro.fl.engine import lane
+from fedrepro.fl.engine.compiling import CompiledLosses
 from fedrepro.fl.engine.jobs import LaneJob, PredictJob, is_out_of_memory
 from fedrepro.fl.engine.lane import Ended, Predicted, Predicting, Training
 from fedrepro.fl.engine.places import Place, Step
@@ -51,7 +51,7 @@ class Kind:
     used: float = 0.0
     captured: bool = True
     pauses: bool = False
-    compiled: lane.Loss | None = None
+    compiled: CompiledLosses | None = None
     slots: list[Slot] = field(default_factory=list)
     waiting: deque[Piece] = field(default_factory=deque)
 

@@ -1,8 +1,8 @@
 include: "workflow/Snakefile"
 
 
-# A bare `snakemake` makes everything; an included file cannot say so itself.
 rule default:
+    """What a bare `snakemake` makes, which an included file cannot say: all."""
     default_target: True
     input:
         rules.all.input,

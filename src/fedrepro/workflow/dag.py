@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from fedrepro.base.configfile import nearest
+from fedrepro.base.configfile import NAME, nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
 from fedrepro.fl.data import arrays_file
@@ -24,12 +25,38 @@ from fedrepro.report import code
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
 from fedrepro.runs.plan_files import is_study, plan_files
+from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.status import Status, describe, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config, not_made
 
-KINDS = ("tables", "figures", "notebooks", "checks", "partitions", "report")
-"""Folders of a scale in ``results``."""
+_FILES = {
+    "tables": ("<paper>/<table>.csv", "<paper>/<table>.md"),
+    "figures": ("<paper>/<figure>.svg", "<paper>/<figure>.png", "<paper>/<figure>.csv"),
+    "notebooks": ("<paper>.html", "<paper>.ipynb"),
+    "checks": ("<paper>.json",),
+    "partitions": (
+        "<paper>/<partition>.npz",
+        "<paper>/overview.csv",
+        "<paper>/overview.svg",
+        "<paper>/overview.png",
+    ),
+    "report": ("index.html", "summary.txt"),
+}
+"""Folders of a scale in ``results`` -> the files that rules make there."""
+
+
+def _made() -> str:
+    """Return an expression for the files of a scale that have a rule."""
+    files = [f"{folder}/{file}" for folder, names in _FILES.items() for file in names]
+    return "|".join(
+        re.sub("<(.*?)>", lambda part: NAME if part[1] == "paper" else "[^/.]+", re.escape(file))
+        for file in files
+    )
+
+
+MADE = _made()
+"""Regular expression for the files of a scale, in its folder, that rules make."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +181,20 @@ class Workflow:
             self._require(self.scale, paper)
         raise FedreproError(f"unknown target '{name}' {nearest(name, sorted(targets))}")
 
-    def no_kind(self, scale: str, name: str) -> NoReturn:
-        """Refuse a file in a folder of a scale that no rule makes.
+    def no_file(self, scale: str, name: str) -> NoReturn:
+        """Refuse a file of a scale that no rule makes.
 
         Raises:
-            FedreproError: always; names the nearest folder.
+            FedreproError: always; names the nearest scale or folder, or the files of the folder.
         """
-        raise FedreproError(f"no folder results/{scale}/{name} {nearest(name, KINDS)}")
+        _require_scale(scale)
+        folder = name.partition("/")[0]
+        if folder not in _FILES:
+            raise FedreproError(f"no folder results/{scale}/{folder} {nearest(folder, [*_FILES])}")
+        raise FedreproError(
+            f"nothing makes results/{scale}/{name}; results/{scale}/{folder} holds "
+            f"{', '.join(_FILES[folder])}"
+        )
 
     def datasets(self) -> list[str]:
         """Return what says that the data sets of all plans are here."""
@@ -454,6 +488,7 @@ class Workflow:
         }
 
     def _require(self, scale: str, paper: str) -> None:
+        _require_scale(scale)
         load_plan(paper)
         if paper not in self.papers:
             if is_study(paper):
@@ -515,6 +550,11 @@ class Workflow:
             "config": [self._relative(file) for file in config],
             "code": [str(self._root / "src/fedrepro" / file) for file in files],
         }
+
+
+def _require_scale(scale: str) -> None:
+    if scale not in SCALES:
+        raise FedreproError(f"results/{scale}: unknown scale '{scale}' {nearest(scale, SCALES)}")
 
 
 _FEWEST_MINUTES = 30

@@ -43,7 +43,10 @@ def test_every_key_is_written_out() -> None:
 @pytest.mark.parametrize(
     ("change", "texts"),
     [
-        ({"scal": "paper"}, ["scal: unknown key", "did you mean 'scale'?", "config.yaml"]),
+        (
+            {"scal": "paper"},
+            ["scal: unknown key", "did you mean 'scale'?", "config.yaml, --configfile or --config"],
+        ),
         ({"cores": 8}, ["cores: unknown key; known: data_root, device, max_minutes"]),
         ({"scale": "papr"}, ["scale: unknown scale 'papr'", "did you mean 'paper'?"]),
         ({"scale": 3}, ["scale"]),

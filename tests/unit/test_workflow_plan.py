@@ -21,7 +21,7 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
-from fedrepro.workflow import sources
+from fedrepro.workflow import dag, sources
 from fedrepro.workflow.dag import MADE, Workflow
 
 SOURCES = Path(fedrepro.__file__).parent
@@ -140,7 +140,10 @@ def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None
     published = CONFIG | {"papers": ["fedcd"], "scale": "paper"}
     workflow = Workflow(published)
     batch = workflow.batches[0]
-    said = rf"{batch.runs[0]} \({len(batch.runs)} in one job\), .* add `--config device=cuda`"
+    said = (
+        rf"{batch.runs[0]} \({len(batch.runs)} in one job\), .* add `--config device=cuda`"
+        ".* with `--scale paper --partial`"
+    )
     with pytest.raises(FedreproError, match=said):
         workflow.data_of(batch)
     on_gpu = Workflow(published | {"device": "cuda"})
@@ -195,6 +198,15 @@ def test_where_there_are_no_records_nothing_is_trained_unless_told() -> None:
         workflow.pending(["fedcd"])
     records.FOLDER.mkdir(parents=True)
     assert workflow.pending(["fedcd"])
+
+
+def test_records_of_a_clone_are_linked_by_a_command_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workflow = Workflow(CONFIG | {"papers": ["fedcd"], "scale": "paper"})
+    monkeypatch.setattr(dag, "root", lambda: Path("/some where/clone"))
+    with pytest.raises(FedreproError, match="ln -s '/some where/clone/results/runs' results/`"):
+        workflow.pending(["fedcd"])
 
 
 def test_verdicts_are_refused_where_there_are_none() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,7 +218,7 @@ class Workflow:
                 f"a target needs pending runs, such as {batch.tf32[0]} ({len(batch.tf32)} in one "
                 "job), that have precision: tf32, which NVIDIA GPUs alone have: add `--config "
                 f"device=cuda`; on a CPU, `fedrepro train --pending --scale {self.scale}` trains "
-                "the others"
+                f"the others. {_with_what_is_recorded(self.scale)}"
             )
         return self.ready(batch.dataset)
 
@@ -395,8 +396,8 @@ class Workflow:
             raise FedreproError(
                 f"there is no folder {records.FOLDER} in {Path.cwd()}, so runs would be trained "
                 f"that have records in {root()}: start Snakemake there, or link them with `mkdir "
-                f"-p results && ln -s {root() / records.FOLDER} results/`; to train them here, "
-                f"make an empty folder {records.FOLDER}"
+                f"-p results && ln -s {shlex.quote(str(root() / records.FOLDER))} results/`; to "
+                f"train them here, make an empty folder {records.FOLDER}"
             )
         if missing and self.config.train == "never":
             raise FedreproError(_refusal(missing, self._status, self.scale))
@@ -578,7 +579,13 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
             f"Estimate on one core: {needed}; of all {len(state.pending)} pending runs of scale "
             f"{scale}: {in_all}. `{missing[0].command}` trains the first of them; without "
             "`--config train=never` the target trains what it needs. "
-            "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded "
-            f"runs with `--scale {scale} --partial`.",
+            f"{_with_what_is_recorded(scale)}",
         ]
+    )
+
+
+def _with_what_is_recorded(scale: str) -> str:
+    return (
+        "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded runs "
+        f"with `--scale {scale} --partial`."
     )

@@ -1,8 +1,9 @@
 include: "workflow/Snakefile"
 
 
-# A bare `snakemake` makes everything; an included file cannot say so itself.
+# An included file cannot say so itself.
 rule default:
+    """What a bare `snakemake` makes: all."""
     default_target: True
     input:
         rules.all.input,

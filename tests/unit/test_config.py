@@ -43,7 +43,11 @@ def test_every_key_is_written_out() -> None:
 @pytest.mark.parametrize(
     ("change", "texts"),
     [
-        ({"scal": "paper"}, ["scal: unknown key", "did you mean 'scale'?", "config.yaml"]),
+        (
+            {"scal": "paper"},
+            ["scal: unknown key", "did you mean 'scale'?", "config.yaml, --configfile or --config"],
+        ),
+        ({"cores": 8}, ["cores: unknown key; known: data_root, device, max_minutes"]),
         ({"scale": "papr"}, ["scale: unknown scale 'papr'", "did you mean 'paper'?"]),
         ({"scale": 3}, ["scale"]),
         ({"papers": ["emd", "selectiv"]}, ["unknown paper 'selectiv'", "'selective'?"]),
@@ -51,7 +55,10 @@ def test_every_key_is_written_out() -> None:
         ({"papers": None}, ["papers: name at least one of cadis, emd"]),
         ({"papers": "emd", "plans": "my.yaml"}, ["leave out papers, or plans"]),
         ({"papers": "emd,emd"}, ["papers: 'emd' is named twice"]),
-        ({"data_root": "no/packs"}, ["data_root is no/packs, which is not a folder"]),
+        (
+            {"data_root": "no/packs"},
+            [f"data_root is no/packs, which is not a folder in {Path.cwd()}, or may not"],
+        ),
         ({"train": "sometimes"}, ["train", "'auto' or 'never'"]),
         ({"device": "gpu"}, ["device: 'gpu' is none of cpu, cuda, cuda:0"]),
         ({"max_minutes": 0}, ["max_minutes", "greater than or equal to 1"]),

@@ -126,11 +126,16 @@ RUN: dict[str, Any] = {
         ("", "mu", "; it belongs to algorithm fedprox"),
         ("", "clients", "; it belongs to partition"),
         ("", "epochs", "; did you mean 'local_epochs'?"),
-        ("", "wieght_decay", ""),
+        ("", "wieght_decay", f"; known: {', '.join(sorted(RunSpec.model_fields))}"),
         ("algorithm", "mu", "; it belongs to algorithm fedprox"),
         ("algorithm", "lr_decay", "; it belongs to optimizer"),
         ("algorithm", "participantz", "; did you mean 'participants'?"),
-        ("algorithm", "moment", ""),
+        (
+            "algorithm",
+            "moment",
+            "; known: bn_statistics, initial, local_accuracy, name, optimizer_state, "
+            "participants, pretrain_epochs, sgd_reference, warm_up, weighting",
+        ),
         ("optimizer", "wieght_decay", "; did you mean 'weight_decay'?"),
         ("optimizer", "rounds", "; it belongs to the top level"),
     ],
@@ -176,5 +181,6 @@ def test_a_key_of_an_entry_is_compared_with_those_of_entries() -> None:
     with pytest.raises(FedreproError) as failure:
         validate(content, PaperPlan, "plan")
     assert str(failure.value) == (
-        "plan:\n  runs.a.gridz: unknown key; did you mean 'grid'?\n  runs.a.part: unknown key"
+        "plan:\n  runs.a.gridz: unknown key; did you mean 'grid'?\n"
+        "  runs.a.part: unknown key; known: grid, labels, more, seeds, set, title"
     )

@@ -187,6 +187,15 @@ def test_a_new_file_is_an_edit_whatever_git_is_told_to_show(clone, tmp_path):
     assert provenance.code_version.__wrapped__() == (clone("rev-parse", "HEAD"), True)
 
 
+def test_the_clone_may_be_another_users(clone, monkeypatch):
+    """As a colleague's on a cluster, or root's in a container."""
+    commit = clone("rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(subprocess.CalledProcessError):
+        clone("rev-parse", "HEAD")
+    assert provenance.code_version.__wrapped__() == (commit, False)
+
+
 def test_code_of_no_clone_has_no_commit(clone, tmp_path, monkeypatch):
     with monkeypatch.context() as installed:
         installed.setattr(provenance, "__file__", str(tmp_path / "elsewhere/code.py"))

@@ -21,8 +21,8 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
-from fedrepro.workflow import sources
-from fedrepro.workflow.dag import Workflow
+from fedrepro.workflow import dag, sources
+from fedrepro.workflow.dag import MADE, Workflow
 
 SOURCES = Path(fedrepro.__file__).parent
 CONFIG: dict[str, Any] = {
@@ -140,7 +140,10 @@ def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None
     published = CONFIG | {"papers": ["fedcd"], "scale": "paper"}
     workflow = Workflow(published)
     batch = workflow.batches[0]
-    said = rf"{batch.runs[0]} \({len(batch.runs)} in one job\), .* add `--config device=cuda`"
+    said = (
+        rf"{batch.runs[0]} \({len(batch.runs)} in one job\), .* add `--config device=cuda`"
+        ".* with `--scale paper --partial`"
+    )
     with pytest.raises(FedreproError, match=said):
         workflow.data_of(batch)
     on_gpu = Workflow(published | {"device": "cuda"})
@@ -197,6 +200,15 @@ def test_where_there_are_no_records_nothing_is_trained_unless_told() -> None:
     assert workflow.pending(["fedcd"])
 
 
+def test_records_of_a_clone_are_linked_by_a_command_to_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workflow = Workflow(CONFIG | {"papers": ["fedcd"], "scale": "paper"})
+    monkeypatch.setattr(dag, "root", lambda: Path("/some where/clone"))
+    with pytest.raises(FedreproError, match="ln -s '/some where/clone/results/runs' results/`"):
+        workflow.pending(["fedcd"])
+
+
 def test_verdicts_are_refused_where_there_are_none() -> None:
     assert Workflow(CONFIG).pending_of_reported()
     said = r"scale quick has no verdicts, .* `--config scale=lite`"
@@ -218,10 +230,27 @@ def test_a_target_that_does_not_exist(target: str, text: str) -> None:
     assert text in str(error.value)
 
 
-def test_a_folder_that_does_not_exist() -> None:
-    text = r"no folder results/smoke/table \(did you mean 'tables'\? known: tables, figures, "
-    with pytest.raises(FedreproError, match=text):
-        Workflow(CONFIG).no_kind("smoke", "table")
+@pytest.mark.parametrize(
+    ("scale", "file", "text"),
+    [
+        ("smoke", "table/emd/table2.csv", "no folder results/smoke/table (did you mean 'tables'?"),
+        ("smoke", "figures/emd/fig1a.pdf", "results/smoke/figures holds <paper>/<figure>.svg, <pa"),
+        ("smoke", "tables/table2.csv", "results/smoke/tables holds <paper>/<table>.csv, <paper>/"),
+        ("smoke", "report/papers/emd.html", "results/smoke/report holds index.html, summary.txt"),
+        ("lit", "figures/emd/fig1a.pdf", "results/lit: unknown scale 'lit' (did you mean 'lite'?"),
+    ],
+)
+def test_a_file_that_does_not_exist(scale: str, file: str, text: str) -> None:
+    assert not re.fullmatch(MADE, file)
+    with pytest.raises(FedreproError, match=re.escape(text)):
+        Workflow(CONFIG).no_file(scale, file)
+
+
+def test_files_that_are_made_are_not_refused() -> None:
+    workflow = Workflow(EVERY_PAPER)
+    papers = workflow.papers
+    made = [*workflow.everything(papers), *workflow.report(), *workflow.indices(papers)]
+    assert [file for file in made if not re.fullmatch(f"results/smoke/({MADE})", file)] == []
 
 
 def test_a_damaged_record_stops(write_record: Any) -> None:
@@ -285,7 +314,7 @@ def test_the_snakefile_waits_for_no_heavy_import(write_record: Any, recorded: bo
     for run in RUNS if recorded else ():
         write_record(run, records.FOLDER)
     program = (
-        "import sys; from fedrepro.workflow.dag import Workflow; "
+        "import sys; from fedrepro.workflow.dag import MADE, Workflow; "
         f"assert bool(Workflow({CONFIG!r}).batches) != {recorded}; "
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
@@ -411,6 +440,7 @@ def test_all_code_that_a_notebook_imports_is_its_input(paper: str) -> None:
         (lambda w: w.of_figure("smoke", "emd", "table2"), "no figure 'table2'"),
         (lambda w: w.of_table("smoke", "edm", "table2"), "unknown paper 'edm' (did you mean"),
         (lambda w: w.of_table("paper", "emd", "table2"), "add `--config scale=paper`"),
+        (lambda w: w.of_table("lit", "emd", "table2"), "unknown scale 'lit' (did you mean 'lite'?"),
         (lambda w: w.of_check("lite", "emd"), "the scale here is smoke"),
         (lambda w: w.of_notebook("smoke", "emb"), "did you mean 'emd'"),
         (lambda w: w.dataset_of("smoke", "emd", "0" * 12), "no partition '000000000000'"),

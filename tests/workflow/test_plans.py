@@ -260,6 +260,10 @@ def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> Non
             (*SMOKE, "results/smoke/tables/emd/tabel2.csv"),
             ["paper 'emd' has no table 'tabel2'", "did you mean 'table2'?"],
         ),
+        (
+            (*SMOKE, "results/smoke/figures/emd/fig1a.pdf"),
+            ["nothing makes results/smoke/figures/emd/fig1a.pdf; results/smoke/figures holds <pap"],
+        ),
         ((*SMOKE, "all_figure"), ["unknown target 'all_figure' (did you mean 'all_figures'?"]),
         (
             ("--config", "scale=quick", "--", "all_checks"),
@@ -271,6 +275,13 @@ def test_mistakes(untouched: Clone, arguments: tuple[str, ...], texts: list[str]
     said = untouched.fails("-n", *arguments)
     for text in texts:
         assert text in said
+
+
+def test_every_rule_says_what_it_makes(untouched: Clone) -> None:
+    done = untouched.snakemake("--list-rules", *SMOKE[:2])
+    rules = done.stdout.splitlines()
+    assert "all_data (The data sets: what a machine without network has to be given.)" in rules
+    assert [rule for rule in rules if not re.fullmatch(r"\w+ \(.+\)", rule)] == []
 
 
 def test_a_snakemake_without_the_package_is_told_where_one_with_it_is(untouched: Clone) -> None:

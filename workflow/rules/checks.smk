@@ -3,6 +3,7 @@
 
 
 rule check:
+    """Verdicts on one paper."""
     input:
         unpack(check_input),
     output:

@@ -18,7 +18,7 @@ try:
     import fedrepro
     from fedrepro.base.configfile import NAME
     from fedrepro.base.errors import FedreproError
-    from fedrepro.workflow.dag import KINDS, Workflow
+    from fedrepro.workflow.dag import MADE, Workflow
 except ImportError as error:
     raise WorkflowError(f"{error}: {CURE}") from None
 
@@ -107,8 +107,8 @@ def no_target(wildcards):
     PLAN.no_target(f"all_{wildcards.unknown}", known)
 
 
-def no_kind(wildcards):
-    PLAN.no_kind(wildcards.scale, wildcards.unknown_kind)
+def no_file(wildcards):
+    PLAN.no_file(wildcards.scale, wildcards.unknown_file)
 
 
 def training_input(batch):

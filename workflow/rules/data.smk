@@ -7,6 +7,7 @@
 
 
 rule dataset:
+    """Look for a data set, or download it."""
     output:
         "data/ready/{dataset}.json",
     log:

@@ -3,6 +3,7 @@
 
 
 rule figure:
+    """One figure."""
     input:
         unpack(figure_input),
     output:

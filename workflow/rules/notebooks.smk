@@ -7,6 +7,7 @@
 
 
 rule notebook:
+    """A paper's notebook."""
     input:
         unpack(notebook_input),
     output:

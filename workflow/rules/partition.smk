@@ -4,6 +4,7 @@
 
 
 rule partition:
+    """The clients' index lists of one partition."""
     input:
         partition_input,
     output:
@@ -22,6 +23,7 @@ rule partition:
 
 
 rule partition_overview:
+    """What the clients of a paper hold."""
     input:
         unpack(overview_input),
     output:

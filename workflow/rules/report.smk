@@ -5,6 +5,7 @@
 
 
 rule report:
+    """The report."""
     input:
         unpack(report_input),
     output:

@@ -3,6 +3,7 @@
 
 
 rule table:
+    """One table."""
     input:
         unpack(table_input),
     output:

@@ -14,6 +14,7 @@
 for batch in PLAN.batches:
 
     rule:
+        """Train the runs of a batch that have no record."""
         name:
             f"train_{batch.name}"
         input:

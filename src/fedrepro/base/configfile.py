@@ -263,7 +263,8 @@ def _hint(keys: Sequence[str], model: type[BaseModel], content: Any) -> str:
             models = [one for field in fields for one in _models(field.annotation)]
         here = _part(here, key)
         models = _meant(models, here)
-    return did_you_mean(name, sorted({key for one in models for key in _fields(one)}))
+    known = sorted({key for one in models for key in _fields(one)})
+    return did_you_mean(name, known) or f"; known: {', '.join(known)}"
 
 
 _ELSEWHERE = {

@@ -91,10 +91,11 @@ def data_root(named: Path | None = None) -> Path | None:
     chosen = named or (Path(value) if (value := os.environ.get("FEDREPRO_DATA")) else None)
     if chosen is not None and not os.path.isdir(chosen):  # False, too, where it may not be looked
         origin = "data_root" if named else "FEDREPRO_DATA"
+        seen_from = "" if chosen.is_absolute() else f" in {Path.cwd()}"
         raise FedreproError(
-            f"{origin} is {chosen}, which is not a folder, or may not be looked into: set it "
-            "to a folder written by `fedrepro data pack`, or leave it out to use data/pack, "
-            "data/raw or a download."
+            f"{origin} is {chosen}, which is not a folder{seen_from}, or may not be looked into: "
+            "set it to a folder written by `fedrepro data pack`, or leave it out to use "
+            "data/pack, data/raw or a download."
         )
     return chosen
 

@@ -159,8 +159,12 @@ def code_version() -> tuple[str, bool]:
         return "unknown", False
 
     def git(*arguments: str) -> str:
+        ours = f"safe.directory={here}"  # git looks into no folder of another user, untold
         return subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+            ["git", "-C", str(here), "-c", ours, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
 
     try:

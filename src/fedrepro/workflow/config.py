@@ -66,7 +66,7 @@ def load_config(values: Mapping[str, Any]) -> WorkflowConfig:
             that the file has twice; both papers and plans are chosen.
     """
     file = root() / "config/config.yaml"
-    where = f"{file} or --config"
+    where = f"{file}, --configfile or --config"
     written = read_yaml(file, WorkflowConfig)  # Snakemake takes the last of two equal keys
     values = {**written.model_dump(), **values}
     scale = values.get("scale")

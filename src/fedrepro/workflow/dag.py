@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from fedrepro.base.configfile import nearest
+from fedrepro.base.configfile import NAME, nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
 from fedrepro.fl.data import arrays_file
@@ -24,12 +26,38 @@ from fedrepro.report import code
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
 from fedrepro.runs.plan_files import is_study, plan_files
+from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.status import Status, describe, status
 from fedrepro.workflow import sources
 from fedrepro.workflow.config import load_config, not_made
 
-KINDS = ("tables", "figures", "notebooks", "checks", "partitions", "report")
-"""Folders of a scale in ``results``."""
+_FILES = {
+    "tables": ("<paper>/<table>.csv", "<paper>/<table>.md"),
+    "figures": ("<paper>/<figure>.svg", "<paper>/<figure>.png", "<paper>/<figure>.csv"),
+    "notebooks": ("<paper>.html", "<paper>.ipynb"),
+    "checks": ("<paper>.json",),
+    "partitions": (
+        "<paper>/<partition>.npz",
+        "<paper>/overview.csv",
+        "<paper>/overview.svg",
+        "<paper>/overview.png",
+    ),
+    "report": ("index.html", "summary.txt"),
+}
+"""Folders of a scale in ``results`` -> the files that rules make there."""
+
+
+def _made() -> str:
+    """Return an expression for the files of a scale that have a rule."""
+    files = [f"{folder}/{file}" for folder, names in _FILES.items() for file in names]
+    return "|".join(
+        re.sub("<(.*?)>", lambda part: NAME if part[1] == "paper" else "[^/.]+", re.escape(file))
+        for file in files
+    )
+
+
+MADE = _made()
+"""Regular expression for the files of a scale, in its folder, that rules make."""
 
 
 @dataclass(frozen=True)
@@ -154,13 +182,20 @@ class Workflow:
             self._require(self.scale, paper)
         raise FedreproError(f"unknown target '{name}' {nearest(name, sorted(targets))}")
 
-    def no_kind(self, scale: str, name: str) -> NoReturn:
-        """Refuse a file in a folder of a scale that no rule makes.
+    def no_file(self, scale: str, name: str) -> NoReturn:
+        """Refuse a file of a scale that no rule makes.
 
         Raises:
-            FedreproError: always; names the nearest folder.
+            FedreproError: always; names the nearest scale or folder, or the files of the folder.
         """
-        raise FedreproError(f"no folder results/{scale}/{name} {nearest(name, KINDS)}")
+        _require_scale(scale)
+        folder = name.partition("/")[0]
+        if folder not in _FILES:
+            raise FedreproError(f"no folder results/{scale}/{folder} {nearest(folder, [*_FILES])}")
+        raise FedreproError(
+            f"nothing makes results/{scale}/{name}; results/{scale}/{folder} holds "
+            f"{', '.join(_FILES[folder])}"
+        )
 
     def datasets(self) -> list[str]:
         """Return what says that the data sets of all plans are here."""
@@ -183,7 +218,7 @@ class Workflow:
                 f"a target needs pending runs, such as {batch.tf32[0]} ({len(batch.tf32)} in one "
                 "job), that have precision: tf32, which NVIDIA GPUs alone have: add `--config "
                 f"device=cuda`; on a CPU, `fedrepro train --pending --scale {self.scale}` trains "
-                "the others"
+                f"the others. {_with_what_is_recorded(self.scale)}"
             )
         return self.ready(batch.dataset)
 
@@ -361,8 +396,8 @@ class Workflow:
             raise FedreproError(
                 f"there is no folder {records.FOLDER} in {Path.cwd()}, so runs would be trained "
                 f"that have records in {root()}: start Snakemake there, or link them with `mkdir "
-                f"-p results && ln -s {root() / records.FOLDER} results/`; to train them here, "
-                f"make an empty folder {records.FOLDER}"
+                f"-p results && ln -s {shlex.quote(str(root() / records.FOLDER))} results/`; to "
+                f"train them here, make an empty folder {records.FOLDER}"
             )
         if missing and self.config.train == "never":
             raise FedreproError(_refusal(missing, self._status, self.scale))
@@ -454,6 +489,7 @@ class Workflow:
         }
 
     def _require(self, scale: str, paper: str) -> None:
+        _require_scale(scale)
         load_plan(paper)
         if paper not in self.papers:
             if is_study(paper):
@@ -517,6 +553,11 @@ class Workflow:
         }
 
 
+def _require_scale(scale: str) -> None:
+    if scale not in SCALES:
+        raise FedreproError(f"results/{scale}: unknown scale '{scale}' {nearest(scale, SCALES)}")
+
+
 _FEWEST_MINUTES = 30
 """That a job asks for: starting, reading the data and writing checkpoints takes its time."""
 _MOST_LISTED = 20
@@ -538,7 +579,13 @@ def _refusal(run_ids: Sequence[str], state: Status, scale: str) -> str:
             f"Estimate on one core: {needed}; of all {len(state.pending)} pending runs of scale "
             f"{scale}: {in_all}. `{missing[0].command}` trains the first of them; without "
             "`--config train=never` the target trains what it needs. "
-            "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded "
-            f"runs with `--scale {scale} --partial`.",
+            f"{_with_what_is_recorded(scale)}",
         ]
+    )
+
+
+def _with_what_is_recorded(scale: str) -> str:
+    return (
+        "`fedrepro table`, `fedrepro figure` and `fedrepro report` make do with the recorded runs "
+        f"with `--scale {scale} --partial`."
     )

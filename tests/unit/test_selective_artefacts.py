@@ -108,6 +108,22 @@ def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypat
     assert " ".join(rest).endswith(f"{left_out} {fewer.plan.runs[group].title}.")
 
 
+def test_a_title_names_only_the_groups_without_any_record(runs, tmp_path):
+    groups = ["m3_federated_as_written", "m3_federated_as_run"]
+    first = {runs.planned([group])[0].id for group in groups}
+    some = part(runs, tmp_path / "some", lambda run: run.id not in first)
+    planned = len(runs.planned(runs.groups_of("fig5")))
+    said = "Left out, as they have no record:"
+    assert artefacts.left_out_briefly(some, "fig5") == f"{said} 2 of {planned} runs."
+    more = part(
+        runs, tmp_path / "more", lambda run: run.id not in first and run.group != "m3_local"
+    )
+    local, title = len(runs.planned(["m3_local"])), runs.plan.runs["m3_local"].title
+    assert artefacts.left_out_briefly(more, "fig5") == (
+        f"{said} {local} of {local} runs of {title}. 2 of {planned - local} other runs."
+    )
+
+
 def test_a_curve_is_judged_without_the_others(runs, tmp_path):
     fewer = part(runs, tmp_path, lambda run: run.group != "m2_selective_as_run")
     with pytest.raises(MissingRunsError):

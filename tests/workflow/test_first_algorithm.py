@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fedrepro.base.paths import root
+from fedrepro.runs.plan import expand, load_plan
 
 _FILE = re.compile(r'^```\w+ title="(\S+)"\n(.*?)^```$', re.M | re.S)
 PAGES = {
@@ -101,7 +102,10 @@ def test_the_comparison_runs_outside_any_clone(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_plan_trains_and_gets_a_table(folder: Path) -> None:
     run(folder, "-m", "fedrepro.cli", "train", "median.yaml")
-    assert len(recorded(folder, "median.yaml")) == 4
+    run(folder, "compare.py")
+    ids = {record["run_id"] for record in recorded(folder, "median.yaml")}
+    assert len(ids) == 4
+    assert ids == {file.stem for file in (folder / "fedrepro-runs").glob("*.json")}, "the same runs"
     run(folder, "-m", "fedrepro.cli", "table", "median.yaml", "accuracy", "--out", "accuracy")
     assert "FedMedian" in (folder / "accuracy.md").read_text()
 
@@ -118,7 +122,21 @@ def test_a_plan_of_own_components_trains_and_gets_a_table(folder: Path) -> None:
     losses = {str(record["metrics"]["train_loss"]) for record in records}
     assert len(losses) == 4, "the penalty and the seed change the training"
     run(folder, "-m", "fedrepro.cli", "table", "penalty.yaml", "comparison", "--out", "penalty")
-    assert "FedAvg with the penalty" in (folder / "penalty.md").read_text()
+    table = (folder / "penalty.md").read_text()
+    assert "FedAvg with the penalty" in table
+    assert "0.00 ± 0.00" not in table, "the table shows that the penalty does something"
+
+
+def test_the_page_says_which_seeds_a_papers_group_has() -> None:
+    page = " ".join((root() / "docs/first-algorithm.md").read_text().split())
+    seeds = load_plan("cadis").scales["lite"].seeds
+    assert f"the seeds of the scale, {seeds[0]} to {seeds[-1]};" in page
+    runs = expand("cadis", "lite")
+    fewest = min(
+        sum(run.group == group for run in runs)
+        for group in load_plan("cadis").tables["table1_mnist"].runs
+    )
+    assert f"have 0 to {fewest - 1} or more" in page
 
 
 @pytest.mark.slow

@@ -143,11 +143,31 @@ class Lacking:
         on = f" on {self.datasets}" if self.datasets else ""
         return f"{self.missing} of {self.planned} runs{each}{on}"
 
+    @property
+    def runs(self) -> int:
+        """How many runs have no record, all groups and data sets together."""
+        return self.missing * len(self.titles) * (self.datasets.count(",") + 1)
+
 
 def left_out(runs: RunSet, name: str) -> str:
     """Say of which groups of runs a table or figure lacks records; empty if of none."""
     parts = [f"{each.how_many} of {'; '.join(each.titles)}." for each in lacking(runs, name)]
     return f"{LEFT_OUT}: {' '.join(parts)}" if parts else ""
+
+
+def left_out_briefly(runs: RunSet, name: str) -> str:
+    """Say it in two lines or so: by name only the groups of which nothing is recorded."""
+    found = lacking(runs, name)
+    whole = [each for each in found if each.missing == each.planned]
+    if sum(len(each.titles) for each in found if each not in whole) < 2:
+        return left_out(runs, name)
+    parts = [f"{each.how_many} of {'; '.join(each.titles)}." for each in whole]
+    planned = runs.planned(runs.groups_of(name))
+    absent = sum(each.runs for each in whole)
+    missing = sum(not runs.is_recorded(run) for run in planned) - absent
+    other = "other " if whole else ""
+    parts.append(f"{missing} of {len(planned) - absent} {other}runs.")
+    return f"{LEFT_OUT}: {' '.join(parts)}"
 
 
 LEFT_OUT = "Left out, as they have no record"

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedrepro.report import code, style
-from fedrepro.report.artefacts import at_scale, frame, left_out, made_by, write_csv
+from fedrepro.report.artefacts import at_scale, frame, left_out_briefly, made_by, write_csv
 from fedrepro.report.plots import Canvas, Ink
 from fedrepro.report.stats import LEAST_FOR_T
 from fedrepro.report.style import PALETTE
@@ -53,7 +53,7 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     cells = frame(runs, name, partial=partial)
     figure = made_by(of_paper(runs.paper), "DRAWINGS", runs, name)(cells)
     title = f"{artefact.title} ({artefact.source})"
-    missing = textwrap.wrap(left_out(runs, name), _TITLE_WIDTH, break_on_hyphens=False)
+    missing = textwrap.wrap(left_out_briefly(runs, name), _TITLE_WIDTH, break_on_hyphens=False)
     figure.set_figheight(figure.get_figheight() + _TITLE_LINE * len(missing))
     text = "\n".join([title, _under_title(runs, name, cells), *missing])
     figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
@@ -128,5 +128,5 @@ def draw_choices(cells: pd.DataFrame) -> Figure:
         axis.set_title(textwrap.fill(str(headline), 17), fontsize=8)
         axis.grid(visible=False, axis="y")
     canvas.axis.invert_yaxis()
-    canvas.key("difference from the committed reading, paired by seed", _MOVED)
+    canvas.key("difference from our own setting, paired by seed", _MOVED)
     return canvas.legend(1, "mean, 95 % Student t interval, every pair as a dot")

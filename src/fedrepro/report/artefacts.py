@@ -127,26 +127,26 @@ class Lacking:
     Attributes:
         missing: how many runs of each group have no record.
         planned: of how many.
-        datasets: on which of several data sets; empty where their groups have only one.
+        datasets: on which of several data sets; none where their groups have only one.
         titles: of the groups; those on several data sets may share one.
     """
 
     missing: int
     planned: int
-    datasets: str
+    datasets: tuple[str, ...]
     titles: tuple[str, ...]
 
     @property
     def how_many(self) -> str:
         """How many runs, without the titles: ``2 of 3 runs each on mnist``."""
-        each = " each" if len(self.titles) > 1 or ", " in self.datasets else ""
-        on = f" on {self.datasets}" if self.datasets else ""
+        each = " each" if len(self.titles) > 1 or len(self.datasets) > 1 else ""
+        on = f" on {', '.join(self.datasets)}" if self.datasets else ""
         return f"{self.missing} of {self.planned} runs{each}{on}"
 
     @property
     def runs(self) -> int:
         """How many runs have no record, all groups and data sets together."""
-        return self.missing * len(self.titles) * (self.datasets.count(",") + 1)
+        return self.missing * len(self.titles) * max(1, len(self.datasets))
 
 
 def left_out(runs: RunSet, name: str) -> str:
@@ -184,21 +184,23 @@ def lacking(runs: RunSet, name: str) -> list[Lacking]:
         title, dataset = runs.plan.runs[run.group].title, run.spec.dataset.name
         missing[title][dataset] += not runs.is_recorded(run)
         planned[title][dataset] += 1
-    alike: dict[tuple[int, int, str], list[str]] = {}
+    alike: dict[tuple[int, int, tuple[str, ...]], list[str]] = {}
     for title, counts in missing.items():
         for count, all_, datasets in _by_datasets(counts, planned[title]):
             alike.setdefault((count, all_, datasets), []).append(title)
     return [Lacking(*counts, tuple(titles)) for counts, titles in alike.items()]
 
 
-def _by_datasets(missing: Counter[str], planned: Counter[str]) -> Iterator[tuple[int, int, str]]:
+def _by_datasets(
+    missing: Counter[str], planned: Counter[str]
+) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     """Yield how many runs are missing, of how many, and on which of several data sets."""
     alike: dict[tuple[int, int], list[str]] = {}
     for dataset, count in missing.items():
         if count:
             alike.setdefault((count, planned[dataset]), []).append(dataset)
     for (count, all_), datasets in alike.items():
-        yield count, all_, ", ".join(datasets) if len(planned) > 1 else ""
+        yield count, all_, tuple(datasets) if len(planned) > 1 else ()
 
 
 def write_table(runs: RunSet, name: str, stem: Path, *, partial: bool = False) -> None:

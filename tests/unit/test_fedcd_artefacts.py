@@ -474,6 +474,7 @@ def test_archetypes_of_the_log_are_its_means():
 def test_18_and_9_devices_beside_the_course_report(paper):
     frame = artefacts.frame(paper, "course")
     assert cell(frame, "active models, 18 devices", 16)["published"] == 55
+    assert cell(frame, "active models, 18 devices", 6)["mean"] == 2 * 18
     units = [
         cell(frame, name, 1)["unit"] for name in ("active models, 18 devices", "FedCD, 18 devices")
     ]

@@ -73,6 +73,8 @@ def test_what_a_log_says_by_hand():
     # sample deviation of two scores: their distance over the root of 2
     assert made.spread == pytest.approx([0, (0.2 + 0.8) / np.sqrt(2) / 4])
     assert made.consensus.tolist() == [[0, 0], [1, 0]]  # archetype 1 is divided: the lowest
+    divided = log(preferred=[[0, 0, 3, 2], [1, 1, 0, 0]])
+    assert divided.agreeing.tolist() == [[True, False], [True, True]]
     assert made.preferred_by(1) == {0, 3}
     assert made.cut(0, 0).preferred_by(1) == {0}
     late = made.cut(1)

@@ -96,6 +96,14 @@ def test_memory_is_never_given_out_twice(load, runs):
     assert card.work(20_000) == runs
 
 
+def test_the_next_run_is_assumed_to_take_the_mean_of_the_others():
+    admission = Admission()
+    for run in (1, 2):
+        admission.admitted(run, "a", 0, lanes=1)
+    assert admission.has_room([0.1, 0.5])
+    assert not admission.has_room([0.2, 0.5])
+
+
 def test_the_first_round_says_nothing_of_the_speed():
     """It takes 100 times as long as those after it, and the card is far from full."""
     card = Card(saturating(8), first=100.0)
@@ -123,6 +131,41 @@ def test_nobody_is_admitted_before_anything_was_measured():
         admission.worked(1, 1.0, done, now)
         assert not admission.has_room([0.1])
     admission.worked(1, 1.0, 10, 50.0)
+    assert admission.has_room([0.1])
+
+
+def one_measured():
+    """Return what knows that one run does a unit of work a second, and may be given another."""
+    admission = Admission()
+    admission.admitted(1, "a", 0, STREAMS)
+    for done in range(1, 4):
+        admission.worked(1, 10.0, done, 10.0 * done)
+    assert admission.has_room([0.1])
+    return admission
+
+
+def test_rounds_beside_a_first_round_are_not_measured():
+    """They take ten times as long; the two then do 1.1 units a second, told in halves of rounds."""
+    admission, now = one_measured(), 30.0
+    admission.admitted(2, "a", 0, STREAMS)
+    for done in range(4, 8):
+        now += 100
+        admission.worked(1, 10.0, done, now)
+    admission.worked(2, 10.0, 1, now)
+    for done in range(1, 4):
+        for half in (0, 1):
+            now += 9
+            admission.worked(1, 5.0, 6 + done + half, now)
+            admission.worked(2, 5.0, done + half, now)
+    assert admission.has_room([0.1, 0.1])
+
+
+def test_the_end_of_a_run_drops_what_it_is_measured_in():
+    admission = one_measured()
+    admission.admitted(2, "a", 0, STREAMS)
+    admission.ended(2)
+    for done in range(4, 8):
+        admission.worked(1, 10.0, done, 10.0 * done)
     assert admission.has_room([0.1])
 
 

@@ -15,6 +15,7 @@ import pytest
 from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
+from scipy.stats import linregress
 from seeds import Edited, MadeUpRuns, write_all
 
 from fedrepro.base import paths
@@ -479,6 +480,20 @@ def test_the_error_of_what_a_model_serves_is_that_of_the_regression():
     assert estimates.std(axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
 
 
+def test_the_errors_in_few_rounds_are_those_of_the_ends_of_a_line():
+    """A line over the share of one size of cluster is at 0 where all are of the other size."""
+    received = [0.7, 0.9, 0.6, 0.8, 0.65]
+    record = SimpleNamespace(
+        partition=SimpleNamespace(counts=np.eye(2, dtype=int)[[0] * 60 + [1] * 20].tolist()),
+        spec={"seed": 3, "rounds": 5, "algorithm": {"participants": 10}},
+        metrics={"local_accuracy": received},
+    )
+    large = np.array([(streams.participants(3, t, 80, 10) < 60).mean() for t in range(5)])
+    for found, share in zip(accuracy_by_size(record, last=100), (1 - large, large), strict=True):
+        line = linregress(share, received)
+        assert found == pytest.approx((line.intercept, line.intercept_stderr))
+
+
 def test_models_that_serve_all_clients_alike_serve_both_sizes_of_cluster(lite):
     frame = TABLES["served"](lite)
     for row in frame["row"].unique():
@@ -523,6 +538,9 @@ def test_pill_is_published_only_beside_the_stand_in(lite):
     table = artefacts.frame(lite, "pill")
     printed = cell(table, "CADIS", "PILL, best accuracy (published only)")
     assert (printed["n"], printed["runs"], printed["published"]) == (0, (), 0.7971)
+    columns = ("best accuracy", "rounds to 60 %", "speed-up to 60 %")
+    cells = [cell(table, "CADIS", f"PILL, {column} (published only)") for column in columns]
+    assert [each["unit"] for each in cells] == ["fraction", "count", "ratio"]
     assert math.isnan(printed["mean"])
     ours = cell(table, "CADIS", ON_STAND_IN)
     assert (ours["mean"], ours["n"]) == (0.5, 6)

@@ -545,6 +545,14 @@ def test_clusters_are_recovered_at_one_threshold(as_claimed, monkeypatch, thresh
     assert RULES["recovers_clusters"](as_claimed, **values).holds is holds
 
 
+def test_clusters_are_recovered_in_every_seed_or_not(as_claimed):
+    finding = decide("NE3-fresh", Seeds(as_claimed, World(), World(recovered=())))
+    assert not finding.holds
+    assert finding.ours == 0.01  # no pair is wrong with one seed, 2 % are with the other
+    assert decide("NR4", Seeds(as_claimed, World(), World())).holds
+    assert not decide("NR4", Seeds(as_claimed, World(), World(one=2.0))).holds
+
+
 @pytest.mark.parametrize("low", [0, 1])
 def test_cosines_exceed_with_fresh_weights_and_with_trained_ones(as_claimed, monkeypatch, low):
     def sample(runs, what, measure, *, warm_up, **_):

@@ -14,7 +14,7 @@ import pytest
 from emd_records import FLOOR, JITTER, World, rise
 from frames import cell, check_any_subset, part
 from readable import check_readable
-from seeds import MadeUpRuns, write_all
+from seeds import Edited, MadeUpRuns, write_all
 
 from fedrepro.papers.emd.drawings import DRAWINGS
 from fedrepro.papers.emd.figures import plane
@@ -202,6 +202,26 @@ def test_sweep_text(paper):
     assert variation["published_sd"] == 0.00086
     assert len(variation["runs"]) == 5
     assert cell(frame, "KWS", "largest reduction")["published"] == 0.4021
+
+
+def test_the_lowest_mean_need_not_be_that_of_the_highest_emd():
+    frame = artefacts.frame(
+        MadeUpRuns("paper", World(accuracy={"mnist_sweep/1.44": 0.9})), "sweep_text"
+    )
+    assert cell(frame, "MNIST", "largest reduction")["mean"] == pytest.approx(0.9857 - 0.9)
+
+
+def test_the_last_round_and_the_best_are_told_apart():
+    def early(name: str, values: list[float]) -> list[float]:
+        return [0.99, *values[1:]] if name == "accuracy" else values
+
+    runs = Edited(MadeUpRuns("lite", World()), early)
+    ours = cell(artefacts.frame(runs, "table3"), "FedAvg, IID, large B", "MNIST")
+    assert [ours["final"], ours["best"]] == pytest.approx([ours["mean"] + 0.0001, 0.99])
+    frame = artefacts.frame(runs, "choices")
+    last, best = (cell(frame, name, "IID") for name in ("after the last round", "best round"))
+    assert last["mean"] == pytest.approx(0.0001)
+    assert best["mean"] == pytest.approx(0.99 - ours["mean"])
 
 
 def test_sweep_text_needs_every_emd_of_a_seed(paper, tmp_path):

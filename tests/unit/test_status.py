@@ -74,10 +74,15 @@ def test_recorded_seconds_decide_the_estimate(folder: Path, write_record: Any) -
 
 
 def on_a_gpu(
-    run: PlannedRun, seconds: float, folder: Path, write_record: Any, backend: str = "graphs"
+    run: PlannedRun,
+    seconds: float,
+    folder: Path,
+    write_record: Any,
+    backend: str = "graphs",
+    device: str = "GPU X",
 ) -> None:
     provenance = json.loads(write_record(run, folder).read_text())["provenance"]
-    changed = {"seconds": seconds, "device_type": "cuda", "device": "GPU X", "backend": backend}
+    changed = {"seconds": seconds, "device_type": "cuda", "device": device, "backend": backend}
     write_record(run, folder, provenance=provenance | changed)
 
 
@@ -98,6 +103,21 @@ def test_like_runs_on_a_gpu_decide_the_estimate_on_one(folder: Path, write_recor
     assert "mnist_cnn" not in unknown
 
 
+def test_the_gpus_of_like_runs_are_named_and_no_others(folder: Path, write_record: Any) -> None:
+    mnist = [run for run in RUNS if run.spec.model.name == "mnist_cnn"]
+    kws = [run for run in RUNS if run.group == "kws_sweep"]
+    on_a_gpu(mnist[0], 100, folder, write_record)
+    on_a_gpu(kws[0], 100, folder, write_record, device="GPU Y")
+    assert status([mnist[1], kws[1]]).gpus == ("GPU X", "GPU Y")
+    assert status([mnist[1], kws[0]]).gpus == ("GPU X",)
+
+
+def test_seconds_of_a_core_say_nothing_about_gpus(folder: Path, write_record: Any) -> None:
+    like = [run for run in RUNS if run.group == "mnist_sweep"]
+    write_record(like[0], folder)
+    assert status([like[1]]).gpu_seconds == {}
+
+
 def test_another_precision_is_not_like(folder: Path, write_record: Any) -> None:
     like = [run for run in RUNS if run.group == "mnist_sweep"]
     on_a_gpu(like[0], 100, folder, write_record)
@@ -115,6 +135,7 @@ def test_runs_that_need_a_gpu_are_not_counted_on_a_core(folder: Path, write_reco
     assert alone.left([tf32.id]) == ("needs a GPU", "not measured")
     assert (alone.pending_seconds, alone.to_json()["seconds"]) == (0, {})
     assert both.pending_seconds == status([on_core]).pending_seconds > 0
+    assert not re.search(r"of them|^all ", status([on_core]).text(), re.MULTILINE)
     assert re.search(r"^\S+ +0 +2 +\d+ s for 1 of them +not measured$", both.text(), re.MULTILINE)
 
 
@@ -146,6 +167,17 @@ def test_all_damaged_records_are_named(folder: Path, write_record: Any) -> None:
         assert f"{run.id}.json: not a whole run record" in line
 
 
+def test_twenty_damaged_records_are_named_and_the_others_counted(
+    folder: Path, write_record: Any
+) -> None:
+    for run in RUNS[:22]:
+        write_record(run, folder).write_text("{}")
+    with pytest.raises(FedreproError) as refused:
+        status(RUNS)
+    *named, rest = str(refused.value).splitlines()
+    assert (len(named), rest) == (20, "and 2 more")
+
+
 def test_a_damaged_record_of_no_planned_run_stops_nothing(folder: Path, write_record: Any) -> None:
     write_record(RUNS[0], folder)
     (folder / f"{'0' * 12}.json").write_text("{}")
@@ -163,6 +195,9 @@ def test_other_plans_and_records_that_cannot_be_read_stop_nothing(
     (folder.parent / "wrong.yaml").write_text("paper: other")
     monkeypatch.setenv(OWN_PLANS, str(folder.parent / "wrong.yaml"))
     assert status([like[1]]).pending == (like[1].id,)
+    provenance = json.loads(write_record(like[2], folder).read_text())["provenance"]
+    write_record(like[2], folder, provenance=provenance | {"seconds": 100.0})
+    assert status([like[1]]).pending_seconds == pytest.approx(100, rel=0.3)
 
 
 def test_without_a_like_record_no_other_is_read(
@@ -198,13 +233,14 @@ def test_command(folder: Path, write_record: Any, capsys: pytest.CaptureFixture[
 
 
 def test_durations_for_readers() -> None:
-    assert [duration(s) for s in (0.4, 89, 90, 3600, 5400, 172_799, 864_000)] == [
+    assert [duration(s) for s in (0.4, 89, 90, 3600, 5400, 172_799, 172_800, 864_000)] == [
         "0 s",
         "89 s",
         "2 min",
         "60 min",
         "1.5 h",
         "48.0 h",
+        "2 days",
         "10 days",
     ]
 

@@ -197,7 +197,7 @@ def published_no_worse(
         f"published lead of {what} over {over} for {NETWORKS[network]}: smallest "
         f"{in_points(leads_by[least])} at N = {least}; behind at {behind} of {len(leads_by)} N"
     )
-    return Finding(leads_by[least] > -points / 100, evidence, [], leads_by[least])
+    return Finding(leads_by[least] > SLACK - points / 100, evidence, [], leads_by[least])
 
 
 def _drawn(runs: RunSet, figure: str, method: str) -> dict[int, float]:

@@ -230,13 +230,13 @@ def _filled(template: str, values: Mapping[str, object]) -> str:
     """Return a template with its values.
 
     Raises:
-        ValueError: it names a value that there is not, or braces are open.
+        ValueError: it names a value, or a part of one, that there is not; or braces are open.
     """
     try:
         return template.format_map(values)
     except KeyError as error:
         raise ValueError(f"no value {error} for '{template}'") from error
-    except (AttributeError, IndexError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{error} in '{template}'") from error
 
 

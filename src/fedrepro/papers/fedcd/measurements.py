@@ -519,7 +519,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
         accuracy = device_accuracies(record)
         return float(accuracy[late(len(accuracy))].mean())
 
-    return by_labels(runs, "choices", of_records(at_the_end))
+    return by_labels(runs, of_records(at_the_end))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -242,6 +242,7 @@ def device_accuracies(record: RunRecord) -> Floats:
     return accuracy
 
 
+@functools.cache  # devices have the same few models in most rounds
 def _bits(mask: int) -> list[int]:
     return [m for m in range(mask.bit_length()) if mask >> m & 1]
 

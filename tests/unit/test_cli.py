@@ -21,6 +21,7 @@ from fedrepro.base.paths import root
 from fedrepro.cli import app, main
 from fedrepro.cli.output import show
 from fedrepro.report import artefacts, documents, verdicts
+from fedrepro.report.html import site
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +179,13 @@ def test_a_paper_comes_before_a_folder_of_its_name(
     assert "emd" in capsys.readouterr().out
     (tmp_path / "edm").mkdir()
     assert "edm: no plan there" in refusal(capsys, "status", "--paper", "edm")
+
+
+def test_a_paper_that_is_named_twice_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(site, "write", lambda papers, *_, **__: written.extend(papers))
+    assert main(["report", "tricks", "emd", "tricks"]) == 0
+    assert written == ["tricks", "emd"]
 
 
 def test_folders_of_the_repository_hold_no_records(

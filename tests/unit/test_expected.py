@@ -218,6 +218,7 @@ def test_an_empty_list_is_printed_as_nothing() -> None:
             {"statement": "{points.x}"},
             r"claims: C-\{dataset\}: .* no attribute 'x' in '\{points\.x\}'",
         ),
+        ({"statement": "{points[x]}"}, r"claims: C-\{dataset\}: .* in '\{points\[x\]\}'"),
         ({"each": [{"dataset": {"a": 1}}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
         ({"each": [{"dataset": None}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
         ({"each": [{"scales": ["smoke"]}]}, r"(?s:.*)claims\.0\.each\.0\.scales"),

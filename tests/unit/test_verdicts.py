@@ -17,7 +17,7 @@ from fedrepro.report.expected import Claim, Expected, Number
 from fedrepro.report.finding import Finding, Margin
 from fedrepro.report.rules import final, leads
 from fedrepro.report.stats import summarise
-from fedrepro.runs.plan import at_published_scale, expand
+from fedrepro.runs.plan import expand
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
@@ -229,9 +229,10 @@ def test_what_is_beyond_the_tolerance_is_explained(
 
 
 def test_runs_of_another_scale_are_never_judged_as_published() -> None:
-    assert at_published_scale("emd", PUBLISHED)
-    assert not at_published_scale("emd", [PUBLISHED[0], LITE_ONLY[0]])
-    assert not at_published_scale("emd", LITE_ONLY)
+    runs = RunSet("emd", "lite")
+    assert runs.as_published(PUBLISHED)
+    assert not runs.as_published([PUBLISHED[0], LITE_ONLY[0]])
+    assert not runs.as_published(LITE_ONLY)
     mixed = judged([0.9, 0.9], scale="lite", runs=[PUBLISHED[0], LITE_ONLY[0]])
     assert (mixed.verdict, mixed.ours) == ("not decidable", 0.9)
     assert judged([0.9, 0.9], scale="lite").verdict == "reproduced"

@@ -264,7 +264,7 @@ def report(
     from fedrepro.report.html import site
 
     results = Path("results")
-    chosen = [known_paper(name) for name in names] if names else all_papers()
+    chosen = dict.fromkeys(map(known_paper, names) if names else all_papers())
     folder = out or results / scale / "report"
     print(site.write(chosen, scale, results, folder, partial=partial))
 

@@ -16,7 +16,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.report import code
 from fedrepro.report.expected import cell_key, published
-from fedrepro.runs.plan import at_published_scale, load_plan, unique
+from fedrepro.runs.plan import load_plan, unique
 from fedrepro.runs.plan_files import file_of, is_study
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -314,7 +314,7 @@ def at_scale(runs: RunSet, name: str, *, note: str = "") -> str:
         return "the same at every scale"
     scale = f"scale: {runs.scale}"
     ids = [run.id for run in runs.members(groups)]
-    if runs.scale != "paper" and at_published_scale(runs.paper, ids):
+    if runs.scale != "paper" and runs.as_published(ids):
         return f"{scale}, with these runs as published"
     return f"{scale} ({note})" if note else scale
 

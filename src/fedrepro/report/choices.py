@@ -22,14 +22,11 @@ from fedrepro.runs.runset import MissingRunsError, RunSet
 COMMITTED = "as committed"
 
 
-def by_labels(
-    runs: RunSet, artefact: str, measure: Callable[[RunSet, str], pd.DataFrame]
-) -> pd.DataFrame:
-    """Return the table of choices that the labels of an artefact's groups make.
+def by_labels(runs: RunSet, measure: Callable[[RunSet, str], pd.DataFrame]) -> pd.DataFrame:
+    """Return the table of choices that the labels of the groups of table ``choices`` make.
 
     Args:
         runs: the records.
-        artefact: whose groups they are: those of the committed reading first.
         measure: returns of a group one row a run: ``seed``, ``run``, ``accuracy``, and ``where``,
             which tells headlines of one group apart (empty if there is one). Headlines of the
             committed reading that no choice has are left out.
@@ -40,7 +37,7 @@ def by_labels(
     Raises:
         MissingRunsError: a record is missing, or all of the other choices are, where partial.
     """
-    plan, groups = runs.plan, runs.groups_of(artefact)
+    plan, groups = runs.plan, runs.groups_of("choices")
     runs.some([group for group in groups if "choice" in plan.runs[group].labels])
     parts = []
     for group in groups:

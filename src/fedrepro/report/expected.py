@@ -9,10 +9,10 @@ against two readings of a paper have the same ``where`` and value: they are one 
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -230,13 +230,13 @@ def _filled(template: str, values: Mapping[str, object]) -> str:
     """Return a template with its values.
 
     Raises:
-        ValueError: it names a value that there is not, or braces are open.
+        ValueError: it names a value, or a part of one, that there is not; or braces are open.
     """
     try:
         return template.format_map(values)
     except KeyError as error:
         raise ValueError(f"no value {error} for '{template}'") from error
-    except (AttributeError, IndexError, ValueError) as error:
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"{error} in '{template}'") from error
 
 
@@ -420,16 +420,15 @@ def published(
 
     A study of our own has none.
     """
-    if is_study(paper):
-        return {}
-    expected = load_expected(paper)
-    numbers = {
-        cell_key(*number.cell): number.published
-        for number in expected.all_numbers()
-        if number.artefact == artefact and number.value == value
-    }
-    return numbers | {
-        cell_key(*item.cell): item.published
-        for item in expected.not_reproducible
-        if item.artefact == artefact and value == "mean"
-    }
+    return {} if is_study(paper) else dict(_published(paper).get((artefact, value), {}))
+
+
+@functools.cache
+def _published(paper: str) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
+    """Return what :func:`published` does, by artefact and value."""
+    expected, found = load_expected(paper), defaultdict[Any, dict[tuple[str, str], float]](dict)
+    for number in expected.all_numbers():
+        found[number.artefact, number.value][cell_key(*number.cell)] = number.published
+    for item in expected.not_reproducible:
+        found[item.artefact, "mean"][cell_key(*item.cell)] = item.published
+    return found

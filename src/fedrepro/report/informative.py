@@ -28,7 +28,8 @@ def uninformative(expected: Expected) -> dict[str, str]:
     for group in _grouped(expected.judged_numbers()):
         for number in group:
             alike = [other for other in group if other.reading in ("", number.reading)]
-            before, after = alike[: alike.index(number)], alike[alike.index(number) + 1 :]
+            place = alike.index(number)
+            before, after = alike[:place], alike[place + 1 :]
             if number.value == "sd" and number.tolerance >= number.published:
                 found[number.id] = "a standard deviation of zero would pass"
             elif number.gain and abs(number.published - number.no_gain) <= number.tolerance + SLACK:

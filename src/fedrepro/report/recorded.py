@@ -10,12 +10,14 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.base.configfile import validate
 from fedrepro.base.errors import FedreproError
+from fedrepro.base.files import write_text
 from fedrepro.base.paths import find_root
 from fedrepro.fl.spec import RunSpec, run_id
 from fedrepro.report.trace import facts
@@ -24,9 +26,6 @@ from fedrepro.runs.command import all_papers, ambiguous, selected, unknown_run
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales
 from fedrepro.runs.plan_files import plans
 from fedrepro.runs.records import RunRecord
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 METRIC = "accuracy"
 _BARS = "▁▂▃▄▅▆▇█"
@@ -229,8 +228,6 @@ def compare(found: Sequence[Recorded], metric: str = METRIC) -> pd.DataFrame:
     Raises:
         FedreproError: a run does not log it.
     """
-    import pandas as pd
-
     rows = []
     for one, differing in zip(found, _differences(found), strict=True):
         curve = one.curve(metric)
@@ -317,8 +314,7 @@ def write(found: Sequence[Recorded], metric: str, stem: Path) -> list[Path]:
     Raises:
         FedreproError: a run does not log the metric, or a file cannot be written.
     """
-    from fedrepro.base.files import write_text
-    from fedrepro.report import style
+    from fedrepro.report import style  # Matplotlib is slow to import
 
     table = compare(found, metric)
     style.use()
@@ -329,8 +325,6 @@ def write(found: Sequence[Recorded], metric: str, stem: Path) -> list[Path]:
 
 
 def _drawn(found: Sequence[Recorded], metric: str) -> Any:
-    import pandas as pd
-
     from fedrepro.report.drawings import series_inks
     from fedrepro.report.plots import ROUND, Canvas
 

@@ -8,15 +8,25 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.spec import canonical_json
 from fedrepro.report.artefacts import LEFT_OUT, as_tuple, frame, keys_of, lacking, left_out
+from fedrepro.report.checks import (
+    DECIDED,
+    Check,
+    condition,
+    how_sure,
+    remarks,
+    shown,
+    shown_difference,
+    tolerance,
+)
 from fedrepro.report.code import from_here, place_of
 from fedrepro.report.expected import Claim, NotReproducible, Number, cell_key, load_expected
+from fedrepro.report.verdicts import check_entry, check_runs
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, arguments, training_command
 from fedrepro.runs.plan_files import argument, file_of, is_study
@@ -24,9 +34,6 @@ from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
 from fedrepro.runs.status import describe, status
-
-if TYPE_CHECKING:
-    from fedrepro.report.checks import Check
 
 _LISTED = 3
 """Run ids in the line of a cell."""
@@ -134,9 +141,6 @@ def _one_cell(runs: RunSet, artefact: str, cells: pd.DataFrame, cell: str) -> st
 
 def _why_verdict(runs: RunSet, name: str) -> str:
     """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
-    from fedrepro.report.checks import condition, how_sure, remarks, shown, tolerance
-    from fedrepro.report.verdicts import check_entry
-
     paper, expected = runs.paper, load_expected(runs.paper)
     judged: list[Number | NotReproducible | Claim] = [*expected.judged_numbers()]
     judged += [*expected.not_reproducible, *expected.claims]
@@ -240,8 +244,6 @@ def _number(text: str) -> str | float:
 
 
 def _line(name: str, row: pd.Series, judged: Collection[Check]) -> str:
-    from fedrepro.report.checks import DECIDED
-
     verdicts = "".join(
         f"; {item.verdict}{', not informative' * (not item.informative)} ({item.id})"
         for item in judged
@@ -269,8 +271,6 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
         row: of the cell.
         each: also the value of each seed.
     """
-    from fedrepro.report.checks import shown_difference
-
     number, unit = row.get("n", 1), row.get("unit", "")
     if "mean" not in row or (not number and math.isnan(row["mean"])):
         text = "no number of ours"
@@ -286,8 +286,6 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
 
 
 def _defined(value: float, unit: str) -> str:
-    from fedrepro.report.checks import shown
-
     return "undefined" if math.isnan(value) else shown(value, unit, 6)
 
 
@@ -305,8 +303,6 @@ def _held_against(
         keys: of its cells.
         rows: the cells.
     """
-    from fedrepro.report.verdicts import check_runs
-
     ids = {run_id for row in rows for run_id in row["runs"]}
     if is_study(runs.paper) or not ids or not all("mean" in row for row in rows):
         return [[] for _ in rows]
@@ -348,8 +344,6 @@ def _of_cell(paper: str, key: str, judged: list[Check]) -> list[Check]:
 
 def _told(item: Check) -> str:
     """Say which published number a cell is held against, and how it comes out."""
-    from fedrepro.report.checks import shown, tolerance
-
     return (
         f"published in {item.where}: {shown(item.published or 0, item.unit)}, "
         f"tolerance ± {tolerance(item)}; verdict: {item.verdict} ({item.id})"

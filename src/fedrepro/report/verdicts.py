@@ -47,7 +47,7 @@ from fedrepro.report.finding import SLACK, Finding, Margin
 from fedrepro.report.informative import uninformative
 from fedrepro.report.stats import bounds, sd_bounds, seeds_needed
 from fedrepro.runs import records
-from fedrepro.runs.plan import at_published_scale, unique
+from fedrepro.runs.plan import unique
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
@@ -186,7 +186,7 @@ def _judge_number(runs: RunSet, number: Number, made: _Frame) -> Check:
         return replace(unjudged, verdict="not decidable", evidence=why)
     values, ids = list(cell["values"]), list(cell["runs"])
     low, high = _bounds(number, ours, values)
-    published = at_published_scale(runs.paper, ids)
+    published = runs.as_published(ids)
     verdict = judge(number, ours, low, high) if published else "not decidable"
     undecided = verdict == "inconclusive" and number.value == "mean"
     return _rounded(

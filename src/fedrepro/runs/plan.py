@@ -64,7 +64,7 @@ class PlannedRun:
     folder: Path | None = None
     scale: Scale = "paper"
 
-    @property
+    @functools.cached_property
     def point(self) -> tuple[Hashable, ...]:
         """Its place in the plan but for the seed: runs of one point repeat each other."""
         return (self.scale, self.paper, self.group, *self.coordinates.items())
@@ -442,15 +442,6 @@ def _with_precision(content: dict[str, Any], entry: ScaleEntry) -> dict[str, Any
     if "precision" in content or network not in entry.precision:
         return content
     return content | {"precision": entry.precision[network]}
-
-
-def at_published_scale(paper: str, ids: Iterable[str]) -> bool:
-    """Return whether runs, by their ids, are all in a paper's plan at the scale ``paper``.
-
-    Raises:
-        FedreproError: as :func:`expand`.
-    """
-    return not set(ids).difference(run.id for run in expand(paper, "paper"))
 
 
 def unique(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +138,14 @@ class RunSet:
         names = {run.spec.dataset.name for run in self.planned(groups)}
         (split,) = {Evaluated(info.classes, info.test) for info in map(describe, names)}
         return split
+
+    def as_published(self, ids: Iterable[str]) -> bool:
+        """Return whether runs, by their ids, are all in the plan at the published scale."""
+        return self._published.issuperset(ids)
+
+    @functools.cached_property
+    def _published(self) -> frozenset[str]:
+        return frozenset(run.id for run in expand(self.paper, "paper"))
 
     def missing(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the groups that have no record."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.base.errors import BadFile, FedreproError
+from fedrepro.fl.cost import estimate, kind, sample_passes, seconds_per_pass
 from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.spec import RUN_ID_LENGTH, canonical_json, spec_dict
 from fedrepro.runs import records
@@ -285,8 +286,6 @@ def _known(
         runs: the runs looked up so far, the pending ones among them.
         took: what each of them took, None without a record.
     """
-    from fedrepro.fl.cost import kind
-
     known = [(runs[run_id], cost) for run_id, cost in took.items() if cost is not None]
     others = set(records.recorded_ids()) - took.keys()
     if not others:
@@ -305,8 +304,6 @@ def _known(
 
 def _on_core(pending: Iterable[PlannedRun], known: Known) -> dict[str, float]:
     """Estimate the seconds of runs on one core; what GPUs took says nothing about cores."""
-    from fedrepro.fl.cost import estimate, seconds_per_pass  # needs the data sets' descriptions
-
     speeds = seconds_per_pass((run.spec, cost.seconds) for run, cost in known if not cost.gpu)
     return {run.id: estimate(run.spec, speeds) for run in pending}
 
@@ -320,7 +317,6 @@ def _on_gpu(
     that is still there. A recorded run's seconds are its share of a GPU that trained others beside
     it. What has no like run is left out.
     """
-    from fedrepro.fl.cost import kind, sample_passes
 
     def like(run: PlannedRun) -> tuple[str, str]:
         return kind(run.spec), run.spec.precision

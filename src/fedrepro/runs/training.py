@@ -10,6 +10,8 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import load
+from fedrepro.fl.data.dataset import ANY
 from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
 from fedrepro.runs.plan import PlannedRun, expand, unique
@@ -152,9 +154,6 @@ def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 def _on_data_here(planned: Sequence[PlannedRun], data_root: Path | None) -> list[PlannedRun]:
     """Return the runs on the data that are here: runs of their own where these are other data."""
-    from fedrepro.fl.data import load
-    from fedrepro.fl.data.dataset import ANY
-
     meant = [run.spec.dataset.name for run in planned if not run.spec.dataset.content]
     contents = {}
     for name in dict.fromkeys(meant):

@@ -20,6 +20,7 @@ from typing import Any, Literal, NoReturn
 from fedrepro.base.configfile import NAME, nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import require_place, root
+from fedrepro.fl.cost import lanes
 from fedrepro.fl.data import arrays_file
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
@@ -132,8 +133,6 @@ class Workflow:
         On a CPU it is twice the estimate. On a GPU it is ten times what like runs took, since fewer
         of them share the card here, and what one core would take where there are none.
         """
-        from fedrepro.fl.cost import lanes  # needs the data sets' descriptions
-
         on_core, on_gpu = self._status.seconds, self._status.gpu_seconds
         pending = [run for run in runs if run.id in on_core]
         if self.config.on_gpu:

@@ -610,7 +610,7 @@ def ablation(runs: RunSet, table: str) -> pd.DataFrame:
 
 def by_choice(runs: RunSet) -> pd.DataFrame:
     """Return the best accuracies by what the paper leaves open (:mod:`fedrepro.report.choices`)."""
-    return by_labels(runs, "choices", of_records(best))
+    return by_labels(runs, of_records(best))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -374,16 +374,20 @@ def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Fi
 # Accuracy against EMD: Table 2 and figure 5
 
 
-def _emds(runs: RunSet, dataset: str) -> list[float]:
-    """Return the EMDs of a data set's sweep, ascending."""
-    sweep = runs.members(runs.labelled(dataset=dataset, training="sweep"))
-    return sorted({float(run.coordinates["emd"]) for run in sweep})
+def _sweep(runs: RunSet, dataset: str) -> dict[float, Sample]:
+    """Return the reported accuracy of a data set's sweep by EMD, ascending."""
+    groups = runs.labelled(dataset=dataset, training="sweep", batches="large")
+    table, on = reported(runs, groups), runs.evaluated(groups)
+    return {
+        emd: _reported(f"EMD {emd:g}", table[table["emd"] == emd], on)
+        for emd in sorted({*table["emd"].astype(float)})
+    }
 
 
 @RULES.add
 def falls_with_emd(runs: RunSet, *, points: float, dataset: str) -> Finding:
     """From each EMD to the next accuracy rises by at most so many points; over all it falls."""
-    samples = [accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)]
+    samples = [*_sweep(runs, dataset).values()]
     steps = [*itertools.pairwise(samples)]
     margins = [less(one, following, -points / 100) for one, following in steps]
     margins.append(less(samples[0], samples[-1], strict=True))
@@ -429,8 +433,7 @@ def keeps(runs: RunSet, *, what: float, of: float, percent: float, dataset: str)
 @RULES.add
 def varies_little(runs: RunSet, *, percent: float, dataset: str) -> Finding:
     """At no EMD is the relative standard deviation over the distributions larger."""
-    emds = _emds(runs, dataset)
-    samples = {emd: accuracy(runs, emd, dataset=dataset) for emd in emds}
+    samples = _sweep(runs, dataset)
     relative = {emd: sample.sd / sample.mean for emd, sample in samples.items()}
     largest = max(relative, key=relative.__getitem__)
     margins = [steady(sample, percent / 100 * sample.mean) for sample in samples.values()]
@@ -453,7 +456,7 @@ def ends_match(
 @RULES.add
 def accuracy_follows_divergence(runs: RunSet, *, rank: float, dataset: str) -> Finding:
     """Over the EMDs the rank correlation of the network's divergence and accuracy is at most so."""
-    samples = {emd: accuracy(runs, emd, dataset=dataset) for emd in _emds(runs, dataset)}
+    samples = _sweep(runs, dataset)
     groups = runs.labelled(dataset=dataset, training="sweep", reference="sgd")
     finals = runs.final(groups, [WHOLE]).pivot(index="seed", columns="emd", values=WHOLE)
     accuracies = pd.DataFrame({emd: sample.by_seed() for emd, sample in samples.items()}).dropna()

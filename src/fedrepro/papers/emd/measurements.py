@@ -163,14 +163,11 @@ def table1(runs: RunSet) -> pd.DataFrame:
     table = reported(runs, groups)
     table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
     central = table["training"] == "sgd"
-    lost = table[~central].merge(
-        table[central], on=["dataset", "batches", "seed"], suffixes=("", "_sgd")
-    )
+    values = ["accuracy", "final", "best"]
+    lost = differences(table[~central], table[central], *values, on=["dataset", "batches", "seed"])
     if lost.empty:
         raise MissingRunsError("no training is recorded beside SGD of the same batches and seed")
-    for name in ("accuracy", "final", "best"):
-        lost[name] = lost[f"{name}_sgd"] - lost[name]
-    lost["run"] = _pairs(lost["run"], lost["run_sgd"])
+    lost[values] = 0 - lost[values]
     return _cells(lost, row="title", column="dataset").assign(unit="points")
 
 
@@ -201,7 +198,7 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
     pairs = table.merge(lowest).merge(uniform, on=["row", "seed"], suffixes=("", "_uniform"))
     reduction = pairs.assign(
         value=pairs["accuracy_uniform"] - pairs["accuracy"],
-        run=_pairs(pairs["run"], pairs["run_uniform"]),
+        run=pd.Series([*zip(pairs["run"], pairs["run_uniform"], strict=True)], pairs.index),
         column=LARGEST_REDUCTION,
         unit="points",
     )
@@ -422,11 +419,6 @@ def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
 def _by_title(runs: RunSet, artefact: str) -> pd.DataFrame:
     """Summarise the accuracies of a table's groups: a row a title, a column a data set."""
     return _cells(reported(runs, runs.groups_of(artefact)), row="title", column="dataset")
-
-
-def _pairs(ones: pd.Series, others: pd.Series) -> pd.Series:
-    """Return the ids of two runs each, for a value that both make."""
-    return pd.Series(list(zip(ones, others, strict=True)), ones.index)
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

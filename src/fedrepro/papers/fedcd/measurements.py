@@ -242,6 +242,7 @@ def device_accuracies(record: RunRecord) -> Floats:
     return accuracy
 
 
+@functools.cache  # devices have the same few models in most rounds
 def _bits(mask: int) -> list[int]:
     return [m for m in range(mask.bit_length()) if mask >> m & 1]
 
@@ -519,7 +520,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
         accuracy = device_accuracies(record)
         return float(accuracy[late(len(accuracy))].mean())
 
-    return by_labels(runs, "choices", of_records(at_the_end))
+    return by_labels(runs, of_records(at_the_end))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -453,7 +453,7 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
         finals["where"] = finals["percent"].map("N = {:g}".format)
         return finals.rename(columns={"accuracy_iid": "accuracy"})
 
-    return by_labels(runs, "choices", measure)
+    return by_labels(runs, measure)
 
 
 _of = functools.partial

@@ -99,10 +99,10 @@ def federated_averaging(
     rng: np.random.Generator,
     noise: float = 0.0,
     repeats: int = 1,
-    start: float = 1.0,
 ) -> FloatArray:
     """Minimise the global loss by federated averaging with the step size of Li et al. 2019.
 
+    The first weight is ``-d``, on the far side of the other nodes.
     Every node takes ``local_steps`` steps of ``2 / (mu (gamma + t))`` from the global weight with
     ``gamma = max(8 L / mu, local_steps)`` and t counting steps; the server takes the mean weighted
     by p_k.
@@ -114,14 +114,13 @@ def federated_averaging(
         rng: draws the noise of the gradients.
         noise: standard deviation of a local gradient, in units of the distance d.
         repeats: runs side by side, each with noise of its own.
-        start: the first weight is ``-start d``, on the far side of the other nodes.
 
     Returns:
         The global weight before the first and after every round, float64 [rounds + 1, repeats].
     """
     best, shares = case.best, case.weights
     offset = max(8.0, local_steps)
-    w = np.full(repeats, -start * case.distance)
+    w = np.full(repeats, -case.distance)
     history = [w]
     for t in range(rounds):
         local = np.repeat(w[:, None], case.nodes, axis=1)

@@ -14,9 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.report.choices import by_labels, moved
+from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import published
 from fedrepro.report.stats import summarise
+from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
 ACCURACY = "accuracy"
@@ -279,10 +280,10 @@ def diagnostics(runs: RunSet) -> pd.DataFrame:
 def by_choice(runs: RunSet) -> pd.DataFrame:
     """Return the accuracies by what the paper leaves open (:mod:`fedrepro.report.choices`)."""
 
-    def measure(runs: RunSet, group: str) -> pd.DataFrame:
-        return runs.final([group], [ACCURACY]).assign(where="")
+    def at_the_end(record: RunRecord) -> float:
+        return float(record.final[ACCURACY])
 
-    return by_labels(runs, "choices", measure)
+    return by_labels(runs, of_records(at_the_end))
 
 
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {

@@ -156,7 +156,9 @@ def test_a_long_title_stays_on_the_figure(
     figures: list[Figure] = []
     monkeypatch.setattr(drawings.style, "save", lambda figure, stem: figures.append(figure))
     drawings.write_figure(smoke("tricks"), "curves", tmp_path / "curves")
-    monkeypatch.setattr(drawings, "left_out_briefly", lambda *_: "7 of 7 runs of server momentum; " * 20)
+    monkeypatch.setattr(
+        drawings, "left_out_briefly", lambda *_: "7 of 7 runs of server momentum; " * 20
+    )
     drawings.write_figure(smoke("tricks"), "curves", tmp_path / "curves")
     short, figure = figures
     for drawing in figures:

@@ -287,6 +287,20 @@ def test_a_trainings_page_says_where_each_seed_comes_from(folder: Path) -> None:
     assert f'<a href="../papers/{PAPER}.html#{table}">{table}</a>' in text
 
 
+def test_a_trainings_page_says_at_which_scales_it_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = two_seeds(folder)
+    text = (folder / "report" / both[0].page).read_text()
+    assert re.search(r"<title>.*, scale smoke · fedrepro</title>", text)
+    assert f'">{PAPER}</a>, scale smoke; 2 runs' in text
+    model_1 = next(run for run in expand("selective", "lite") if run.group == "centralised")
+    assert Training((Shown(model_1, both[0].record),)).scales == ["paper", "lite"]
+    same = load_plan("selective").model_copy(update={"scales": {}})
+    monkeypatch.setattr("fedrepro.report.html.trainings.load_plan", lambda _: same)
+    assert Training((Shown(model_1, both[0].record),)).scales == []
+
+
 def test_facts_are_shared_where_they_are_equal(folder: Path) -> None:
     one, other = two_seeds(folder)
     alone, both = Training((one,)), Training((one, other))

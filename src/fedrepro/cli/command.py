@@ -68,7 +68,7 @@ OptionalPaper = Annotated[
     ),
 ]
 AsOption = Annotated[
-    str | None, typer.Option("--paper", metavar="PAPER", help="The same, as an option.")
+    str | None, typer.Option("--paper", metavar="PAPER", help="The argument PAPER, as an option.")
 ]
 PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.", **one_of(SCALES))]
 DataRoot = Annotated[

@@ -16,7 +16,7 @@ app.add_typer(actions, name="data")
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Data sets; default: all that are here."),
+    typer.Argument(metavar="NAME", help="Data sets; default: all that are here."),
 ]
 
 

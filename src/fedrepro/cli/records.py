@@ -26,12 +26,12 @@ Address = Annotated[
 ]
 SomeIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RUN]...", help="Ids of runs, or how they begin; default: all."),
+    typer.Argument(metavar="RUN", help="Ids of runs, or how they begin; default: all."),
 ]
 SomeFiles = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN|FILE]...",
+        metavar="RUN|FILE",
         help="Ids of runs, or files of train --out; default: the committed records.",
     ),
 ]
@@ -44,7 +44,9 @@ def _records() -> None:
 
 @actions.command("import", cls=Command, epilog="Example: fedrepro records import new.tar")
 def import_records(
-    source: Annotated[Path, typer.Argument(metavar="FILE.tar", parser=path)],
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE.tar", parser=path, help="A file of `train --out`.")
+    ],
     signers: Annotated[
         Path | None,
         typer.Option(

@@ -85,8 +85,7 @@ def why(
     Of a table or figure: every cell with our value, the published one, its verdict and runs. Of one
     cell: each run with its seed, spec, code version, data hash, device and seconds, and the
     commands that verify it and train it again. Of a published number or claim: the verdict, what
-    decides it, its runs, and the runs that it lacks. Values of cells are as stored: fractions, not
-    per cent.
+    decides it, its runs, and the runs that it lacks.
     """
     from fedrepro.report import trace
 
@@ -104,7 +103,7 @@ OfPlan = Annotated[
 ]
 Ids = Annotated[
     list[str],
-    typer.Argument(metavar="RUN...", help="Run ids, or how they begin, or files of records."),
+    typer.Argument(metavar="RUN", help="Run ids, or how they begin, or files of records."),
 ]
 Drawn = Annotated[
     Path | None,
@@ -192,6 +191,7 @@ def verify(
     tolerance: Annotated[
         float | None,
         typer.Option(
+            metavar="T",
             min=0.0,
             help="How far a final accuracy, a fraction, may be off on another processor; default: "
             "0.05, or the largest difference measured for its network if that is more "

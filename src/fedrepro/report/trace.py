@@ -63,8 +63,8 @@ def why(paper: str, name: str | None, cell: str | None, scale: Scale) -> str:
     runs = RunSet(paper, scale)
     if name is None:
         return _artefacts(runs)
-    if cell is None and name not in runs.plan.tables | runs.plan.figures and not is_study(paper):
-        return _why_verdict(runs, name)
+    if name not in runs.plan.tables | runs.plan.figures and not is_study(paper):
+        return _why_verdict(runs, name, cell)
     return _why_cells(runs, name, cell)
 
 
@@ -139,8 +139,8 @@ def _one_cell(runs: RunSet, artefact: str, cells: pd.DataFrame, cell: str) -> st
     return "\n\n".join(["\n".join([wanted, *values]), *parts])
 
 
-def _why_verdict(runs: RunSet, name: str) -> str:
-    """Trace a verdict back to what decides it: a tolerance or a rule, and runs."""
+def _why_verdict(runs: RunSet, name: str, cell: str | None) -> str:
+    """Trace a verdict, which has no cells, to what decides it: a tolerance or a rule, and runs."""
     paper, expected = runs.paper, load_expected(runs.paper)
     judged: list[Number | NotReproducible | Claim] = [*expected.judged_numbers()]
     judged += [*expected.not_reproducible, *expected.claims]
@@ -148,6 +148,9 @@ def _why_verdict(runs: RunSet, name: str) -> str:
     if name not in entries:
         raise _unknown(runs, name, entries)
     entry = entries[name]
+    if cell is not None:
+        kind = "claim" if isinstance(entry, Claim) else "published number"
+        raise FedreproError(f"{paper} {name} is a {kind}, which has no cells: leave out '{cell}'")
     item = check_entry(runs, entry)
     known = {"published in" if item.kind == "number" else "source": item.where}
     if item.published is not None:
@@ -159,8 +162,8 @@ def _why_verdict(runs: RunSet, name: str) -> str:
     known["reason"] = item.reason
     because = remarks(item)
     if isinstance(entry, Number):
-        cell = "/".join(cell_key(*entry.cell))
-        known["cell"] = f'fedrepro why {paper} {entry.artefact} "{cell}" --scale {runs.scale}'
+        place = "/".join(cell_key(*entry.cell))
+        known["cell"] = f'fedrepro why {paper} {entry.artefact} "{place}" --scale {runs.scale}'
         if item.verdict == "not run":
             because = _missing_of(runs, entry.artefact)
         elif item.verdict == "not decidable":

@@ -399,6 +399,8 @@ def _reading(source: Path) -> Iterator[None]:
         yield
     except FedreproError:
         raise
+    except FileNotFoundError as error:
+        raise FedreproError(f"{source}: no such file") from error
     except Exception as error:  # what tarfile raises for headers that lie is anybody's guess
         raise FedreproError(
             f"{source}: not a whole tar file of `fedrepro train --out` ({error})"

@@ -225,12 +225,14 @@ def _summary(papers: Iterable[Paper], runs: Runs, folder: Path) -> str:
         for paper in papers
         if paper.recorded < paper.planned
     ]
+    told = []
     for paper in papers:
         for outcome in paper.outcomes:
             tried = {k: outcome.counts[k] for k in BARS[:-1] if outcome.counts[k]}
-            told = ", ".join(f"{count} {name}" for name, count in tried.items()) or "none tried"
-            what = f"{outcome.what}, scale {outcome.scale}"
-            lines.append(f"{paper.name:<10} {what:<45} {told}")
+            counts = ", ".join(f"{count} {name}" for name, count in tried.items()) or "none tried"
+            told.append((paper.name, f"{outcome.what}, scale {outcome.scale}", counts))
+    width = max((len(what) for _, what, _ in told), default=0)
+    lines += [f"{name:<10} {what:<{width}}  {counts}" for name, what, counts in told]
     return "\n".join([*lines, f"Open {folder / 'index.html'}"]) + "\n"
 
 

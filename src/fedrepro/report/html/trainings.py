@@ -18,7 +18,7 @@ from fedrepro.report.recorded import Recorded
 from fedrepro.report.score import in_words
 from fedrepro.report.trace import facts
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, load_plan
+from fedrepro.runs.plan import expand, load_plan, scales
 from fedrepro.runs.plan_schema import Scale
 
 METRICS = {"accuracy": "test accuracy", "train_loss": "training loss", "loss": "test loss"}
@@ -113,6 +113,13 @@ class Training:
     def title(self) -> str:
         """The places in the plan; two groups may have the same training."""
         return "; ".join(dict.fromkeys(item.place for item in self.runs))
+
+    @functools.cached_property
+    def scales(self) -> list[Scale]:
+        """The scales whose plans have it; none where the plan is the same at every scale."""
+        ids, varies = {item.run.id for item in self.runs}, load_plan(self.paper).scales
+        every = scales(self.paper) if varies else []
+        return [at for at in every if any(run.id in ids for run in expand(self.paper, at))]
 
     @property
     def spec(self) -> str:

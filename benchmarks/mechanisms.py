@@ -24,7 +24,7 @@ from torch.nn import functional
 from fedrepro.fl import models
 from fedrepro.fl.data import load
 from fedrepro.fl.engine import dense
-from fedrepro.fl.engine.jobs import LaneJob
+from fedrepro.fl.engine.jobs import Ask
 from fedrepro.fl.engine.resources import Resources
 from fedrepro.fl.requests import Lane, Train
 from fedrepro.fl.spec import RunSpec
@@ -175,15 +175,12 @@ def dense_stack(batch: int, clients: int) -> Step:
             "seed": 0,
         }
     )
-    resources = Resources(torch.device("cpu"))
-    resources.add_dataset(load("synthetic"))
+    dataset, resources = load("synthetic"), Resources(torch.device("cpu"))
+    resources.add_dataset(dataset)
     net, data = resources.network(spec), resources.data(spec)
     examples = np.arange(batch)
-    jobs = [
-        LaneJob(spec, Train([], 0), Lane(net.weights(), examples, ("client", client)))
-        for client in range(clients)
-    ]
-    stack = dense.Stack(net, data, jobs)
+    lanes = [Lane(net.weights(), examples, ("client", client)) for client in range(clients)]
+    stack = dense.Stack(net, data, Ask(spec, dataset, Train(lanes, 0)).jobs)
     chosen = torch.arange(batch).expand(clients, -1)
     return lambda: stack.step(slice(0, clients), chosen, 0)
 

@@ -48,7 +48,7 @@ from fedrepro.fl.engine import (
 )
 from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.graphs import GraphsBackend
-from fedrepro.fl.engine.jobs import LaneError, LaneJob, OpenRequests
+from fedrepro.fl.engine.jobs import LaneError, OpenRequests
 from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.engine.network import FlatModule
 from fedrepro.fl.engine.places import HostPlace
@@ -76,6 +76,11 @@ def resources():
     kept = Resources(torch.device("cpu"))
     kept.add_dataset(data.load("synthetic"))
     return kept
+
+
+def job_of(spec, request):
+    """Return the first lane of a request as backends see it."""
+    return jobs.Ask(spec, data.load(spec.dataset.name), request).jobs[0]
 
 
 def sgd(**changes):
@@ -391,15 +396,15 @@ def test_a_dense_stack_gives_every_lane_the_bits_it_gets_alone(case, width):
         lr=lambda k: 0.01 * k or None,
         linear=direction(fed) if linear else None,
     )
-    jobs = [
-        LaneJob(spec, Train([], k % 3, True, 1 + k % 2, Objective(**objective)), one)
+    each = [
+        job_of(spec, Train([one], k % 3, True, 1 + k % 2, Objective(**objective)))
         for k, one in enumerate(lanes)
     ]
-    alone = [lane.train_lane(net, None, examples, job) for job in jobs]
+    alone = [lane.train_lane(net, None, examples, job) for job in each]
     chooser = np.random.default_rng(0)
     subsets = [range(8), [6], [3, 0], *(chooser.permutation(8)[: 3 + i] for i in range(4))]
     for chosen in subsets:
-        stacked = dense.train_stack(net, examples, [jobs[i] for i in chosen])
+        stacked = dense.train_stack(net, examples, [each[i] for i in chosen])
         assert_equal(stacked, [alone[i] for i in chosen])
 
 
@@ -415,7 +420,7 @@ def test_a_dense_stack_gives_every_lane_the_bits_it_gets_alone(case, width):
 def test_which_networks_are_stacked_densely(changes, objective, expected):
     spec = make_spec(**changes)
     [one] = make_lanes(federation(spec), (5,))
-    job = LaneJob(spec, Train([], 0, objective=objective), one)
+    job = job_of(spec, Train([one], 0, objective=objective))
     assert dense.can_stack(resources().network(spec), job) is expected
 
 
@@ -1065,7 +1070,7 @@ def test_it_pays_to_compile_where_much_work_is_ahead(monkeypatch):
         backend._open = OpenRequests()
         backend._open.add(0, jobs.Ask(spec, data.load("synthetic"), request))
         backend.device, backend.deterministic = torch.device(place), deterministic
-        return backend._pays_to_compile(LaneJob(spec, request, lanes[0]))
+        return backend._pays_to_compile(job_of(spec, request))
 
     assert not pays(rounds=10_000)
     assert pays(rounds=1_000_000)
@@ -1261,7 +1266,7 @@ def test_slots_that_are_idle_make_room_for_those_of_another_run(monkeypatch):
     requests = [Train(make_lanes(federation(spec), (20, 9)), 0) for spec in (small, large)]
     backend = GraphsBackend()
     sizes = [
-        backend._slot_bytes(LaneJob(spec, request, request.lanes[0]))
+        backend._slot_bytes(job_of(spec, request))
         for spec, request in zip((small, large), requests, strict=True)
         if backend.load(jobs.Ask(spec, data.load("synthetic"), request))
     ]
@@ -1403,7 +1408,7 @@ def test_slots_out_of_use_make_room_for_others(cnn_lanes, seconds, slots):
     first.used -= seconds
     smaller = make_spec(model=SMALL_CNN, batch=4)
     few = Train(make_lanes(federation(smaller), (12, 12, 12, 12)), 0)
-    size = backend._slot_bytes(LaneJob(smaller, few, few.lanes[0]))
+    size = backend._slot_bytes(job_of(smaller, few))
     backend._memory = backend._resources.bytes + len(first.slots) * first.size + size
     assert_equal(answer(backend, smaller, few), answer(LoopBackend(), smaller, few))
     _, second = backend._kinds.values()

@@ -232,6 +232,11 @@ def test_infeasible_hierarchical_partitions(changes, text):
         ({"clients": 31}, "clients must be a multiple of the 6 archetypes, got 31"),
         ({"successes": [5, 120], "clients": 2}, "at most the population of 110"),
         ({"successes": [110], "clients": 1}, "never give one of the 10 labels"),
+        (
+            {"population": 1000, "successes": [990], "draws": 19, "clients": 1, "train": 5}
+            | {"overflow": "redraw"},
+            "hardly ever give one of the 10 labels in 19 draws",
+        ),
     ],
 )
 def test_infeasible_hypergeometric_partitions(changes, text):

@@ -210,6 +210,29 @@ def test_infeasible_levels(distance, per_class, classes, text):
         emd.draw_counts_for(distance, per_class, classes, 0, np.random.default_rng)
 
 
+def test_a_series_is_that_of_comparing_each_distribution_with_all_before():
+    series, redrawn = [], 0
+    for number in range(25):
+        rng = np.random.default_rng(number)
+        counts = emd.draw_counts(0.1, 400, 4, rng)
+        while any(
+            np.abs(np.roll(counts, shift) - other).sum() < 8
+            for other in series
+            for shift in range(4)
+        ):
+            counts, redrawn = emd.draw_counts(0.1, 400, 4, rng), redrawn + 1
+        series.append(counts)
+    assert redrawn > 5
+    last = emd.draw_counts_for(0.1, 400, 4, 24, np.random.default_rng)
+    assert last.tolist() == series[-1].tolist()
+
+
+def test_a_seed_that_numbers_too_many_distributions_is_refused_at_once():
+    with pytest.raises(FedreproError, match=r"seed: .*; take a seed below 10000"):
+        emd.draw_counts_for(0.36, 100, 4, 20_240_101, np.random.default_rng)
+    assert emd.draw_counts_for(0, 100, 4, 20_240_101, np.random.default_rng).tolist() == [25] * 4
+
+
 def test_infeasible_series():
     with pytest.raises(FedreproError, match="index must be 0 or more, got -1"):
         emd.draw_counts_for(0.36, 100, 10, -1, np.random.default_rng)

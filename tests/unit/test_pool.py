@@ -65,6 +65,10 @@ def some_request(sizes=(20, 9, 16, 30), **changes):
     return spec, Train(make_lanes(federation(spec), sizes), 0, keep_optimizer_state=True)
 
 
+def waiting(backend):
+    return [piece for pieces in backend._waiting.values() for piece in pieces]
+
+
 def busy(backend):
     return [one.process.pid for one in backend._pool if one.pieces]
 
@@ -458,7 +462,7 @@ def test_long_lanes_are_started_first_so_that_workers_end_together(make_pool):
     for stack, order in ((False, [1, 3, 2, 0]), (True, [0, 1, 2, 3])):
         backend = make_pool(2, stack=stack)
         backend.submit(1, ask)
-        assert [piece.number for piece in backend._waiting] == order
+        assert [piece.number for piece in waiting(backend)] == order
 
 
 # Predictions in batches
@@ -498,10 +502,10 @@ def test_lists_of_unequal_lengths_are_shared_out_evenly_to_the_same_bits(make_po
         assert np.array_equal(ours.correct, theirs.correct)
     backend.submit(1, Ask(spec, data.load("synthetic"), request))
     # Eight batches are four for each worker: nobody has more, and the longest go first.
-    assert [len(piece.job.examples) for piece in backend._waiting] == [3500, 1001, 1000, 10]
+    assert [len(piece.job.examples) for piece in waiting(backend)] == [3500, 1001, 1000, 10]
     backend = make_pool(4)
     backend.submit(1, Ask(spec, data.load("synthetic"), request))
-    assert [len(piece.job.examples) for piece in backend._waiting] == [2000, 1500, 1001, 1000, 10]
+    assert [len(piece.job.examples) for piece in waiting(backend)] == [2000, 1500, 1001, 1000, 10]
 
 
 @given(

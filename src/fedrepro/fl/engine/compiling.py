@@ -115,8 +115,7 @@ class CompiledLosses:
         try:
             _try(arguments)
         except Exception as error:
-            short = isinstance(error, RuntimeError) and is_out_of_memory(error)
-            if short or has_failed(arguments[-1].device, error):
+            if is_out_of_memory(error) or has_failed(arguments[-1].device, error):
                 raise
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             problem = f"spec field model = {self._model} cannot be compiled ({reason})"

@@ -289,7 +289,7 @@ class _Flight:
             self._backend.device, cause
         ):
             raise cause
-        if isinstance(cause, RuntimeError) and is_out_of_memory(cause):
+        if is_out_of_memory(cause):
             if self._finds_memory_later(spec, run):
                 return
             reason: Exception = too_large("it", cause)

@@ -270,7 +270,7 @@ class GraphsBackend:
 
     def _fail(self, piece: Piece, error: Exception) -> None:
         """Settle a piece over which something failed, or try it again if memory ran out."""
-        if isinstance(error, RuntimeError) and is_out_of_memory(error):
+        if is_out_of_memory(error):
             self._do_with_less(piece, error)
         else:
             self._settle(piece, unexpected(error))

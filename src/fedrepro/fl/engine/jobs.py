@@ -58,11 +58,20 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True)
 class LaneJob:
-    """One lane to be trained, with its run and what its request says of all lanes."""
+    """One lane to be trained, with its run and what its request says of all lanes.
+
+    Attributes:
+        spec: of the run.
+        request: without its lanes.
+        lane: the lane.
+        alike: what lanes of other requests must have in common with it, too; as text, which is
+            compared and hashed in no time where there are thousands of lanes.
+    """
 
     spec: RunSpec
     request: Train
     lane: Lane
+    alike: str
 
     @property
     def batch(self) -> int:
@@ -98,15 +107,7 @@ class LaneJob:
 
         Lengths, step sizes and seeds may differ.
         """
-        return (
-            self.spec.dataset,
-            self.spec.model,
-            self.spec.optimizer.model_copy(update=_NO_STEP_SIZE),
-            self.spec.precision,
-            self.request.objective,
-            self.batch,
-            self.lane.linear is None,
-        )
+        return self.alike, self.batch, self.lane.linear is None
 
 
 _NO_STEP_SIZE = {"lr": 1.0, "lr_decay": 1.0, "lr_milestones": ()}
@@ -180,10 +181,10 @@ _OUT_OF_MEMORY = (
 )
 
 
-def is_out_of_memory(error: RuntimeError) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error says that PyTorch could not allocate, on a GPU or on the CPU."""
     said = any(text in str(error) for text in _OUT_OF_MEMORY)
-    return said or isinstance(error, torch.OutOfMemoryError)
+    return isinstance(error, torch.OutOfMemoryError) or (isinstance(error, RuntimeError) and said)
 
 
 def too_large(name: str, error: Exception) -> LaneError:
@@ -265,8 +266,10 @@ class Ask:
         """The lanes to be trained, without the others of their request; none if it predicts."""
         if not isinstance(self.request, Train):
             return []
-        alone = replace(self.request, lanes=())
-        return [LaneJob(self.spec, alone, lane) for lane in self.request.lanes]
+        spec, alone = self.spec, replace(self.request, lanes=())
+        optimizer = spec.optimizer.model_copy(update=_NO_STEP_SIZE)
+        alike = repr((spec.dataset, spec.model, optimizer, spec.precision, alone.objective))
+        return [LaneJob(spec, alone, lane, alike) for lane in self.request.lanes]
 
     @property
     def passes(self) -> float:

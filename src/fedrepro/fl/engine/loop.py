@@ -78,7 +78,7 @@ class LoopBackend:
         except Exception as error:
             if has_failed(self.device, error):
                 raise  # no lane is to blame
-            if isinstance(error, RuntimeError) and is_out_of_memory(error):
+            if is_out_of_memory(error):
                 return too_large("a lane or model", error)
             return unexpected(error)
 

@@ -22,6 +22,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -180,10 +181,10 @@ class PoolBackend:
         self._stack = stack
         self._resources = Resources(self.device, channels_last=True)
         self._shared: dict[str, tuple[DataMessage, Block]] = {}
-        self._stackable: dict[Hashable, bool] = {}
+        self._stackable: dict[str, bool] = {}
         self._packed: dict[tuple[str, ...], bytes] = {}
         self._open = OpenRequests()
-        self._waiting: list[_Piece] = []
+        self._waiting: OrderedDict[Hashable, list[_Piece]] = OrderedDict()  # by group
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["fedrepro.fl.engine.worker"])
         self._pool: list[_Worker] = []
@@ -199,8 +200,8 @@ class PoolBackend:
         A worker is kept busy by a full stack of lanes of one key, or by one lane and the next.
         """
         self._share(ask.dataset)
-        stacks = any(self._can_stack(job) for job in ask.jobs[:1])
-        return ask.lanes / (self.workers * (dense.MOST_STACKED if stacks else _LANES_A_WORKER))
+        each = dense.MOST_STACKED if self._can_stack(ask) else _LANES_A_WORKER
+        return ask.lanes / (self.workers * each)
 
     def _share(self, dataset: Dataset) -> None:
         """Put a data set where the workers can see it."""
@@ -229,13 +230,14 @@ class PoolBackend:
             for i in range(len(jobs)):
                 self._open.settle(ticket, i, LaneError(str(error)), 0.0)
             return
-        alone = []
-        for i, job in enumerate(jobs):
-            if isinstance(job, LaneJob) and self._can_stack(job):
-                self._waiting.append(_Piece(ticket, i, job, job.key, dense.MOST_STACKED))
-            else:
-                alone.append(_Piece(ticket, i, job, (ticket, i), 1))
-        self._waiting += sorted(alone, key=_work, reverse=True)
+        if self._can_stack(ask):
+            most = dense.MOST_STACKED
+            pieces = [_Piece(ticket, i, job, job.key, most) for i, job in enumerate(jobs)]
+        else:
+            pieces = [_Piece(ticket, i, job, (ticket, i), 1) for i, job in enumerate(jobs)]
+            pieces.sort(key=_work, reverse=True)
+        for piece in pieces:
+            self._waiting.setdefault(piece.group, []).append(piece)
 
     def _divided(self, jobs: Sequence[PredictJob]) -> list[list[PredictJob]]:
         """Divide the examples of each model that has more than a worker's share, in batches."""
@@ -243,13 +245,14 @@ class PoolBackend:
         share = PREDICT_BATCH * math.ceil(batches / self.workers)
         return [job.divided(share) for job in jobs]
 
-    def _can_stack(self, job: LaneJob) -> bool:
-        if not self._stack:
+    def _can_stack(self, ask: Ask) -> bool:
+        """Return whether a request has lanes, and a stack of them can be trained."""
+        if not (self._stack and ask.jobs):
             return False
-        key = job.key
-        if key not in self._stackable:
-            self._stackable[key] = dense.can_stack(self._resources.network(job.spec), job)
-        return self._stackable[key]
+        job = ask.jobs[0]
+        if job.alike not in self._stackable:
+            self._stackable[job.alike] = dense.can_stack(self._resources.network(job.spec), job)
+        return self._stackable[job.alike]
 
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the workers busy until at least one request is answered; return all answers.
@@ -349,13 +352,12 @@ class PoolBackend:
         return _Worker(process, ours)
 
     def _next_pieces(self, idle: int) -> list[_Piece]:
-        """Take the oldest piece and an idle worker's share of those that may go with it."""
-        first = self._waiting[0]
-        alike = [piece for piece in self._waiting if piece.group == first.group]
-        most = min(piece.most for piece in alike)
-        chosen = alike[: min(most, math.ceil(len(alike) / idle))]
-        self._waiting = [piece for piece in self._waiting if piece not in chosen]
-        return chosen
+        """Take an idle worker's share of the group whose turn it is."""
+        group, alike = self._waiting.popitem(last=False)
+        count = min(math.ceil(len(alike) / idle), *(piece.most for piece in alike))
+        if alike[count:]:
+            self._waiting[group] = alike[count:]
+        return alike[:count]
 
     def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:
         ask = self._open.ask(pieces[0].ticket)
@@ -377,11 +379,11 @@ class PoolBackend:
             self._bury(worker)
 
     def _task(self, pieces: Sequence[_Piece]) -> TrainTask | PredictJob:
-        first = pieces[0].job
-        if isinstance(first, PredictJob):
-            return first
+        first = pieces[0]
+        if isinstance(first.job, PredictJob):
+            return first.job
         jobs = [piece.job for piece in pieces if isinstance(piece.job, LaneJob)]
-        return TrainTask(jobs, stacked=self._can_stack(first))
+        return TrainTask(jobs, stacked=self._can_stack(self._open.ask(first.ticket)))
 
     def _own(self, ask: Ask) -> bytes:
         """Return what of a request the program defines itself, as of :func:`.worker.pack`.
@@ -433,7 +435,10 @@ class PoolBackend:
             piece.deaths += len(pieces) == 1
             piece.most = max(1, len(pieces) // 2)
         lost = [piece for piece in pieces if piece.deaths >= _MOST_DEATHS]
-        self._waiting = [piece for piece in pieces if piece not in lost] + self._waiting
+        for piece in reversed(pieces):
+            if piece not in lost:
+                self._waiting[piece.group] = [piece, *self._waiting.get(piece.group, [])]
+                self._waiting.move_to_end(piece.group, last=False)
         for piece in lost:
             error = LaneError(
                 f"{piece.job.name} ended its worker process {_MOST_DEATHS} times ({_end(worker)}); "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,10 @@ class Partition(Cut):
         sha256: digest of the index lists; see :func:`.statistics.digest`.
     """
 
-    counts: IntArray = None  # type: ignore[assignment]
-    emd: NDArray[np.float64] = None  # type: ignore[assignment]
-    sha256: str = ""
+    _: KW_ONLY
+    counts: IntArray
+    emd: NDArray[np.float64]
+    sha256: str
 
 
 def build_partition(

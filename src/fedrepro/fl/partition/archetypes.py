@@ -27,6 +27,9 @@ Draw: TypeAlias = Callable[[list[Indices], int, np.random.Generator], Indices]
 """Draws one set: from the positions of each label's images and a number of images to draw to
 ascending positions, int64 [number or, if ``overflow`` drops some, fewer]."""
 
+TRIES = 10_000
+"""Draws of a set after which its labels count as too rare to be drawn again and again."""
+
 SLACK = 1e-9
 """``floor(0.29 * 100)`` is to be 29, although the product is a little less in floating point."""
 
@@ -251,11 +254,15 @@ def _counted(population: int, successes: int, draws: int, *, redraw: bool) -> Dr
                 f"labels in {draws} draws"
             )
         labels = np.zeros(0, dtype=np.int64)
-        while True:
+        for _ in range(TRIES):
             found = rng.hypergeometric(successes, population - successes, draws, size=count)
             labels = np.concatenate([labels, found[found < len(members)]])
             if not redraw or labels.size >= count:
                 return _of_labels(members, labels[:count], rng)
+        raise FedreproError(
+            f"{successes} successes in {population} hardly ever give one of the {len(members)} "
+            f"labels in {draws} draws; lower partition.draws or successes"
+        )
 
     return draw
 

@@ -8,7 +8,7 @@ number of clients or of their classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -16,25 +16,10 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Clients, Indices, shuffled_classes
+from fedrepro.fl.partition.shared import Indices, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Disjoint parts of the training split.
-
-    Attributes:
-        clients: one ascending index array for each client.
-        server: what the server trains on, ascending, int64 [n].
-        validation: what nobody trains on, ascending, int64 [n].
-    """
-
-    clients: Clients
-    server: Indices
-    validation: Indices
 
 
 def class_blocks(
@@ -46,7 +31,7 @@ def class_blocks(
     per_class: int | None = None,
     server_share: float = 0.0,
     validation: int = 0,
-) -> Blocks:
+) -> Cut:
     """Cut every shuffled class into validation, server and clients' parts.
 
     Client k holds the ``classes_per_client`` classes from class ``k * classes_per_client`` on,
@@ -61,6 +46,9 @@ def class_blocks(
             at random; None: all but the validation examples.
         server_share: share of these that the server keeps, 0..1, in whole examples of each class.
         validation: examples of each class set aside.
+
+    Returns:
+        Disjoint clients, server and validation, each ascending.
 
     Raises:
         FedreproError: the arguments do not fit each other; the message names the feasible values.
@@ -102,7 +90,7 @@ def class_blocks(
         ]
         for place, client in enumerate(holding):
             dealt[client].append(kept[served:][place::holders])
-    return Blocks(
+    return Cut(
         clients=tuple(np.sort(np.concatenate(parts)) for parts in dealt),
         server=np.sort(np.concatenate(server)),
         validation=np.sort(np.concatenate([member[:validation] for member in members])),
@@ -137,7 +125,7 @@ class ClassBlocks(Scheme):
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Cut blocks; every node's test set ``validation`` is all of the images set aside."""
-        blocks = class_blocks(
+        cut = class_blocks(
             data.train,
             self.clients,
             self.classes_per_client,
@@ -146,13 +134,8 @@ class ClassBlocks(Scheme):
             server_share=self.server_share,
             validation=self.validation,
         )
-        sets = {"validation": NodeSets("train", (blocks.validation,) * self.clients)}
-        return Cut(
-            blocks.clients,
-            validation=blocks.validation,
-            server=blocks.server,
-            node_sets=sets if self.validation else {},
-        )
+        sets = {"validation": NodeSets("train", (cut.validation,) * self.clients)}
+        return replace(cut, node_sets=sets) if self.validation else cut
 
     def examples(self, info: DatasetInfo) -> float:
         """Return how many training examples the clients and the server hold together."""

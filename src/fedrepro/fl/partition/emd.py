@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 MAX_REDRAWS = 1000
+MOST = 10_000
+"""Distributions of a series: each is compared with all before it."""
 COINCIDE = 0.02
 """Two distributions count as one federation when they differ by less than this share of M (L1)."""
 
@@ -139,7 +141,7 @@ def draw_counts_for(
 
     Raises:
         FedreproError: an argument is out of range, or the level has too few different
-            distributions.
+            distributions, or is asked for more than :data:`MOST`.
     """
     if index < 0:
         raise FedreproError(f"index must be 0 or more, got {index}")
@@ -147,12 +149,19 @@ def draw_counts_for(
     fewest_low = -(-moved // (per_class // classes))
     if moved == 0 or fewest_low == classes - 1:
         return draw_counts(emd, per_class, classes, rng_for(index))
-    drawn = np.empty((index + 1, classes), dtype=np.int64)
+    if index >= MOST:
+        raise FedreproError(
+            f"seed: distribution {index} of emd_shift would be compared with all before it; take a "
+            f"seed below {MOST}, or set the partition's"
+        )
+    drawn, least = np.empty((index + 1, classes), dtype=np.int64), COINCIDE * per_class
     for number in range(index + 1):
         rng = rng_for(number)
         for _ in range(MAX_REDRAWS):
             counts = draw_counts(emd, per_class, classes, rng)
-            if np.all(cyclic_distances(counts, drawn[:number]) >= COINCIDE * per_class):
+            before = drawn[:number]
+            bounds = np.abs(np.sort(before) - np.sort(counts)).sum(axis=1)  # no shift is nearer
+            if np.all(cyclic_distances(counts, before[bounds < least]) >= least):
                 break
         else:
             raise FedreproError(

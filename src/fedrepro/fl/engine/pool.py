@@ -352,11 +352,12 @@ class PoolBackend:
         return _Worker(process, ours)
 
     def _next_pieces(self, idle: int) -> list[_Piece]:
-        """Take an idle worker's share of the group whose turn it is."""
+        """Take an idle worker's share of the group that waits longest."""
         group, alike = self._waiting.popitem(last=False)
         count = min(math.ceil(len(alike) / idle), *(piece.most for piece in alike))
         if alike[count:]:
             self._waiting[group] = alike[count:]
+            self._waiting.move_to_end(group, last=False)
         return alike[:count]
 
     def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:

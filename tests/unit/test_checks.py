@@ -17,6 +17,7 @@ from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report import checks, criteria, released, score, verdicts
 from fedrepro.report.checks import Check
+from fedrepro.report.stats import MOST_SEEDS
 from fedrepro.runs.plan_files import papers
 
 ITEM = Check(
@@ -107,6 +108,51 @@ def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
     line = checks.line(dataclasses.replace(ITEM, unit="fraction"))
     assert "ours 97.85 % (two seeds: 97.00 % and 98.00 %)" in line
     assert line.endswith("published 97.99 % (tolerance ± 0.60 points)")
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "digits", "told", "difference"),
+    [
+        (0.98765, "fraction", None, "98.77 %", "98.77 points"),
+        (0.98765, "fraction", 3, "98.8 %", "98.8 points"),
+        (0.0123, "points", 1, "1 points", "1 points"),
+        (1482.6, "count", None, "1483", "1483"),
+        (1.2345, "ratio", 2, "1.2", "1.2"),
+    ],
+)
+def test_values_are_shown_by_their_unit(
+    value: float, unit: str, digits: int | None, told: str, difference: str
+) -> None:
+    assert checks.shown(value, unit, digits) == told
+    assert checks.shown_difference(value, unit, digits) == difference
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "A - B > 0: +2 points (+1 to +3 points)"),
+        ({"strict": False, "unit": ""}, "A - B >= 0: +0.02 (+0.01 to +0.03)"),
+        ({"value": -0.02, "low": -0.02, "high": -0.02}, "A - B > 0: -2 points"),
+        ({"value": 0.0, "low": None}, "A - B > 0: +0 points (not known to +3 points)"),
+        ({"value": None, "low": None, "high": None}, "A - B > 0: not known"),
+    ],
+)
+def test_what_a_margin_has_to_be_and_is(changes: dict[str, Any], told: str) -> None:
+    margin = {"what": "A - B", "unit": "points", "strict": True}
+    margin |= {"value": 0.02, "low": 0.01, "high": 0.03}
+    assert checks.condition(margin | changes) == told
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [(12, "About 12 seeds would decide it"), (MOST_SEEDS, f"{MOST_SEEDS} or more seeds would")],
+)
+def test_what_is_inconclusive_says_how_many_seeds_would_decide_it(needed: int, told: str) -> None:
+    item = dataclasses.replace(CLAIM, verdict="inconclusive", needed=needed)
+    evidence, outlook, why = checks.remarks(item).split(". ")
+    assert evidence == "2 points apart"
+    assert outlook.startswith(told)
+    assert why.startswith("Explanation (conjecture)")
 
 
 def test_what_is_no_evidence_is_marked() -> None:

@@ -83,6 +83,7 @@ def test_counts_by_paper_and_kind() -> None:
         ({"seeds": 3}, " (95 % interval 0.97 to 0.98, 3 seeds)"),
         ({"value": "sd"}, " (95 % interval 0.97 to 0.98, 2 seeds)"),
         ({"interval": [], "seeds": 1}, " (single run)"),
+        ({"interval": [], "seeds": 0}, ""),
         (
             {"interval": [], "seeds": 1, "spread": 0.0042},
             " (single run; sd of the cells beside it 0.0042)",
@@ -104,10 +105,30 @@ def test_a_claim_says_on_how_many_seeds_it_rests(seeds: int, told: str) -> None:
     assert line.startswith(f"deviates          emd ZA1{told}: {CLAIM.statement} (")
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"published": 0.0}, "published 0 (tolerance ± 0.006)"),
+        ({"tolerance": None}, "published 0.9799"),
+        ({"published": None}, "0.98)"),
+    ],
+)
+def test_a_number_is_told_beside_what_is_published_of_it(
+    changes: dict[str, Any], told: str
+) -> None:
+    assert checks.line(dataclasses.replace(ITEM, **changes)).endswith(told)
+
+
+def test_what_sums_a_claim_up_is_told_by_its_evidence_alone() -> None:
+    assert checks.line(dataclasses.replace(CLAIM, ours=0.02)) == checks.line(CLAIM)
+
+
 def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
     line = checks.line(dataclasses.replace(ITEM, unit="fraction"))
     assert "ours 97.85 % (two seeds: 97.00 % and 98.00 %)" in line
     assert line.endswith("published 97.99 % (tolerance ± 0.60 points)")
+    alone = dataclasses.replace(ITEM, unit="fraction", interval=[], seeds=1, spread=0.0042)
+    assert checks.how_sure(alone) == "single run; sd of the cells beside it 0.42 points"
 
 
 @pytest.mark.parametrize(

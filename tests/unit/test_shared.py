@@ -262,6 +262,19 @@ def test_a_record_in_the_store_is_never_replaced(filled, write_record):
     assert shared.push(filled, ours[:1]).refused == [refused]
 
 
+@pytest.mark.parametrize("field", ["metrics", "partition"])
+def test_a_record_with_another_curve_or_partition_is_not_the_one_in_the_store(
+    filled, write_record, field
+):
+    other = {
+        "metrics": {"evaluated_rounds": [1.0], "accuracy": [0.75]},
+        "partition": content(RUNS[0])["partition"] | {"sha256": "1" * 64},
+    }
+    ours = write_record(RUNS[0], records.FOLDER, **{field: other[field]})
+    (refused,) = shared.push(filled, [ours]).refused
+    assert refused.startswith(f"{filled.address}: {NAMES[0]}: is not the record that is here")
+
+
 def test_what_is_damaged_in_the_store_is_not_replaced_either(filled, machine):
     machine("there")
     filled.replace(NAMES[0], b"{}")

@@ -51,6 +51,14 @@ def test_round_trip(file: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_a_metric_has_a_value_a_round_or_an_evaluation(tmp_path: Path, write_record: Any) -> None:
+    metrics = {"evaluated_rounds": [2.0, 4.0], "accuracy": [0.5, 0.6], "loss": [4.0, 3.0, 2.0, 1.0]}
+    write_record(RUN, tmp_path, metrics=metrics)
+    record = records.read(RUN.id, tmp_path)
+    assert record.curve("accuracy") == {2: 0.5, 4: 0.6}
+    assert record.curve("loss") == {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0}
+
+
 def test_equal_content_gives_equal_files(file: Path, tmp_path: Path, write_record: Any) -> None:
     again = write_record(RUN, tmp_path / "again")
     assert again.read_bytes() == file.read_bytes()

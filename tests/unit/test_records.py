@@ -70,6 +70,9 @@ def test_floats_have_six_significant_digits(tmp_path: Path, write_record: Any) -
     assert json.loads(file.read_text())["final"] == {"accuracy": 0.123457, "loss": 1234570.0}
     spec = json.loads(file.read_text())["spec"]
     assert spec == RUN.spec.model_dump(mode="json", exclude_defaults=True)
+    file = write_record(RUN, tmp_path, final={"of": [0.123456789, (2.000000001, 3)]})
+    assert json.loads(file.read_text())["final"] == {"of": [0.123457, [2.0, 3]]}
+    assert '"of": [0.123457,[2.0,3]]\n' in file.read_text(), "a list is on one line"
 
 
 def test_a_spec_keeps_all_digits(tmp_path: Path) -> None:

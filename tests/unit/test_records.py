@@ -131,6 +131,7 @@ def test_edited(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     [
         ({"status": "running"}, "incomplete"),
         ({"schema_version": 2}, "has schema_version 2, and this fedrepro reads 1; read it with"),
+        ({"schema_version": 0}, "has schema_version 0, and this fedrepro reads 1; read it with"),
         ({"run_id": "0" * 12}, "record of another run"),
     ],
 )
@@ -142,7 +143,9 @@ def test_a_matching_checksum_is_not_enough(
     assert problem in refusals(tmp_path)
 
 
-@pytest.mark.parametrize("provenance", [[], None, "text", {"seconds": 10**400, "device": "CPU"}])
+@pytest.mark.parametrize(
+    "provenance", [[], None, "text", {"seconds": 10**400, "device": "CPU", "backend": "loop"}]
+)
 def test_a_provenance_of_another_kind(file: Path, tmp_path: Path, provenance: Any) -> None:
     content = json.loads(file.read_text()) | {"provenance": provenance}
     edit(file, provenance=provenance, checksum=records.checksum(content))

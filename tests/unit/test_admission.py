@@ -169,6 +169,36 @@ def test_the_end_of_a_run_drops_what_it_is_measured_in():
     assert admission.has_room([0.1])
 
 
+def test_a_first_group_keeps_its_places_when_a_run_of_it_ends_early():
+    admission = Admission()
+    for run in range(3):
+        admission.admitted(run, "a", 0, lanes=1)
+    admission.ended(0)
+    assert admission.has_room([0.01] * (STREAMS - 1))
+
+
+def test_a_later_group_has_no_more_runs_for_having_fewer_lanes():
+    admission = one_measured()
+    admission.admitted(2, "b", 0, lanes=1)
+    assert not admission.has_room([0.1, 0.1])
+
+
+def test_a_group_that_gains_nothing_leaves_as_many_as_were_in_flight_before_it():
+    """Not as many as had a place: there were two runs for three."""
+    admission, rounds, now = Admission(), [0] * 4, 0.0
+    for count in (2, 4):
+        for run in range(count)[-2:]:
+            admission.admitted(run, "a", 0, lanes=STREAMS // 3)
+        for _ in range(4):
+            now += count  # all of them together are as fast as two
+            for run in range(count):
+                rounds[run] += 1
+                admission.worked(run, 10.0, rounds[run], now)
+    for run in (0, 1):
+        admission.ended(run)
+    assert not admission.has_room([0.1, 0.1])
+
+
 def test_runs_too_short_to_be_measured_fill_the_card_by_and_by():
     card = Card(saturating(6), rounds=2, load=0.1)
     card.work(3000)

@@ -494,6 +494,18 @@ def test_the_errors_in_few_rounds_are_those_of_the_ends_of_a_line():
         assert found == pytest.approx((line.intercept, line.intercept_stderr))
 
 
+@pytest.mark.parametrize("received", [[0.7], [0.7, 0.9]])
+def test_one_or_two_rounds_tell_no_error(received):
+    """They fit, whatever they are."""
+    record = SimpleNamespace(
+        partition=SimpleNamespace(counts=np.eye(2, dtype=int)[[0] * 60 + [1] * 20].tolist()),
+        spec={"seed": 3, "rounds": len(received), "algorithm": {"participants": 10}},
+        metrics={"local_accuracy": received},
+    )
+    errors = [error for _, error in accuracy_by_size(record, last=100)]
+    assert errors == pytest.approx([0, 0], abs=1e-9)
+
+
 def test_models_that_serve_all_clients_alike_serve_both_sizes_of_cluster(lite):
     frame = TABLES["served"](lite)
     for row in frame["row"].unique():

@@ -17,6 +17,7 @@ from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.report import checks, criteria, released, score, verdicts
 from fedrepro.report.checks import Check
+from fedrepro.report.stats import MOST_SEEDS
 from fedrepro.runs.plan_files import papers
 
 ITEM = Check(
@@ -82,6 +83,7 @@ def test_counts_by_paper_and_kind() -> None:
         ({"seeds": 3}, " (95 % interval 0.97 to 0.98, 3 seeds)"),
         ({"value": "sd"}, " (95 % interval 0.97 to 0.98, 2 seeds)"),
         ({"interval": [], "seeds": 1}, " (single run)"),
+        ({"interval": [], "seeds": 0}, ""),
         (
             {"interval": [], "seeds": 1, "spread": 0.0042},
             " (single run; sd of the cells beside it 0.0042)",
@@ -103,10 +105,75 @@ def test_a_claim_says_on_how_many_seeds_it_rests(seeds: int, told: str) -> None:
     assert line.startswith(f"deviates          emd ZA1{told}: {CLAIM.statement} (")
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"published": 0.0}, "published 0 (tolerance ± 0.006)"),
+        ({"tolerance": None}, "published 0.9799"),
+        ({"published": None}, "0.98)"),
+    ],
+)
+def test_a_number_is_told_beside_what_is_published_of_it(
+    changes: dict[str, Any], told: str
+) -> None:
+    assert checks.line(dataclasses.replace(ITEM, **changes)).endswith(told)
+
+
+def test_what_sums_a_claim_up_is_told_by_its_evidence_alone() -> None:
+    assert checks.line(dataclasses.replace(CLAIM, ours=0.02)) == checks.line(CLAIM)
+
+
 def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
     line = checks.line(dataclasses.replace(ITEM, unit="fraction"))
     assert "ours 97.85 % (two seeds: 97.00 % and 98.00 %)" in line
     assert line.endswith("published 97.99 % (tolerance ± 0.60 points)")
+    alone = dataclasses.replace(ITEM, unit="fraction", interval=[], seeds=1, spread=0.0042)
+    assert checks.how_sure(alone) == "single run; sd of the cells beside it 0.42 points"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "digits", "told", "difference"),
+    [
+        (0.98765, "fraction", None, "98.77 %", "98.77 points"),
+        (0.98765, "fraction", 3, "98.8 %", "98.8 points"),
+        (0.0123, "points", 1, "1 points", "1 points"),
+        (1482.6, "count", None, "1483", "1483"),
+        (1.2345, "ratio", 2, "1.2", "1.2"),
+    ],
+)
+def test_values_are_shown_by_their_unit(
+    value: float, unit: str, digits: int | None, told: str, difference: str
+) -> None:
+    assert checks.shown(value, unit, digits) == told
+    assert checks.shown_difference(value, unit, digits) == difference
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "A - B > 0: +2 points (+1 to +3 points)"),
+        ({"strict": False, "unit": ""}, "A - B >= 0: +0.02 (+0.01 to +0.03)"),
+        ({"value": -0.02, "low": -0.02, "high": -0.02}, "A - B > 0: -2 points"),
+        ({"value": 0.0, "low": None}, "A - B > 0: +0 points (not known to +3 points)"),
+        ({"value": None, "low": None, "high": None}, "A - B > 0: not known"),
+    ],
+)
+def test_what_a_margin_has_to_be_and_is(changes: dict[str, Any], told: str) -> None:
+    margin = {"what": "A - B", "unit": "points", "strict": True}
+    margin |= {"value": 0.02, "low": 0.01, "high": 0.03}
+    assert checks.condition(margin | changes) == told
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [(12, "About 12 seeds would decide it"), (MOST_SEEDS, f"{MOST_SEEDS} or more seeds would")],
+)
+def test_what_is_inconclusive_says_how_many_seeds_would_decide_it(needed: int, told: str) -> None:
+    item = dataclasses.replace(CLAIM, verdict="inconclusive", needed=needed)
+    evidence, outlook, why = checks.remarks(item).split(". ")
+    assert evidence == "2 points apart"
+    assert outlook.startswith(told)
+    assert why.startswith("Explanation (conjecture)")
 
 
 def test_what_is_no_evidence_is_marked() -> None:

@@ -78,6 +78,7 @@ def test_a_curve_is_a_number_a_point_with_all_that_the_curve_says() -> None:
         Number(**alike, **first, tolerance=0.1, unusable="off the page"),
         Number(**alike, **second, tolerance=0.2, drawn_only=True),
     ]
+    assert [number.tolerance for number in Series.model_validate(CURVE).numbers()] == [0.1, 0.1]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,8 @@ def test_what_is_said_of_a_point_is_of_one_that_is_published(changes: dict[str, 
 
 def test_a_number_could_be_mistaken_for_those_of_its_curve_or_of_its_kind_in_its_table() -> None:
     mean = Number.model_validate(NUMBER | {"id": "T1"})
-    groups = [mean.group, mean.model_copy(update={"value": "sd"}).group]
-    assert groups == ["table1, mean", "table1, sd"]
+    groups = [mean.model_copy(update=of).group for of in ({}, {"value": "sd"}, {"gain": True})]
+    assert groups == ["table1, mean", "table1, sd", "table1, gain"]
     assert mean.model_copy(update={"series": "F"}).group == "F"
 
 
@@ -104,6 +105,7 @@ GONE = {"id": "T9", "where": "Table 9", "published": 0.5, "reason": "-"}
     ("content", "problem"),
     [
         ({"numbers": [NUMBER | {"id": "T1"}, NUMBER | {"id": "T1"}]}, "ids used twice: T1"),
+        ({"series": [CURVE, CURVE]}, "ids used twice: F@1, F@2"),
         ({"not_reproducible": [GONE, GONE]}, "ids used twice: T9"),
         ({"paper": "tricsk"}, "paper: 'tricsk' is not the name of the file; write `paper: tricks`"),
         (
@@ -111,7 +113,12 @@ GONE = {"id": "T9", "where": "Table 9", "published": 0.5, "reason": "-"}
             r"T9: no table or figure 'tabel1' \(did you mean 'table1'",
         ),
         ({"headline": {"figure": "fig99"}}, "headline: no figure 'fig99'"),
+        ({"headline": {"figure": "table1"}}, "headline: no figure 'table1'"),
         ({"headline": {"claims": ["C2"]}, "claims": [SHOWN]}, "headline: no claim 'C2'"),
+        (
+            {"series": [CURVE | {"artefact": "fig99"}]},
+            "F@1: no table or figure 'fig99'",
+        ),
         ({"claims": [SHOWN]}, r"C1: shown_by: no table, figure or claim 'tabel1' \(did you mean"),
         (
             {"numbers": [NUMBER | {"id": "T1", "shown_by": ["C2"]}]},
@@ -203,6 +210,12 @@ def test_a_claim_without_cases_or_a_rule_is_one_that_the_rule_of_its_id_decides(
     assert (claim.id, claim.rule, claim.values) == ("C1", "C1", {})
 
 
+def test_numbers_are_printed_with_all_their_digits() -> None:
+    assert (
+        " gain 1234567.5 points" in cases(each=[{"dataset": "a", "points": 1234567.5}])[0].statement
+    )
+
+
 def test_an_empty_list_is_printed_as_nothing() -> None:
     values = CLAIM["with"] | {"methods": []}
     assert cases(**{"with": values})[0].statement.startswith("On MNIST  gain")
@@ -219,6 +232,7 @@ def test_an_empty_list_is_printed_as_nothing() -> None:
             r"claims: C-\{dataset\}: .* no attribute 'x' in '\{points\.x\}'",
         ),
         ({"statement": "{points[x]}"}, r"claims: C-\{dataset\}: .* in '\{points\[x\]\}'"),
+        ({"statement": "{methods[9]}"}, r"claims: C-\{dataset\}: .* in '\{methods\[9\]\}'"),
         ({"each": [{"dataset": {"a": 1}}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
         ({"each": [{"dataset": None}]}, r"(?s:.*)claims\.0\.each\.0\.dataset"),
         ({"each": [{"scales": ["smoke"]}]}, r"(?s:.*)claims\.0\.each\.0\.scales"),

@@ -121,7 +121,7 @@ def test_indices_agree_with_records(write_record: Any, folder: Path) -> None:
     with pytest.raises(FedreproError) as error:
         write_indices("emd", "smoke", name, Path("p.npz"), None)
     assert f"{folder}/{run.id}.json was trained on the partition 111111111111" in str(error.value)
-    assert "building it from the data here" in str(error.value)
+    assert f"building it from the data here gives {good['sha256'][:12]}" in str(error.value)
     assert not Path("p.npz").exists()
 
 

@@ -51,6 +51,14 @@ def test_round_trip(file: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_a_metric_has_a_value_a_round_or_an_evaluation(tmp_path: Path, write_record: Any) -> None:
+    metrics = {"evaluated_rounds": [2.0, 4.0], "accuracy": [0.5, 0.6], "loss": [4.0, 3.0, 2.0, 1.0]}
+    write_record(RUN, tmp_path, metrics=metrics)
+    record = records.read(RUN.id, tmp_path)
+    assert record.curve("accuracy") == {2: 0.5, 4: 0.6}
+    assert record.curve("loss") == {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0}
+
+
 def test_equal_content_gives_equal_files(file: Path, tmp_path: Path, write_record: Any) -> None:
     again = write_record(RUN, tmp_path / "again")
     assert again.read_bytes() == file.read_bytes()
@@ -62,6 +70,9 @@ def test_floats_have_six_significant_digits(tmp_path: Path, write_record: Any) -
     assert json.loads(file.read_text())["final"] == {"accuracy": 0.123457, "loss": 1234570.0}
     spec = json.loads(file.read_text())["spec"]
     assert spec == RUN.spec.model_dump(mode="json", exclude_defaults=True)
+    file = write_record(RUN, tmp_path, final={"of": [0.123456789, (2.000000001, 3)]})
+    assert json.loads(file.read_text())["final"] == {"of": [0.123457, [2.0, 3]]}
+    assert '"of": [0.123457,[2.0,3]]\n' in file.read_text(), "a list is on one line"
 
 
 def test_a_spec_keeps_all_digits(tmp_path: Path) -> None:
@@ -120,6 +131,7 @@ def test_edited(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     [
         ({"status": "running"}, "incomplete"),
         ({"schema_version": 2}, "has schema_version 2, and this fedrepro reads 1; read it with"),
+        ({"schema_version": 0}, "has schema_version 0, and this fedrepro reads 1; read it with"),
         ({"run_id": "0" * 12}, "record of another run"),
     ],
 )
@@ -131,7 +143,9 @@ def test_a_matching_checksum_is_not_enough(
     assert problem in refusals(tmp_path)
 
 
-@pytest.mark.parametrize("provenance", [[], None, "text", {"seconds": 10**400, "device": "CPU"}])
+@pytest.mark.parametrize(
+    "provenance", [[], None, "text", {"seconds": 10**400, "device": "CPU", "backend": "loop"}]
+)
 def test_a_provenance_of_another_kind(file: Path, tmp_path: Path, provenance: Any) -> None:
     content = json.loads(file.read_text()) | {"provenance": provenance}
     edit(file, provenance=provenance, checksum=records.checksum(content))

@@ -182,6 +182,7 @@ def test_a_value_at_the_tolerance_passes_as_it_is_reproduced() -> None:
     """In binary 0.8 - 0.7 is above 0.1."""
     assert would_pass(number("N1", published=0.7), number("N2", ours=0.8))
     assert not would_pass(number("N1", published=0.7), number("N2", ours=0.801))
+    assert not would_pass(number("N1", published=0.7), number("N2", ours=None))
 
 
 def test_constants_reproduce_where_all_is_the_same() -> None:

@@ -452,6 +452,8 @@ def test_a_claim_is_tested_by_the_margins_that_it_states(name, margins):
     ("name", "group", "n", "value", "ours"),
     [
         ("B7", "federated_as_run", 6, 0.67, (0.67 - 0.36) / (0.964 - 0.36)),
+        ("B7", "local", 100, 0.2, 0),  # of no gain no share is there, at whatever N
+        ("B7", "local", 100, 0.33, 0),
         ("B8", "federated_as_run", 100, 0.914, 0.914 - 0.964),  # of selective; local is nearer
         ("B12", "m3_federated_as_run", 2, 0.9, 0.9),
         ("B12-zero", "m3_federated_as_run", 0, 0.973, 0.973 - 0.995),  # the other test has 0.975

@@ -262,6 +262,19 @@ def test_a_record_in_the_store_is_never_replaced(filled, write_record):
     assert shared.push(filled, ours[:1]).refused == [refused]
 
 
+@pytest.mark.parametrize("field", ["metrics", "partition"])
+def test_a_record_with_another_curve_or_partition_is_not_the_one_in_the_store(
+    filled, write_record, field
+):
+    other = {
+        "metrics": {"evaluated_rounds": [1.0], "accuracy": [0.75]},
+        "partition": content(RUNS[0])["partition"] | {"sha256": "1" * 64},
+    }
+    ours = write_record(RUNS[0], records.FOLDER, **{field: other[field]})
+    (refused,) = shared.push(filled, [ours]).refused
+    assert refused.startswith(f"{filled.address}: {NAMES[0]}: is not the record that is here")
+
+
 def test_what_is_damaged_in_the_store_is_not_replaced_either(filled, machine):
     machine("there")
     filled.replace(NAMES[0], b"{}")
@@ -609,6 +622,12 @@ def test_a_record_that_a_killed_process_did_not_add_is_added_by_the_next(
     again.release_all()
 
 
+def test_records_of_the_runs_that_are_meant_are_fetched_and_no_others(filled):
+    claims = SharedClaims(filled, session.CHECKPOINTS)
+    assert claims.fetch(IDS[:1]).new == NAMES[:1]
+    assert [run for run in IDS if records.is_recorded(run)] == IDS[:1]
+
+
 def test_a_late_record_that_the_store_has_with_other_results_is_refused(
     claims, machine, write_record
 ):
@@ -722,15 +741,16 @@ def test_claims_are_renewed(address, machine, monkeypatch):
     assert store.listed("claims") == {}
 
 
+@pytest.mark.parametrize("folder", [records.FOLDER, records.OWN_FOLDER])
 def test_a_record_that_another_machine_wrote_is_here_once_the_run_is_taken(
-    claims, machine, write_record
+    claims, machine, write_record, folder
 ):
     ours, _, store = claims
     machine("there")
-    shared.push(store, [write_record(RUNS[0], records.FOLDER)])
+    shared.push(store, [write_record(RUNS[0], folder)])
     machine("here")
     assert ours.take(IDS[0])
-    assert records.is_recorded(IDS[0])
+    assert records.is_recorded(IDS[0], folder)
     store.create(NAMES[1], b"{}")
     with pytest.raises(FedreproError, match=f"{NAMES[1]}: not a whole run record"):
         ours.take(IDS[1])

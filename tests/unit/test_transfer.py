@@ -68,6 +68,14 @@ def test_records_and_checkpoints_arrive_as_they_were(here, tmp_path):
     assert again.text() == "0 records and 0 checkpoints imported, 2 were here already"
 
 
+def test_a_record_says_which_rounds_came_with_a_checkpoint(here):
+    tar, _, cut = here
+    transfer.read(tar, session.CHECKPOINTS)
+    session.train([planned(1)])
+    (part,) = records.read(cut).provenance.imported
+    assert part.rounds == 1
+
+
 def test_records_that_are_not_committed_arrive_beside_them(tmp_path, monkeypatch):
     run = dataclasses.replace(planned(0), scale="quick")
     for name in ("there", "here"):
@@ -316,6 +324,7 @@ def pax(text):
         (header(CHECKPOINT, 0) * 2, "twice"),
         (header("x", 0, tarfile.XHDTYPE) * 3000 + header(CHECKPOINT, 0), "not a whole tar"),
         (header(CHECKPOINT, 50 << 20), "not a whole tar"),
+        (header(RECORD, transfer.MOST_RECORD_BYTES), "not a whole tar"),
         (bytes(1024) + b"x" * 20_000, "its end is missing"),
     ],
 )

@@ -132,6 +132,7 @@ def test_records_that_do_not_name_the_libraries_are_held_to_every_digit(recorded
         changed = record.provenance.model_copy(update={"arithmetic": arithmetic})
         again = record.model_copy(update={"provenance": changed})
         assert verify.compare(RUNS[0], older, again).same_machine == alike
+        assert verify.compare(RUNS[0], again, older).same_machine == alike
 
 
 def test_the_tolerance_is_the_most_that_was_measured_of_the_network(tmp_path, monkeypatch):
@@ -209,6 +210,18 @@ def test_by_how_much_records_differ_at_most():
     unlike = dict.fromkeys(("final f", "final g", "final h"), math.inf)
     assert found.differences == {"a": 0.5, "final c": 3.0} | unlike
     assert sorted(found.beyond) == sorted(found.differences)
+
+
+def test_elsewhere_accuracies_of_the_last_evaluation_may_be_off_by_just_the_tolerance():
+    elsewhere = made_up().provenance.model_copy(update={"device": "another"})
+    here = made_up(metrics={"accuracy": [0.25, 0.5]}, final={"accuracy": 0.5, "accuracy_iid": 0.5})
+    for off, beyond in ((0.25, []), (0.5, ["final accuracy", "final accuracy_iid"])):
+        there = made_up(
+            metrics={"accuracy": [0.75, 0.5]},
+            final={"accuracy": 0.5 + off, "accuracy_iid": 0.5 - off},
+            provenance=elsewhere,
+        )
+        assert verify.compare(RUNS[0], there, here, tolerance=0.25).beyond == beyond
 
 
 def test_the_sample_is_drawn_cheapest_first_within_the_hours(recorded):

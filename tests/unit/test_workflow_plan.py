@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from made_up import content
 
 import fedrepro
 from fedrepro.base.errors import FedreproError
@@ -67,8 +68,10 @@ def test_recorded_runs_belong_to_no_batch(write_record: Any) -> None:
     before = {batch.name: batch.runs for batch in Workflow(CONFIG).batches}
     for run in RUNS[:-1]:
         write_record(run, records.FOLDER)
-    (batch,) = Workflow(CONFIG).batches
+    workflow = Workflow(CONFIG)
+    (batch,) = workflow.batches
     assert batch.runs == (RUNS[-1].id,)
+    assert f": {len(RUNS) - 1} runs recorded, 1 pending (" in workflow.summary
     assert RUNS[-1].id in before[batch.name], "a batch keeps its name"
     write_record(RUNS[-1], records.FOLDER)
     workflow = Workflow(CONFIG | {"train": "never"})
@@ -163,8 +166,84 @@ def test_a_job_asks_for_time_by_its_cost() -> None:
     assert max(several) == 1440, "no more than the limit"
     assert sum(alone) / len(alone) < sum(several) / len(several)
     assert max(minutes(max_minutes=100)) == 100
+    assert {*minutes(max_minutes=10)} == {10}, "even where it needs more to start"
+    one_core = {"papers": ["emd"], "threads": 1, "max_minutes": 10**6}
+    in_all = sum(minutes(**one_core, runs_per_batch=1))
+    assert sum(minutes(**one_core)) == pytest.approx(in_all, rel=0.05), "that of all its runs"
     assert sum(minutes(threads=8)) < sum(several)
     assert sum(minutes(device="cuda")) < sum(several), "a GPU is no slower than a core"
+
+
+def took(run: PlannedRun, write_record: Any, seconds: float, device: str) -> None:
+    """Record a run that took so long on a CPU core (cpu) or a GPU (cuda)."""
+    of = {"seconds": seconds, "device_type": device, "backend": "graphs"}
+    write_record(run, records.FOLDER, provenance=content(run)["provenance"] | of)
+
+
+@pytest.mark.parametrize(
+    ("group", "on_core", "on_gpu", "changes", "minutes"),
+    [
+        ("mnist_iid_large", 10, None, {"threads": 1}, 2 * 600),
+        ("mnist_iid_large", 10, None, {"threads": 8}, 2 * 600 / 8),
+        ("mnist_iid_large", 10, None, {"threads": 20}, 2 * 600 / 10),  # it has ten clients a round
+        ("mnist_sgd_large", 10, None, {"threads": 8}, 2 * 600),
+        ("mnist_iid_large", 10, 0.2, {"device": "cuda"}, 10 * 12),
+        ("mnist_iid_large", 10, 1.5, {"device": "cuda"}, 600),
+        ("mnist_iid_large", 10, None, {"device": "cuda"}, 600),
+        ("mnist_iid_large", 10, 0.2, {"threads": 10}, 2 * 60),
+    ],
+)
+def test_a_job_asks_for_more_time_than_like_runs_took(
+    write_record: Any,
+    group: str,
+    on_core: float,
+    on_gpu: float | None,
+    changes: dict[str, Any],
+    minutes: float,
+) -> None:
+    """Hours: here a core took ``on_core``, and a GPU ``on_gpu``."""
+    pending, *others = (run for run in expand("emd", "paper") if run.group == group)
+    took(others[0], write_record, 3600 * on_core, "cpu")
+    if on_gpu is not None:
+        took(others[1], write_record, 3600 * on_gpu, "cuda")
+    workflow = Workflow(
+        CONFIG | {"papers": ["emd"], "scale": "paper", "runs_per_batch": 1} | changes
+    )
+    (batch,) = (batch for batch in workflow.batches if batch.runs == (pending.id,))
+    assert batch.minutes == minutes
+
+
+def test_a_job_on_another_machine_finds_its_runs_though_they_are_recorded_by_now(
+    write_record: Any,
+) -> None:
+    planned = {batch.name: batch.runs for batch in Workflow(CONFIG).batches}
+    for run in RUNS:
+        write_record(run, records.FOLDER)
+    assert Workflow(CONFIG).batches == []
+    there = Workflow(CONFIG, every_batch=True).batches
+    assert {batch.name: batch.runs for batch in there} == planned
+
+
+def test_the_report_is_made_of_results_of_its_scale_and_of_published_runs(
+    write_record: Any,
+) -> None:
+    published = expand("emd", "paper")[0]
+    write_record(published, records.FOLDER)
+    workflow = Workflow(CONFIG | {"papers": ["emd"]})
+    files = workflow.of_report("smoke")
+    assert files["records"] == [f"{records.FOLDER}/{published.id}.json"]
+    shown = {
+        *("tables/emd/table2.csv", "figures/emd/fig1a.svg", "figures/emd/fig1a.csv"),
+        *("notebooks/emd.html", "checks/emd.json"),
+    }
+    others = {"tables/emd/table2.md", "figures/emd/fig1a.png", "notebooks/emd.ipynb"}
+    results = {file.removeprefix("results/smoke/") for file in files["results"]}
+    assert shown <= results
+    assert not others & results
+    for name in ("report/html/site.py", "papers/emd/claims.py"):
+        assert str(SOURCES / name) in files["code"]
+    with pytest.raises(FedreproError, match="is made at scale lite, and the scale here is smoke"):
+        workflow.of_report("lite")
 
 
 def test_what_training_costs_is_of_the_jobs_of_a_call(write_record: Any) -> None:
@@ -326,11 +405,16 @@ def test_the_snakefile_waits_for_no_heavy_import(write_record: Any, recorded: bo
 
 def test_targets() -> None:
     workflow = Workflow(CONFIG)
-    assert "results/smoke/tables/emd/table2.csv" in workflow.tables(["emd"])
-    for ending in ("svg", "png", "csv"):
+    for ending in ("csv", "md"):
+        assert f"results/smoke/tables/emd/table2.{ending}" in workflow.tables(["emd"])
+    for ending in ("csv", "svg", "png"):
+        assert f"results/smoke/partitions/emd/overview.{ending}" in workflow.overviews(["emd"])
         assert f"results/smoke/figures/selective/fig3.{ending}" in workflow.figures(workflow.papers)
     assert workflow.checks(["emd"]) == ["results/smoke/checks/emd.json"]
     everything = workflow.everything(workflow.papers)
+    kinds = ("tables", "figures", "notebooks", "checks", "overviews")
+    made = [file for kind in kinds for file in getattr(workflow, kind)(workflow.papers)]
+    assert sorted(everything) == sorted(made)
     assert len(everything) == len(set(everything))
     assert not [path for path in everything if path.endswith(".npz")], "they need data"
     assert workflow.report() == [

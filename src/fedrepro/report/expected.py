@@ -23,6 +23,7 @@ from fedrepro.base.paths import root
 from fedrepro.base.strict import Strict
 from fedrepro.runs.plan import load_plan
 from fedrepro.runs.plan_files import is_study
+from fedrepro.runs.plan_schema import PaperPlan
 
 _Tolerance = Annotated[float, Field(gt=0)]
 
@@ -329,7 +330,7 @@ def load_expected(paper: str) -> Expected:
             f"`paper: {paper}`, or rename the file"
         )
     expected = _in_readings(expected.model_copy(update={"claims": [*_cases(expected, file)]}))
-    _refuse_unknown(expected, [*plan.tables, *plan.figures], file)
+    _refuse_unknown(expected, plan, file)
     _refuse_double(expected, file)
     return expected
 
@@ -354,8 +355,9 @@ def _in_readings(expected: Expected) -> Expected:
     return expected.model_copy(update=changes)
 
 
-def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> None:
+def _refuse_unknown(expected: Expected, plan: PaperPlan, file: Path) -> None:
     """Make sure that the tables, figures and claims that are named exist."""
+    artefacts, figures = [*plan.tables, *plan.figures], [*plan.figures]
     numbers, claims = expected.all_numbers(), expected.claims
     shown = [(number.id, number.artefact) for number in numbers]
     shown += [(item.id, item.artefact) for item in expected.not_reproducible if item.artefact]
@@ -365,8 +367,8 @@ def _refuse_unknown(expected: Expected, artefacts: list[str], file: Path) -> Non
                 f"{file}: {name}: no table or figure '{artefact}' {nearest(artefact, artefacts)}"
             )
     known = [*artefacts, *(claim.id for claim in claims)]
-    if (figure := expected.headline.figure) and figure not in artefacts:
-        raise FedreproError(f"{file}: headline: no figure '{figure}' {nearest(figure, artefacts)}")
+    if (figure := expected.headline.figure) and figure not in figures:
+        raise FedreproError(f"{file}: headline: no figure '{figure}' {nearest(figure, figures)}")
     for name in expected.headline.claims:
         if name not in (ids := [claim.id for claim in claims]):
             raise FedreproError(f"{file}: headline: no claim '{name}' {nearest(name, ids)}")

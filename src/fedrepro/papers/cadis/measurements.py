@@ -485,7 +485,9 @@ def accuracy_by_size(record: RunRecord, last: int = 50) -> list[tuple[float, flo
         last: per cent of the rounds to look at, counted from the last.
 
     Returns:
-        Estimate and standard error for large clusters, then for smaller ones.
+        Estimate and standard error for large clusters, then for smaller ones. The error is 0, as
+        that of :class:`fedrepro.report.stats.Error` which is not known, where no more than two
+        rounds are looked at.
     """
     held, spec = np.array(record.partition.counts), record.spec
     large = true_clusters(held).sum(axis=1) >= LARGE

@@ -9,15 +9,16 @@ import yaml
 from fedrepro.base.paths import root
 from fedrepro.report import cited, documents, released, verdict_blocks, verdicts
 from fedrepro.report.checks import to_json
+from fedrepro.report.expected import load_expected
 from fedrepro.runs import records
-from fedrepro.runs.plan import expand, unique
+from fedrepro.runs.plan import expand, load_plan, unique
 from fedrepro.runs.plan_files import papers, plans
-from fedrepro.runs.plan_schema import SCALES
+from fedrepro.runs.plan_schema import COMMITTED, SCALES
 
 RUNS = root() / records.FOLDER
 SWITCHED_ON = yaml.safe_load((root() / "config/config.yaml").read_text())["papers"]
 checked = functools.cache(verdicts.check)
-RELEASED = [(paper, scale) for paper in papers() for scale in ("lite", "paper")]
+RELEASED = [(paper, scale) for paper in papers() for scale in COMMITTED]
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,30 @@ def test_records_are_small():
 @pytest.mark.parametrize(("paper", "scale"), RELEASED)
 def test_verdicts_are_the_released_ones(paper, scale):
     assert released.changes(checked(paper, scale), released.path_of(paper, scale)) == []
+
+
+def runs_behind(paper):
+    """Yield the id of each entry that counts in every reading, with the groups of its runs."""
+    group_of = {run.id: run.group for scale in COMMITTED for run in expand(paper, scale)}
+    for scale in COMMITTED:
+        for item in checked(paper, scale):
+            if not item.reading:
+                yield item.id, {group_of[run] for run in item.runs}
+
+
+def test_what_counts_in_every_reading_rests_on_no_run_of_one():
+    groups = load_plan("cadis").runs
+    on_partitions = {"NT1-mnist", "NT1-cifar10", "NT2", "NT3-mnist", "NT3-cifar10"}  # of both
+    for name, used in runs_behind("cadis"):
+        both = [group for group in used if f"{group}_as_run" in groups]
+        assert not both or name in on_partitions, name
+    for name, used in runs_behind("tricks"):
+        assert not [group for group in used if "projected" in group], name
+    numbers = {number.id for number in load_expected("emd").judged_numbers()}
+    labels = load_plan("emd").runs
+    for name, used in runs_behind("emd"):
+        of_mnist = [group for group in used if labels[group].labels.get("dataset") == "mnist"]
+        assert not of_mnist or name not in numbers, name
 
 
 def test_a_changed_verdict_is_noticed(tmp_path):

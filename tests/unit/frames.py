@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-import shutil
-from collections.abc import Callable, Container
-from pathlib import Path
+from collections.abc import Container
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from seeds import Some
 
 from fedrepro.report import artefacts, drawings
 from fedrepro.report.checks import Verdict
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check_entry
-from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 
@@ -34,38 +31,27 @@ def verdict(runs: RunSet, name: str) -> Verdict:
     return check_entry(runs, entry).verdict
 
 
-def part(whole: RunSet, folder: Path, keep: Callable[[PlannedRun], bool]) -> RunSet:
-    """Return the runs with copies of some records, as if the others had none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for run in filter(keep, whole.members(whole.plan.runs)):
-        shutil.copy(records.path_of(run.id, whole._folder), folder)
-    return RunSet(whole.paper, whole.scale, folder)
-
-
-def check_any_subset(
-    whole: RunSet,
-    name: str,
-    share: float,
-    folder: Path,
-    of_pairs: Container[str] = (),
-) -> None:
+def check_any_subset(whole: RunSet, name: str, share: float, of_pairs: Container[str] = ()) -> None:
     """Check that a table or figure is made of some of its runs, and drawn, unless there are none.
 
     Args:
         whole: runs that are all recorded.
         name: of the table or figure.
         share: of its runs.
-        folder: an empty one for their records.
         of_pairs: tables whose cells are made of several runs each, of which some may not do.
     """
     ids = sorted({run.id for run in whole.planned(whole.plan.artefact(name).runs)})
     kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
-    runs = part(whole, folder, lambda run: run.id in kept)
+    runs = Some(whole, lambda run: run.id in kept)
     try:
         cells = artefacts.frame(runs, name, partial=True)
     except MissingRunsError:
         assert not kept or name in of_pairs
         return
+    assert len(cells)
+    if "mean" in cells and name not in of_pairs:
+        of_runs = cells["n"] > 0 if "n" in cells else slice(None)
+        assert not cells.loc[of_runs, "mean"].isna().any()
     if name in whole.plan.figures:
         plt.close(drawings.of_paper(whole.paper)[name](cells))
     else:

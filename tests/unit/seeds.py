@@ -53,11 +53,41 @@ class MadeUpRuns(Elsewhere):
         super().__init__(RunSet(world.paper, scale), world)
 
 
+class Some(RunSet):
+    """Recorded runs as if only those of which something is true had a record."""
+
+    def __init__(self, runs: RunSet, keep: Callable[[PlannedRun], bool]) -> None:
+        kept = _ids(runs.members(runs.plan.runs), keep)
+        vars(self).update(vars(runs), _whole=runs, _kept=kept)
+
+    def is_recorded(self, run: PlannedRun) -> bool:
+        return run.id in self._kept
+
+    def record(self, run: PlannedRun) -> RunRecord:
+        if not self.is_recorded(run):
+            self.require([run.group], f"group '{run.group}'")
+        return self._whole.record(run)
+
+
 def write_all(folder: Path, scale: Scale, world: World) -> RunSet:
     """Write a record of every run of a paper at a scale; return the runs."""
-    for run in unique(expand(world.paper, scale)).values():
-        records.write(world.record(run), folder)
+    return write_some(folder, scale, world, lambda _: True)
+
+
+def write_some(
+    folder: Path, scale: Scale, world: World, keep: Callable[[PlannedRun], bool]
+) -> RunSet:
+    """Write the records of those runs of which something is true; return the runs."""
+    runs = expand(world.paper, scale)
+    kept = _ids(runs, keep)
+    for run in unique(runs).values():
+        if run.id in kept:
+            records.write(world.record(run), folder)
     return RunSet(world.paper, scale, folder)
+
+
+def _ids(runs: Iterable[PlannedRun], keep: Callable[[PlannedRun], bool]) -> set[str]:
+    return {run.id for run in runs if keep(run)}
 
 
 class Seeds(RunSet):
@@ -84,6 +114,9 @@ class Edited(RunSet):
 
     def __init__(self, runs: RunSet, change: Callable[[str, list[float]], list[float]]) -> None:
         vars(self).update(vars(runs), _unchanged=runs, _change=change)
+
+    def is_recorded(self, run: PlannedRun) -> bool:
+        return self._unchanged.is_recorded(run)
 
     def record(self, run: PlannedRun) -> RunRecord:
         record = self._unchanged.record(run)

@@ -10,7 +10,6 @@ import seeds
 from made_up import content
 
 from fedrepro.runs.plan import PlannedRun, load_plan
-from fedrepro.runs.records import RunRecord
 
 Final = Callable[[PlannedRun], dict[str, Any]]
 """Gives a planned run its final metrics."""
@@ -79,23 +78,7 @@ class World:
 
 
 class MadeUpRuns(seeds.MadeUpRuns):
-    """The whole published plan with made-up final metrics and no files.
+    """The whole published plan with made-up final metrics and no files: ``final`` gives them."""
 
-    Args:
-        final: what the runs give.
-        without: says which runs have no record.
-    """
-
-    def __init__(
-        self, final: Final, without: Callable[[PlannedRun], bool] = lambda run: False
-    ) -> None:
+    def __init__(self, final: Final) -> None:
         super().__init__("paper", World(final))
-        self._without = without
-
-    def is_recorded(self, run: PlannedRun) -> bool:
-        return not self._without(run)
-
-    def record(self, run: PlannedRun) -> RunRecord:
-        if not self.is_recorded(run):
-            self.require([run.group], run.group)
-        return super().record(run)

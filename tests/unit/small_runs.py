@@ -22,6 +22,7 @@ from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.driver import Limits, Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Answer, Ask, Backend, OutOfTime, Result
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Request
 from fedrepro.fl.spec import RunSpec, run_id
@@ -124,12 +125,17 @@ def make_lanes(fed: Federation, sizes: Sequence[int], **changes: Any) -> list[La
 def answers(
     backend: Backend, asks: Sequence[tuple[RunSpec, Request]], dataset: Dataset | None = None
 ) -> list[Result]:
-    """Return a backend's answers to requests that are open at the same time, in order."""
+    """Return a backend's answers to requests that are open at the same time, in order.
+
+    Workers that never answer are an error after a long time. The other backends compute while they
+    are asked; they may compile for minutes on a machine that has much else to do.
+    """
+    patience = 300.0 if isinstance(backend, PoolBackend) else math.inf
     for ticket, (spec, request) in enumerate(asks):
         backend.submit(ticket, Ask(spec, dataset or data.load(spec.dataset.name), request))
     found: dict[int, Result] = {}
     while len(found) < len(asks):
-        collected = backend.collect(time.monotonic() + 300)  # rather an error than a wait for ever
+        collected = backend.collect(time.monotonic() + patience)
         found |= {answer.ticket: answer.result for answer in collected}
     return [found[ticket] for ticket in range(len(asks))]
 

@@ -19,14 +19,13 @@ import pandas as pd
 import pytest
 import selective_records
 import tricks_records
-from frames import part
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
-from seeds import World, write_all
+from seeds import MadeUpRuns, Some, World, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
-from fedrepro.report import artefacts, code, drawings, style
+from fedrepro.report import artefacts, code, drawings, style, verdicts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.figure import COLUMNS, UNITS
 from fedrepro.report.trace import why
@@ -47,6 +46,7 @@ POSITIONS = {("tricks", "fig1"), ("tricks", "fig2")}
 """Figures of positions alone: without a mean."""
 EVERY_PAPER = pytest.mark.parametrize("paper", sorted(WORLDS))
 Smoke = Callable[[str], RunSet]
+Made = Callable[[str, str], pd.DataFrame]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,12 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Smoke:
             tmp_path_factory.mktemp(paper) / records.FOLDER, "smoke", WORLDS[paper]
         )
     )
+
+
+@pytest.fixture(scope="module")
+def made(smoke: Smoke) -> Made:
+    """The frame of a table or figure of a paper's smoke scale."""
+    return functools.cache(lambda paper, name: artefacts.frame(smoke(paper), name))
 
 
 def test_every_paper_is_here() -> None:
@@ -110,8 +116,8 @@ def test_figures_are_written(smoke: Smoke, tmp_path: Path, paper: str, name: str
 @pytest.mark.parametrize(
     ("paper", "name"), [(paper, name) for paper in WORLDS for name in load_plan(paper).figures]
 )
-def test_every_number_of_a_figure_has_a_unit(smoke: Smoke, paper: str, name: str) -> None:
-    cells = artefacts.frame(smoke(paper), name)
+def test_every_number_of_a_figure_has_a_unit(made: Made, paper: str, name: str) -> None:
+    cells = made(paper, name)
     assert set(cells["unit"]) <= set(UNITS)
     described = {column for names in COLUMNS for column in names.split(", ")}
     described |= {"x", "sd", "low", "high", "published", "published_sd"}
@@ -129,9 +135,11 @@ def test_every_number_of_a_figure_has_a_unit(smoke: Smoke, paper: str, name: str
 
 
 @EVERY_PAPER
-def test_figures_say_over_how_many_runs_their_points_are_means(smoke: Smoke, paper: str) -> None:
+def test_figures_say_over_how_many_runs_their_points_are_means(
+    smoke: Smoke, made: Made, paper: str
+) -> None:
     for name in load_plan(paper).figures:
-        text = drawings._under_title(smoke(paper), name, artefacts.frame(smoke(paper), name))
+        text = drawings._under_title(smoke(paper), name, made(paper, name))
         assert re.fullmatch(
             r"the same at every scale|scale: smoke(; n = [1-9]\d*( to [1-9]\d*)?)?", text
         ), name
@@ -188,8 +196,9 @@ def test_equal_data_give_equal_files(smoke: Smoke, tmp_path: Path) -> None:
     ],
 )
 def test_every_cell_can_be_traced(
-    smoke: Smoke, monkeypatch: pytest.MonkeyPatch, paper: str, name: str
+    smoke: Smoke, made: Made, monkeypatch: pytest.MonkeyPatch, paper: str, name: str
 ) -> None:
+    monkeypatch.setattr(verdicts, "frame", lambda runs, name, *, partial: made(runs.paper, name))
     monkeypatch.chdir(smoke(paper)._folder.parents[1])
     title, *lines = why(paper, name, None, "smoke").splitlines()
     assert title.startswith(f"{paper} {name}: ")
@@ -237,12 +246,10 @@ def test_smoke_runs_are_never_judged(smoke: Smoke, paper: str) -> None:
 
 
 @EVERY_PAPER
-def test_one_group_alone_gives_a_table_or_says_what_is_missing(
-    smoke: Smoke, tmp_path: Path, paper: str
-) -> None:
+def test_one_group_alone_gives_a_table_or_says_what_is_missing(smoke: Smoke, paper: str) -> None:
     runs = smoke(paper)
     for group in runs.plan.runs:
-        alone = part(runs, tmp_path / group, lambda run, group=group: run.group == group)
+        alone = Some(runs, lambda run, group=group: run.group == group)
         for name in [name for name in runs.plan.tables if group in runs.groups_of(name)]:
             try:
                 cells = artefacts.frame(alone, name, partial=True)
@@ -253,8 +260,8 @@ def test_one_group_alone_gives_a_table_or_says_what_is_missing(
 
 
 @EVERY_PAPER
-def test_all_runs_of_the_published_scale_give_everything(tmp_path: Path, paper: str) -> None:
-    runs = write_all(tmp_path / records.FOLDER, "paper", WORLDS[paper])
+def test_all_runs_of_the_published_scale_give_everything(paper: str) -> None:
+    runs = MadeUpRuns("paper", WORLDS[paper])
     for name in (*runs.plan.made("tables", "paper"), *runs.plan.made("figures", "paper")):
         cells = artefacts.frame(runs, name)
         assert len(cells), name

@@ -836,6 +836,8 @@ def test_compiled_losses_are_those_of_the_loop(monkeypatch):
 
     tiny = Network("tiny", build, mflop=1)
     monkeypatch.setitem(NETWORKS._found, tiny.name, (tiny, None, tiny.module))
+    # Else PyTorch starts a process for each instruction set, to see whether it works.
+    monkeypatch.setattr("torch._inductor.config.cpp.vec_isa_ok", False)
     compiling._compiled.cache_clear()
     spec = make_spec(model={"name": tiny.name}, last_batch="drop_single", optimizer=sgd(lr=0.01))
     request = Train(make_lanes(federation(spec), (24, 17)), 0)

@@ -16,7 +16,7 @@ from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
 from scipy.stats import linregress
-from seeds import Edited, MadeUpRuns, write_all
+from seeds import Edited, MadeUpRuns
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
@@ -56,18 +56,18 @@ BY_ID = {number.id: number for number in load_expected("cadis").all_numbers()}
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
+def paper() -> RunSet:
+    return MadeUpRuns("paper", World())
 
 
 @pytest.fixture(scope="module")
-def lite(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("lite"), "lite", World())
+def lite() -> RunSet:
+    return MadeUpRuns("lite", World())
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
+def smoke() -> RunSet:
+    return MadeUpRuns("smoke", World())
 
 
 def test_counts_of_published_numbers():
@@ -187,14 +187,9 @@ def test_central_training_alone_is_in_all_its_rows(tmp_path):
 @pytest.mark.parametrize("name", [*TABLES, *FIGURES])
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("scale", ["lite", "paper"])
-def test_any_subset_of_the_runs_gives_a_frame(request, tmp_path, scale, share, name):
-    check_any_subset(
-        request.getfixturevalue(scale),
-        name,
-        share,
-        tmp_path,
-        of_pairs=["choices", "open_choices"],
-    )
+def test_any_subset_of_the_runs_gives_a_frame(request, scale, share, name):
+    runs = request.getfixturevalue(scale)
+    check_any_subset(runs, name, share, of_pairs=["choices", "open_choices"])
 
 
 def test_parts_of_tables_show_the_published_values(lite):

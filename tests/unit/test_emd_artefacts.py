@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from emd_records import FLOOR, JITTER, World, rise
-from frames import cell, check_any_subset, part
+from frames import cell, check_any_subset
 from readable import check_readable
-from seeds import Edited, MadeUpRuns, write_all
+from seeds import Edited, MadeUpRuns, Some, write_all, write_some
 
 from fedrepro.papers.emd.drawings import DRAWINGS
 from fedrepro.papers.emd.figures import plane
@@ -40,8 +40,8 @@ def legend(figure: mpl.figure.Figure) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
+def paper() -> RunSet:
+    return MadeUpRuns("paper", World())
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def lite() -> RunSet:
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
+def smoke() -> RunSet:
+    return MadeUpRuns("smoke", World())
 
 
 def test_expected_counts():
@@ -168,7 +168,7 @@ def test_table3_shows_and_judges_the_trainings_that_are_recorded(paper, tmp_path
     """A training counts with the seeds that are there; Table 1 still needs its SGD."""
     kept = paper.members(["mnist_one_class_large", "mnist_two_class_large"])
     kept += paper.members(["mnist_iid_large"])[:2]
-    runs = part(paper, tmp_path, lambda run: run in kept)
+    runs = write_some(tmp_path, "paper", World(), lambda run: run in kept)
     with pytest.raises(MissingRunsError):
         artefacts.frame(runs, "table3")
     frame = artefacts.frame(runs, "table3", partial=True)
@@ -227,14 +227,17 @@ def test_the_last_round_and_the_best_are_told_apart():
 def test_sweep_text_needs_every_emd_of_a_seed(paper, tmp_path):
     """Of some EMDs the lowest is not known, nor which varies most."""
     ends = {"cifar10_sweep": (0, 0.36), "mnist_sweep": (0, 1.8)}
-    some = part(
-        paper, tmp_path / "some", lambda run: run.coordinates.get("emd") in ends.get(run.group, ())
+    some = write_some(
+        tmp_path,
+        "paper",
+        World(),
+        lambda run: run.coordinates.get("emd") in ends.get(run.group, ()),
     )
     with pytest.raises(MissingRunsError):
         artefacts.frame(some, "sweep_text", partial=True)
-    found = {item.id: item.verdict for item in check("emd", "paper", tmp_path / "some")}
+    found = {item.id: item.verdict for item in check("emd", "paper", tmp_path)}
     assert (found["X-reduction-cifar10"], found["X-variation-cifar10"]) == ("not run", "no target")
-    seeds = part(paper, tmp_path / "seeds", lambda run: run.group == "mnist_sweep" and run.seed < 3)
+    seeds = Some(paper, lambda run: run.group == "mnist_sweep" and run.seed < 3)
     frame = artefacts.frame(seeds, "sweep_text", partial=True)
     assert list(frame["row"]) == ["MNIST", "MNIST"]
     assert list(frame["n"]) == [3, 3]
@@ -362,11 +365,9 @@ def test_the_sweep_by_step_size_has_a_column_an_emd(smoke):
     assert (run.coordinates["emd"], run.spec.optimizer.lr) == (1.08, 0.005)
 
 
-def test_a_divergence_does_not_rise_from_an_emd_to_itself(smoke, tmp_path):
-    lowest = part(
-        smoke,
-        tmp_path,
-        lambda run: run.group == "choice_divergence" and run.coordinates["emd"] == 0,
+def test_a_divergence_does_not_rise_from_an_emd_to_itself(smoke):
+    lowest = Some(
+        smoke, lambda run: run.group == "choice_divergence" and run.coordinates["emd"] == 0
     )
     with pytest.raises(MissingRunsError):
         artefacts.frame(lowest, "choice_divergence", partial=True)
@@ -393,12 +394,11 @@ def test_open_choices_are_drawn_as_they_stand_in_the_table():
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("emd").tables, *load_plan("emd").figures])
-def test_any_subset_of_the_runs_gives_a_frame(smoke, tmp_path, share, name):
+def test_any_subset_of_the_runs_gives_a_frame(smoke, share, name):
     check_any_subset(
         smoke,
         name,
         share,
-        tmp_path,
         of_pairs=(
             "table1",
             "choices",
@@ -643,8 +643,8 @@ def test_figure_5b_has_a_panel_for_each_data_sets_layers(paper):
     assert shown == [[name.replace("_", " ") for name in names] for names in LAYERS.values()]
 
 
-def test_figure_5b_names_the_data_sets_that_are_there(paper, tmp_path):
-    some = part(paper, tmp_path, lambda run: not run.group.startswith("mnist"))
+def test_figure_5b_names_the_data_sets_that_are_there(paper):
+    some = Some(paper, lambda run: not run.group.startswith("mnist"))
     first, *_ = DRAWINGS["fig5b"](artefacts.frame(some, "fig5b", partial=True)).axes
     assert [text.get_text() for text in first.get_xticklabels()] == ["CIFAR-10", "KWS"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from pydantic import ValidationError
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.expected import Claim, Number, Series, load_expected
-from fedrepro.report.verdicts import check, judge
-from fedrepro.runs.plan import expand, load_plan
+from fedrepro.report.verdicts import judge
+from fedrepro.runs.plan import load_plan
 from fedrepro.runs.plan_files import papers
-from fedrepro.runs.plan_schema import COMMITTED
 
 NUMBER = {
     "where": "Table 1",
@@ -285,27 +283,3 @@ def test_entries_have_the_reading_of_their_file_unless_they_name_one() -> None:
     assert readings["T1-MNIST-10-100-SingleSet"] == readings["NE1"] == ""  # the same in both
     assert readings["NP1"] == ""  # arithmetic
     assert {series.reading for series in load_expected("fedcd").series} == {"as_run"}
-
-
-def runs_behind(paper: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the id of each entry that counts in every reading, with the groups of its runs."""
-    group_of = {run.id: run.group for scale in COMMITTED for run in expand(paper, scale)}
-    for scale in COMMITTED:
-        for item in check(paper, scale):
-            if not item.reading:
-                yield item.id, {group_of[run] for run in item.runs}
-
-
-def test_what_counts_in_every_reading_rests_on_no_run_of_one() -> None:
-    groups = load_plan("cadis").runs
-    on_partitions = {"NT1-mnist", "NT1-cifar10", "NT2", "NT3-mnist", "NT3-cifar10"}  # of both
-    for name, used in runs_behind("cadis"):
-        both = [group for group in used if f"{group}_as_run" in groups]
-        assert not both or name in on_partitions, name
-    for name, used in runs_behind("tricks"):
-        assert not [group for group in used if "projected" in group], name
-    numbers = {number.id for number in load_expected("emd").judged_numbers()}
-    labels = load_plan("emd").runs
-    for name, used in runs_behind("emd"):
-        of_mnist = [group for group in used if labels[group].labels.get("dataset") == "mnist"]
-        assert not of_mnist or name not in numbers, name

@@ -7,9 +7,9 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from frames import cell, part
+from frames import cell
 from made_up import content
-from seeds import write_all
+from seeds import MadeUpRuns, Some, write_all
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli import main
@@ -46,8 +46,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
+def runs() -> RunSet:
+    return MadeUpRuns("paper", World())
 
 
 def test_the_study_is_the_same_run_in_three_precisions():
@@ -107,8 +107,8 @@ def test_the_table_is_laid_out(runs):
     assert "published value" not in text
 
 
-def test_networks_whose_runs_are_recorded_are_shown(runs, tmp_path):
-    fewer = part(runs, tmp_path, lambda run: (run.group, run.seed) != ("resnet9", 2))
+def test_networks_whose_runs_are_recorded_are_shown(runs):
+    fewer = Some(runs, lambda run: (run.group, run.seed) != ("resnet9", 2))
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "networks")
     frame = artefacts.frame(fewer, "networks", partial=True)

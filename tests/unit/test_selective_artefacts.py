@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell, check_any_subset, part
+from frames import cell, check_any_subset
 from made_up import content
 from readable import check_readable
-from seeds import MadeUpRuns, write_all
+from seeds import MadeUpRuns, Some, write_all, write_some
 from selective_records import ONE_GROUP, THREE_GROUPS, World, distinct
 
 from fedrepro.cli import main
@@ -31,6 +31,7 @@ from fedrepro.papers.selective.measurements import (
     traffic,
 )
 from fedrepro.report import artefacts, documents, drawings, style, verdicts
+from fedrepro.report.checks import Check
 from fedrepro.report.expected import load_expected
 from fedrepro.report.plots import Canvas, Ink
 from fedrepro.runs import records
@@ -41,8 +42,16 @@ mpl.use("Agg")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("records"), "smoke", World())
+def runs() -> RunSet:
+    return MadeUpRuns("smoke", World())
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory) -> dict[str, Check]:
+    """The verdicts on all runs, by their ids."""
+    folder = tmp_path_factory.mktemp("records")
+    write_all(folder, "smoke", World())
+    return {item.id: item for item in verdicts.check("selective", "smoke", folder)}
 
 
 def test_table2(runs):
@@ -56,13 +65,13 @@ def test_table2(runs):
 
 @pytest.mark.parametrize("name", sorted({*TABLES, *DRAWINGS} - {"theorem"}))  # of no run
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
-def test_any_subset_of_the_runs_gives_a_frame(runs, tmp_path, share, name):
+def test_any_subset_of_the_runs_gives_a_frame(runs, share, name):
     at_some_n = ["m3_noniid_cost", "merge", "choices", "open_choices"]
-    check_any_subset(runs, name, share, tmp_path, of_pairs=at_some_n)
+    check_any_subset(runs, name, share, of_pairs=at_some_n)
 
 
-def test_what_compares_networks_can_do_without_some(runs, tmp_path):
-    fewer = part(runs, tmp_path, lambda run: run.group != "m2_centralised")
+def test_what_compares_networks_can_do_without_some(tmp_path):
+    fewer = write_some(tmp_path, "smoke", World(), lambda run: run.group != "m2_centralised")
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "table2")
     frame = artefacts.frame(fewer, "table2", partial=True)
@@ -77,7 +86,8 @@ def test_what_compares_networks_can_do_without_some(runs, tmp_path):
 
 
 def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch):
-    part(runs, tmp_path / records.FOLDER, lambda run: run.group != "m2_centralised")
+    folder = tmp_path / records.FOLDER
+    write_some(folder, "smoke", World(), lambda run: run.group != "m2_centralised")
     note = "Left out, as they have no record: 2 of 2 runs of Model 2, centralised.\n"
     monkeypatch.chdir(tmp_path)
     command = ["table", "selective", "table2", "--scale", "smoke", "--out", "table2"]
@@ -94,7 +104,7 @@ def test_a_partial_table_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("group", ["m3_centralised", "m3_local", "m3_federated_as_written"])
 def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypatch, group):
-    fewer = part(runs, tmp_path / records.FOLDER, lambda run: run.group != group)
+    fewer = Some(runs, lambda run: run.group != group)
     titles = []
     monkeypatch.setattr(style, "save", lambda figure, stem: titles.append(figure.get_suptitle()))
     with pytest.raises(MissingRunsError):
@@ -108,24 +118,22 @@ def test_a_partial_figure_names_the_runs_that_it_lacks(runs, tmp_path, monkeypat
     assert " ".join(rest).endswith(f"{left_out} {fewer.plan.runs[group].title}.")
 
 
-def test_a_title_names_only_the_groups_without_any_record(runs, tmp_path):
+def test_a_title_names_only_the_groups_without_any_record(runs):
     groups = ["m3_federated_as_written", "m3_federated_as_run"]
     first = {runs.planned([group])[0].id for group in groups}
-    some = part(runs, tmp_path / "some", lambda run: run.id not in first)
+    some = Some(runs, lambda run: run.id not in first)
     planned = len(runs.planned(runs.groups_of("fig5")))
     said = "Left out, as they have no record:"
     assert artefacts.left_out_briefly(some, "fig5") == f"{said} 2 of {planned} runs."
-    more = part(
-        runs, tmp_path / "more", lambda run: run.id not in first and run.group != "m3_local"
-    )
+    more = Some(runs, lambda run: run.id not in first and run.group != "m3_local")
     local, title = len(runs.planned(["m3_local"])), runs.plan.runs["m3_local"].title
     assert artefacts.left_out_briefly(more, "fig5") == (
         f"{said} {local} of {local} runs of {title}. 2 of {planned - local} other runs."
     )
 
 
-def test_a_curve_is_judged_without_the_others(runs, tmp_path):
-    fewer = part(runs, tmp_path, lambda run: run.group != "m2_selective_as_run")
+def test_a_curve_is_judged_without_the_others(tmp_path):
+    fewer = write_some(tmp_path, "smoke", World(), lambda run: run.group != "m2_selective_as_run")
     with pytest.raises(MissingRunsError):
         artefacts.frame(fewer, "fig4")
     found = {item.id: item for item in verdicts.check("selective", "smoke", tmp_path)}
@@ -135,12 +143,11 @@ def test_a_curve_is_judged_without_the_others(runs, tmp_path):
     assert verdict == {2: "not decidable", 100: "not run"}
 
 
-def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(runs):
-    found = {item.id: item for item in verdicts.check("selective", "smoke", runs._folder)}
-    assert found["fig5.federated.as_run@22"].verdict == "no target"
-    assert "1/9999" in found["fig5.federated.as_run@22"].reason
-    assert found["fig5.federated.as_run@24"].verdict == "not decidable"
-    assert found["fig5.federated.as_run@24"].evidence == "not in the smoke plan"
+def test_unusable_points_are_no_targets_and_unplanned_ones_not_decidable(judged):
+    assert judged["fig5.federated.as_run@22"].verdict == "no target"
+    assert "1/9999" in judged["fig5.federated.as_run@22"].reason
+    assert judged["fig5.federated.as_run@24"].verdict == "not decidable"
+    assert judged["fig5.federated.as_run@24"].evidence == "not in the smoke plan"
 
 
 def test_a_third_of_all_labels_is_no_target():
@@ -360,8 +367,8 @@ def test_communication(runs):
     assert of("Model 1: centralised", others) == pytest.approx(images * 784 / 1e6)
 
 
-def test_what_is_sent_at_other_n_is_not_shown(runs, tmp_path):
-    fewer = part(runs, tmp_path, lambda run: run.coordinates.get("percent") != 0)
+def test_what_is_sent_at_other_n_is_not_shown(runs):
+    fewer = Some(runs, lambda run: run.coordinates.get("percent") != 0)
     rows = artefacts.frame(fewer, "communication", partial=True)["row"]
     assert set(rows) == {f"Model {m}: centralised" for m in (1, 2, 3)}
 
@@ -533,36 +540,34 @@ def test_every_seed_is_drawn(runs):
     assert [len(line.get_xdata()) for line in dots] == [2] * 9  # 3 curves, 3 values of N, 2 seeds
 
 
+def test_without_records_only_the_theorem_is_shown(runs):
+    none, made = Some(runs, lambda _: False), []
+    for name in (*runs.plan.tables, *runs.plan.figures):
+        with contextlib.suppress(MissingRunsError):
+            artefacts.frame(none, name, partial=True)
+            made.append(name)
+    assert made == ["theorem"]
+
+
 @pytest.mark.parametrize("share", [0, 0.05, 0.15, 0.5])
-def test_any_runs_give_what_can_be_made_of_them(runs, tmp_path, share):
+def test_verdicts_can_do_with_any_runs(runs, tmp_path, share):
     rng, ids = np.random.default_rng(round(100 * share)), unique(runs.planned(runs.plan.runs))
     kept = {run_id for run_id in sorted(ids) if rng.random() < share}
-    fewer, made = part(runs, tmp_path, lambda run: run.id in kept), []
-    for name in (*runs.plan.tables, *runs.plan.figures):
-        try:
-            frame = artefacts.frame(fewer, name, partial=True)
-        except MissingRunsError:
-            continue
-        assert len(frame), name
-        assert not frame["mean"].isna().any(), name
-        made.append(name)
-        if name in DRAWINGS:
-            plt.close(DRAWINGS[name](frame))
-        else:
-            assert artefacts.markdown(fewer, name, frame)
-    if not share:
-        assert made == ["theorem"]
-    assert verdicts.check("selective", "smoke", tmp_path)
+    write_some(tmp_path, "smoke", World(), lambda run: run.id in kept)
+    found = verdicts.check("selective", "smoke", tmp_path)
+    shown = [item for item in found if item.ours is not None]
+    assert bool(shown) == bool(share)
+    assert {item.verdict for item in shown} <= {"not decidable"}
 
 
-def test_a_mean_over_n_needs_them_all(runs, tmp_path):
+def test_a_mean_over_n_needs_them_all(runs):
     lacking = next(
         run
         for run in runs.members(["selective_threshold"])
         if run.coordinates == {"threshold": 0.82, "percent": 50}
     )
     kept = [run for run in runs.members(["selective_threshold"]) if run.id != lacking.id]
-    fewer = part(runs, tmp_path, lambda run: run in kept)
+    fewer = Some(runs, lambda run: run in kept)
     frame = artefacts.frame(fewer, "threshold", partial=True)
     assert len(cell(frame, "0.82", "tuning images, N = 0")["runs"]) == 1
     columns = set(frame.loc[frame["row"] == "0.82", "column"])
@@ -571,20 +576,19 @@ def test_a_mean_over_n_needs_them_all(runs, tmp_path):
 
 
 @pytest.mark.parametrize("lacking", [50, 100])
-def test_where_groups_merge_needs_all_n(runs, tmp_path, lacking):
+def test_where_groups_merge_needs_all_n(runs, lacking):
     kept = [
         run
         for run in runs.members(["selective_as_run"])
         if (run.seed, run.coordinates["percent"]) != (1, lacking)
     ]
-    fewer = part(runs, tmp_path, lambda run: run in kept)
+    fewer = Some(runs, lambda run: run in kept)
     frame = artefacts.frame(fewer, "merge", partial=True)
     assert cell(frame, "Model 1", "as run: share at")["values"] == (50,)
 
 
-def test_smoke_runs_are_shown_without_a_verdict(runs):
-    found = verdicts.check("selective", "smoke", runs._folder)
-    shown = [item for item in found if item.kind == "number" and item.ours is not None]
+def test_smoke_runs_are_shown_without_a_verdict(judged):
+    shown = [item for item in judged.values() if item.kind == "number" and item.ours is not None]
     assert shown
     assert {item.verdict for item in shown} == {"not decidable"}
 

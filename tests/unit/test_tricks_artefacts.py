@@ -8,9 +8,9 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from frames import cell, check_any_subset, part
+from frames import cell, check_any_subset
 from readable import check_readable
-from seeds import MadeUpRuns, write_all
+from seeds import MadeUpRuns, Some, write_some
 from tricks_records import PRODUCTS, World
 
 from fedrepro.base.errors import FedreproError
@@ -51,13 +51,13 @@ SINGLE_CELLS = {
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("paper"), "paper", World())
+def paper() -> RunSet:
+    return MadeUpRuns("paper", World())
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory) -> RunSet:
-    return write_all(tmp_path_factory.mktemp("smoke"), "smoke", World())
+def smoke() -> RunSet:
+    return MadeUpRuns("smoke", World())
 
 
 def test_rows_name_what_the_plan_has():
@@ -152,7 +152,7 @@ def test_table_2_as_text(paper):
 def test_what_is_recorded_of_a_table_is_judged(paper, tmp_path):
     """The ten configurations come first; other readings may follow later."""
     gone = {run.id for run in paper.members(["signed_vote", "projected_update"])}
-    fewer = part(paper, tmp_path, lambda run: run.id not in gone)
+    fewer = write_some(tmp_path, "paper", World(), lambda run: run.id not in gone)
     found = {item.id: item.verdict for item in check("tricks", "paper", tmp_path)}
     assert found["T2-5"] == "reproduced"
     assert found["OA5"] == "reproduced"
@@ -163,10 +163,10 @@ def test_what_is_recorded_of_a_table_is_judged(paper, tmp_path):
         artefacts.frame(fewer, "table5")
 
 
-def test_claims_are_judged_on_the_seeds_that_are_recorded(paper, tmp_path):
+def test_claims_are_judged_on_the_seeds_that_are_recorded(tmp_path):
     """Runs that several groups share are counted once beside a verdict."""
     kept = {("niid", 0), ("iid", 0), ("iid", 1)}
-    part(paper, tmp_path, lambda run: (run.group, run.seed) in kept)
+    write_some(tmp_path, "paper", World(), lambda run: (run.group, run.seed) in kept)
     found = {item.id: item for item in check("tricks", "paper", tmp_path)}
     assert (found["OA2-trend"].verdict, found["OA2-trend"].seeds) == ("reproduced", 1)
     assert found["OA2-trend"].evidence.endswith("; one seed; 3 of 14 runs are recorded")
@@ -190,7 +190,7 @@ def test_trainings_without_a_seed_in_common_are_not_compared(tmp_path):
 
 def test_one_seed_has_no_spread_to_judge(paper, tmp_path):
     gone = {run.id for run in paper.members(["niid", "server_training"]) if run.seed > 0}
-    part(paper, tmp_path, lambda run: run.id not in gone)
+    write_some(tmp_path, "paper", World(), lambda run: run.id not in gone)
     found = {item.id: item for item in check("tricks", "paper", tmp_path)}
     assert (found["OA4"].verdict, found["OA4"].ours) == ("not decidable", None)
     assert found["OA4"].evidence == "one seed has no spread; 2 of 14 runs are recorded"
@@ -198,8 +198,9 @@ def test_one_seed_has_no_spread_to_judge(paper, tmp_path):
 
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("tricks").tables, *load_plan("tricks").figures])
-def test_any_subset_of_the_runs_gives_a_frame(paper, tmp_path, share, name):
-    check_any_subset(paper, name, share, tmp_path, of_pairs=["choices", "open_choices"])
+def test_any_subset_of_the_runs_gives_a_frame(paper, share, name):
+    of_pairs = ["choices", "open_choices", "significance"]
+    check_any_subset(paper, name, share, of_pairs)
 
 
 def test_welch_by_hand():
@@ -246,10 +247,10 @@ def test_significance_of_the_noise(paper):
     assert used == {run.id for run in paper.members(["projected", "projected_noise"])}
 
 
-def test_significance_is_of_the_smaller_number_of_repeats(paper, tmp_path):
+def test_significance_is_of_the_smaller_number_of_repeats(paper):
     both = paper.members(["niid", "momentum_5"])
     kept = [run for run in both if (run.group, run.seed) != ("niid", 6)]
-    fewer = part(paper, tmp_path, lambda run: run in kept)
+    fewer = Some(paper, lambda run: run in kept)
     frame = artefacts.frame(fewer, "significance", partial=True)
     ours = cell(frame, paper.plan.runs["momentum_5"].title, "t, ours")
     assert (ours["n"], len(ours["runs"])) == (6, 13)

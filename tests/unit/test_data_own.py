@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,23 +72,9 @@ def test_statistics_are_not_rounded_away() -> None:
 def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9])
     spec = DatasetSpec(name=made.name)
-    monkeypatch.setattr(registry, "_HELD", {})
-    monkeypatch.setattr(registry, "_DESCRIBED", {})
-    for ask in (data.load, data.describe):
-        with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
-            ask(spec.name)
-
-
-def test_arrays_are_held_as_long_as_the_program_holds_them() -> None:
-    """Their description stays, by which runs that were trained are still costed."""
-    made = Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:9], LABELS[:9])
-    name, held = made.name, weakref.ref(made)
-    assert data.load(name) is made
-    del made
-    assert held() is None
-    assert data.describe(name).train == 60
+    monkeypatch.setattr(registry, "_MEMORY", {})
     with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
-        data.load(name)
+        data.load(spec.name)
 
 
 @pytest.mark.parametrize(

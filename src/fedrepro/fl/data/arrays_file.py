@@ -5,7 +5,7 @@ The identity of a run contains the content hash of the arrays, not the file they
 
 from __future__ import annotations
 
-import functools
+from functools import lru_cache
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -44,7 +44,7 @@ def file_of(name: str) -> Path | None:
     return _FILES.get(name)
 
 
-@functools.cache  # all of them: runs know a data set by its hash, and ask for it when it is due
+@lru_cache(maxsize=4)
 def _read(file: Path, size: int, mtime_ns: int) -> Dataset:
     """Read one version of a file; the last two arguments tell versions apart."""
     with npz.opened(file, MOST_BYTES) as arrays:

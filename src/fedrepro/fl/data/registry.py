@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -332,42 +330,30 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_files() | entry_points(GROUP)))
 
 
-_DESCRIBED: dict[str, DatasetInfo] = {}
-"""Data sets that this process made of arrays."""
-
-_HELD: WeakValueDictionary[str, Dataset] = WeakValueDictionary()
-"""Those that the program still holds: one that makes set after set needs room for one."""
-
+_MEMORY: dict[str, tuple[DatasetInfo, Dataset]] = {}
 IN_MEMORY = re.compile(r"^own_[0-9a-f]{12}$")
 """Names of data sets that a program made of its arrays: their content hash."""
 
 
 def remember(info: DatasetInfo, dataset: Dataset) -> None:
-    """Let a data set of a program's own be found by its name as long as the program holds it."""
-    _DESCRIBED[info.name] = info
-    _HELD[info.name] = dataset
+    """Keep a data set of a program's own for the runs of this process."""
+    _MEMORY[info.name] = (info, dataset)
 
 
 def in_memory(name: str) -> Dataset | None:
     """Return a data set of a program's own; None if the name is that of another kind.
 
     Raises:
-        FedreproError: this process does not have it, or no longer.
+        FedreproError: this process does not have it.
     """
-    return _own(name, _HELD) if IN_MEMORY.match(name) else None
-
-
-T = TypeVar("T")
-
-
-def _own(name: str, known: Mapping[str, T]) -> T:
-    found = known.get(name)
-    if found is None:
+    if not IN_MEMORY.match(name):
+        return None
+    if name not in _MEMORY:
         raise FedreproError(
             f"the arrays of the data set {name} are not here: name their file in the plan "
             "(`dataset.file`), or make it again with `Dataset.from_arrays`"
         )
-    return found
+    return _MEMORY[name][1]
 
 
 def exists(name: str) -> bool:
@@ -414,8 +400,8 @@ def describe(name: str) -> DatasetInfo:
         FedreproError: there is no data set of this name (says the nearest), or its file is wrong
             (names the key).
     """
-    if IN_MEMORY.match(name):
-        return _own(name, _DESCRIBED)
+    if in_memory(name) is not None:
+        return _MEMORY[name][0]
     file = _files().get(name)
     if file is not None:
         return _read(file, file.stat().st_mtime_ns)

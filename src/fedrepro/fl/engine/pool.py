@@ -353,12 +353,13 @@ class PoolBackend:
 
     def _next_pieces(self, idle: int) -> list[_Piece]:
         """Take an idle worker's share of the group that waits longest."""
-        group, alike = self._waiting.popitem(last=False)
+        group, alike = next(iter(self._waiting.items()))
         count = min(math.ceil(len(alike) / idle), *(piece.most for piece in alike))
-        if alike[count:]:
-            self._waiting[group] = alike[count:]
-            self._waiting.move_to_end(group, last=False)
-        return alike[:count]
+        chosen = alike[:count]
+        del alike[:count]
+        if not alike:
+            del self._waiting[group]
+        return chosen
 
     def _start(self, worker: _Worker, pieces: list[_Piece]) -> None:
         ask = self._open.ask(pieces[0].ticket)

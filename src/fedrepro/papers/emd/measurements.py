@@ -167,7 +167,7 @@ def table1(runs: RunSet) -> pd.DataFrame:
     lost = differences(table[~central], table[central], *values, on=["dataset", "batches", "seed"])
     if lost.empty:
         raise MissingRunsError("no training is recorded beside SGD of the same batches and seed")
-    lost[values] = 0 - lost[values]
+    lost[values] = 0 - lost[values]  # what is lost, of 0 without a minus
     return _cells(lost, row="title", column="dataset").assign(unit="points")
 
 

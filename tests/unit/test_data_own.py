@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,9 +74,66 @@ def test_statistics_are_not_rounded_away() -> None:
 def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9])
     spec = DatasetSpec(name=made.name)
-    monkeypatch.setattr(registry, "_MEMORY", {})
+    monkeypatch.setattr(registry, "_HELD", {})
+    monkeypatch.setattr(registry, "_DESCRIBED", {})
+    for ask in (data.load, data.describe):
+        with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
+            ask(spec.name)
+
+
+def test_arrays_take_memory_as_long_as_something_uses_them() -> None:
+    """Their description stays, by which runs that were trained are still costed."""
+    made = Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:9], LABELS[:9])
+    name, alive = made.name, weakref.ref(made)
+    assert data.load(name) is made
+    del made
+    assert alive() is None
+    assert data.describe(name).train == 60
     with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
-        data.load(spec.name)
+        data.load(name)
+
+
+def test_equal_arrays_are_one_data_set_whoever_drops_it_first() -> None:
+    first = Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:9], LABELS[:9])
+    second = Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:9], LABELS[:9], title="again")
+    assert second is first
+    assert data.describe(first.name).title == "again"
+    del second
+    assert data.load(first.name) is first
+
+
+def test_arrays_that_were_changed_are_not_taken_for_those_that_they_were() -> None:
+    given = IMAGES // 2
+    changed = Dataset.from_arrays(given, LABELS, IMAGES[:9], LABELS[:9])
+    given[0] = 255 - given[0]
+    made = Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:9], LABELS[:9])
+    assert (made.name, made.train_x[0].tolist()) == (changed.name, [(IMAGES[0] // 2).tolist()])
+    del changed
+    assert data.load(made.name) is made
+
+
+def test_a_file_of_a_plan_stays_when_a_program_drops_its_arrays(tmp_path: Path) -> None:
+    given = GIVEN | {"train_x": IMAGES // 3}
+    np.savez(tmp_path / "squares.npz", **given)
+    own = Dataset.from_arrays(**given)
+    spec = DatasetSpec.model_validate({"file": str(tmp_path / "squares.npz")})
+    del own
+    assert data.load(spec.name).train_x[0].tolist() == [(IMAGES[0] // 3).tolist()]
+
+
+def test_a_data_set_is_made_without_its_pixels_in_double_precision() -> None:
+    pixels = RNG.integers(0, 256, (20_000, 3, 16, 16), dtype=np.uint8)
+    labels = np.arange(20_000) % 3
+    tracemalloc.start()
+    try:
+        made = Dataset.from_arrays(pixels, labels, pixels[:9], labels[:9])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 * pixels.nbytes
+    info = data.describe(made.name)
+    assert info.mean == pytest.approx(pixels.mean((0, 2, 3)) / 255, abs=1e-6)
+    assert info.std == pytest.approx(pixels.std((0, 2, 3)) / 255, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import re
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -113,6 +115,29 @@ def test_an_algorithm_needs_no_package_and_is_trained_anew_in_each_call(
     assert first.provenance.packages == {"algorithm.of_my_own": version}
     with pytest.raises(FedreproError, match="bold: Input should be a valid number"):
         fr.algorithm(own, bold="very")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_arrays_stay_for_a_training_that_has_begun_and_no_longer(
+    workers: int, tmp_path: Path
+) -> None:
+    """The call alone holds them, and the workers what they need of them."""
+    made = [fr.Dataset.from_arrays(IMAGES // 2, LABELS, IMAGES[:40] // 2, LABELS[:40])]
+    name, alive, found = made[0].name, weakref.ref(made[0]), []
+    usual = make_algorithm()
+
+    def round(fed: Any, state: Any, t: int) -> Any:
+        gc.collect()
+        found.append(fr.load(name) is alive())
+        return (yield from usual.round(fed, state, t))
+
+    watching = dataclasses.replace(usual, round=round)
+    options = OPTIONS | {"seeds": 1, "workers": workers, "folder": tmp_path}
+    result = fr.train(made.pop(), HALVES, watching, **options)
+    assert found == [True, True]
+    assert result.records[0].spec["dataset"]["name"] == name
+    gc.collect()
+    assert alive() is None
 
 
 def test_an_error_of_an_own_algorithm_is_shown_once_and_from_its_code_on(

@@ -5,7 +5,7 @@ The identity of a run contains the content hash of the arrays, not the file they
 
 from __future__ import annotations
 
-from functools import lru_cache
+import functools
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -44,7 +44,7 @@ def file_of(name: str) -> Path | None:
     return _FILES.get(name)
 
 
-@lru_cache(maxsize=4)
+@functools.cache  # all of them: runs of a plan know theirs by its content hash alone
 def _read(file: Path, size: int, mtime_ns: int) -> Dataset:
     """Read one version of a file; the last two arguments tell versions apart."""
     with npz.opened(file, MOST_BYTES) as arrays:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data.registry import DatasetInfo, PerClass, describe, remember
+from fedrepro.fl.data.registry import DatasetInfo, PerClass, describe, held, remember
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -73,6 +73,9 @@ class Dataset:
     ) -> Dataset:
         """Make a data set of one's own arrays; runs on it have its content hash in their identity.
 
+        Of equal arrays there is one data set, which a second call returns. It takes memory as long
+        as something refers to it: a variable, the parts that it was cut into, runs in training.
+
         Args:
             train_x: [n, channels, height, width] or, with one channel, [n, height, width]; uint8
                 pixels 0-255, or features, which become float32.
@@ -105,7 +108,9 @@ class Dataset:
         _require_classes(arrays)
         sha256 = content_sha256(arrays)
         info = _described(arrays, f"own_{sha256[:12]}", title)
-        dataset = build(info, arrays, "memory", "the program's arrays")
+        dataset = held(info.name)
+        if dataset is None or content_sha256(dataset) != sha256:  # its arrays were changed
+            dataset = build(info, arrays, "memory", "the program's arrays")
         remember(info, dataset)
         return dataset
 
@@ -202,9 +207,7 @@ def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
     """Describe arrays; mean and standard deviation are those of the training examples."""
     classes = int(max(arrays.train_y.max(), arrays.test_y.max())) + 1
     scale = 255.0 if arrays.train_x.dtype == np.uint8 else 1.0
-    channels = np.moveaxis(arrays.train_x, 1, 0).reshape(arrays.train_x.shape[1], -1)
-    means = channels.mean(axis=1, dtype=np.float64) / scale
-    spreads = channels.std(axis=1, dtype=np.float64) / scale
+    means, spreads = (values / scale for values in _statistics(arrays.train_x))
     _, depth, height, breadth = arrays.train_x.shape
     return DatasetInfo(
         name=name,
@@ -226,6 +229,20 @@ def _described(arrays: Arrays, name: str, title: str) -> DatasetInfo:
         citation="",
         homepage="",
     )
+
+
+_BLOCK = 1 << 20
+"""Values that are double precision at once: of all pixels this would take 8 times their room."""
+
+
+def _statistics(x: Images) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and standard deviation of each channel, float64 [channels] each."""
+    step, count = max(1, _BLOCK // x[0].size), x.size // x.shape[1]
+    blocks = [x[first : first + step] for first in range(0, len(x), step)]
+    means = np.sum([block.sum((0, 2, 3), dtype=np.float64) for block in blocks], axis=0) / count
+    centres = means[:, None, None]
+    squares = np.sum([((block - centres) ** 2).sum((0, 2, 3)) for block in blocks], axis=0)
+    return means, np.sqrt(squares / count)
 
 
 @dataclass(frozen=True)

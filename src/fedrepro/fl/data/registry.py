@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+from weakref import WeakValueDictionary
 
 from pydantic import Field, model_validator
 
@@ -330,30 +331,50 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_files() | entry_points(GROUP)))
 
 
-_MEMORY: dict[str, tuple[DatasetInfo, Dataset]] = {}
+_DESCRIBED: dict[str, DatasetInfo] = {}
+"""Data sets that this process made of arrays; these descriptions stay, which take no room."""
+
+_HELD: WeakValueDictionary[str, Dataset] = WeakValueDictionary()
+"""Those that something in this process still uses, one for each content."""
+
 IN_MEMORY = re.compile(r"^own_[0-9a-f]{12}$")
 """Names of data sets that a program made of its arrays: their content hash."""
 
 
 def remember(info: DatasetInfo, dataset: Dataset) -> None:
-    """Keep a data set of a program's own for the runs of this process."""
-    _MEMORY[info.name] = (info, dataset)
+    """Let a data set of a program's own be found by its name for as long as it is used.
+
+    What needs the arrays holds the data set itself: the program, `fedrepro.library.Parts`, a run in
+    flight, :mod:`.arrays_file` for plans. A spec or a record has only the name.
+    """
+    _DESCRIBED[info.name] = info
+    _HELD[info.name] = dataset
+
+
+def held(name: str) -> Dataset | None:
+    """Return the data set of a program's own that has this name; None if nothing uses one."""
+    return _HELD.get(name)
 
 
 def in_memory(name: str) -> Dataset | None:
     """Return a data set of a program's own; None if the name is that of another kind.
 
     Raises:
-        FedreproError: this process does not have it.
+        FedreproError: this process does not have it, or no longer.
     """
     if not IN_MEMORY.match(name):
         return None
-    if name not in _MEMORY:
-        raise FedreproError(
-            f"the arrays of the data set {name} are not here: name their file in the plan "
-            "(`dataset.file`), or make it again with `Dataset.from_arrays`"
-        )
-    return _MEMORY[name][1]
+    found = held(name)
+    if found is None:
+        raise _not_here(name)
+    return found
+
+
+def _not_here(name: str) -> FedreproError:
+    return FedreproError(
+        f"the arrays of the data set {name} are not here: name their file in the plan "
+        "(`dataset.file`), or make it again with `Dataset.from_arrays`"
+    )
 
 
 def exists(name: str) -> bool:
@@ -400,8 +421,10 @@ def describe(name: str) -> DatasetInfo:
         FedreproError: there is no data set of this name (says the nearest), or its file is wrong
             (names the key).
     """
-    if in_memory(name) is not None:
-        return _MEMORY[name][0]
+    if IN_MEMORY.match(name):
+        if name not in _DESCRIBED:
+            raise _not_here(name)
+        return _DESCRIBED[name]
     file = _files().get(name)
     if file is not None:
         return _read(file, file.stat().st_mtime_ns)

@@ -29,7 +29,7 @@ class NoLists(FedreproError):
 
 
 _KNOWN: dict[str, Clients] = {}
-"""The lists that this process has, by their digest."""
+"""The lists that this process has, by their digest; partitions of runs share the arrays."""
 
 
 def remember(clients: Sequence[Indices]) -> str:
@@ -59,7 +59,9 @@ def remember(clients: Sequence[Indices]) -> str:
         for position in (array.min(), array.max()):
             if not 0 <= position < 2**31:
                 raise NoLists(f"index lists: client {number} has the position {position}")
-        kept.append(array.astype(np.int64))
+        own = array.astype(np.int64)
+        own.flags.writeable = False
+        kept.append(own)
     name = digest(kept)
     _KNOWN[name] = tuple(kept)
     return name

@@ -16,6 +16,7 @@ from torch.nn import functional
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data, models, streams
 from fedrepro.fl.algorithms import ALGORITHMS, participants
+from fedrepro.fl.data.dataset import Arrays, build
 from fedrepro.fl.engine import active, admission, checkpoint, driver, host_copy, optim, saved
 from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.data import DeviceData, tensors_of
@@ -651,6 +652,22 @@ def test_a_data_set_that_cannot_be_had_is_looked_for_and_explained_once(tmp_path
             for other in others
         ),
     ]
+
+
+def test_a_data_set_that_is_replaced_meanwhile_is_not_taken_for_the_one_before(tmp_path):
+    """A backend keeps data sets by name: the second run would be trained on those of the first."""
+    usual = data.load("synthetic")
+    inverted = Arrays(255 - usual.train_x, usual.train_y, 255 - usual.test_x, usual.test_y)
+    replaced = build(data.describe("synthetic"), inverted, "pack", "a pack")
+    sets, done, failures = iter([usual, replaced]), [], []
+    specs = [make_spec(seed=seed, rounds=1) for seed in (0, 1)]
+    listener = Listener(done.append, lambda name, failure: failures.append((name, str(failure))))
+    drive(specs, lambda _: next(sets), LoopBackend(), listener, Storage(checkpoints=tmp_path))
+    assert [run.spec.seed for run in done] == [0]
+    ((name, said),) = failures
+    assert name == run_id(specs[1])
+    hashes = f"hash is {replaced.sha256[:12]}, and other runs of this training are on"
+    assert f"{hashes} {usual.sha256[:12]}; train this run in a call of its own" in said
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_training(tmp_path, monkeypatch):

@@ -182,6 +182,7 @@ class _Opener:
         self._backend = backend
         self._storage = storage
         self._unusable: dict[tuple[str, str | None], str] = {}  # -> the run that says why
+        self._contents: dict[str, str] = {}  # name of a data set -> its content hash
 
     def next(self) -> RunSpec | None:
         """Return the next run; None, for good, once there is none."""
@@ -206,10 +207,25 @@ class _Opener:
                 f"data set {spec.dataset.name} cannot be loaded, as run {self._unusable[data]} says"
             )
         try:
-            return self._load(spec)
+            dataset = self._load(spec)
+            self._require_same(dataset)
         except FedreproError:
             self._unusable[data] = run_id(spec)
             raise
+        return dataset
+
+    def _require_same(self, dataset: Dataset) -> None:
+        """Refuse other data under the name of those that the backend has, and would train on.
+
+        Raises:
+            FedreproError: they are others, since their files were replaced meanwhile, say.
+        """
+        before = self._contents.setdefault(dataset.name, dataset.sha256)
+        if dataset.sha256 != before:
+            raise FedreproError(
+                f"data set {dataset.name}: its content hash is {dataset.sha256[:12]}, and other "
+                f"runs of this training are on {before[:12]}; train this run in a call of its own"
+            )
 
 
 class _Flight:

@@ -18,7 +18,10 @@ from fedrepro.fl.spec import DatasetSpec, RunSpec
 
 
 class Resources:
-    """Data sets and networks of one process on one device, made when first asked for."""
+    """Data sets and networks of one process on one device, made when first asked for.
+
+    A name of a data set is of one content: :mod:`.driver` lets no other data come under it.
+    """
 
     def __init__(self, device: torch.device, *, channels_last: bool = False) -> None:
         self.device = device

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from seeds import Some
 from selective_records import ACCURACIES, LABELS, ONE_GROUP, THREE_GROUPS, MadeUpRuns
@@ -632,10 +634,16 @@ def test_one_seed_with_other_groups_fails_the_grouping_claim():
     assert decide("B14", MadeUpRuns(final)).holds
 
 
+def made_up_runs(final, kept: Callable[[PlannedRun], bool]) -> MadeUpRuns:
+    """Return made-up runs, of the plan those that are kept."""
+    runs = MadeUpRuns(final)
+    runs._runs = {name: [*filter(kept, group)] for name, group in runs._runs.items()}
+    return runs
+
+
 @pytest.mark.parametrize(("kept", "what"), [(range(2, 101), "N = 0"), (range(20), "N from 20 on")])
 def test_no_runs_are_no_groups(kept, what):
-    runs = MadeUpRuns(as_claimed)
-    runs._runs = tuple(run for run in runs._runs if run.coordinates.get("percent") in kept)
+    runs = made_up_runs(as_claimed, lambda run: run.coordinates.get("percent") in kept)
     with pytest.raises(FedreproError, match=f"selective_as_run has no {what}, which a claim needs"):
         decide("B14", runs)
 
@@ -654,9 +662,7 @@ def by_seed(group: str, *values: float):
 
 def three_seeds(final) -> MadeUpRuns:
     """Return made-up runs of the seeds 0 to 2 alone."""
-    runs = MadeUpRuns(final)
-    runs._runs = tuple(run for run in runs._runs if run.seed < 3)
-    return runs
+    return made_up_runs(final, lambda run: run.seed < 3)
 
 
 def test_claims_are_about_the_mean_over_the_seeds():

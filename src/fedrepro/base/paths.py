@@ -44,7 +44,7 @@ def find_root() -> Path | None:
     """
     place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
     found = _FOUND.get(place)
-    if found is None or not os.path.isdir(found / MARKER):
+    if found is None or not os.path.isdir(f"{found}/{MARKER}"):
         found = _look(*place)
         if found is not None:
             _FOUND[place] = found

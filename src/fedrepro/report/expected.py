@@ -12,7 +12,7 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -428,7 +428,8 @@ def published(
 @functools.cache
 def _published(paper: str) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
     """Return what :func:`published` does, by artefact and value."""
-    expected, found = load_expected(paper), defaultdict[Any, dict[tuple[str, str], float]](dict)
+    expected = load_expected(paper)
+    found = defaultdict[tuple[str, str], dict[tuple[str, str], float]](dict)
     for number in expected.all_numbers():
         found[number.artefact, number.value][cell_key(*number.cell)] = number.published
     for item in expected.not_reproducible:

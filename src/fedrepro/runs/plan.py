@@ -324,7 +324,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
     Raises:
         FedreproError: there is no such paper or scale, or the plan is wrong (names file and key).
     """
-    plan = load_plan(paper)
+    plan, file = load_plan(paper), file_of(paper)
     entry = plan.at(scale)
     defaults = merge(plan.defaults, entry.defaults)
     planned = []
@@ -332,7 +332,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
         if entry.groups is not None and name not in entry.groups:
             continue
         override = entry.runs.get(name, RunGroupOverride())
-        where = f"{file_of(paper)}: runs.{name} ({scale})"
+        where = f"{file}: runs.{name} ({scale})"
         base = merge(merge(defaults, group.set), override.set)
         if "seed" in base:
             raise FedreproError(f"{where}: seed: say it by `seeds` of the plan, scale or group")
@@ -350,7 +350,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                 content = merge(content, _nested(path, value))
             content = _with_precision(content, entry)
             place = f"{where}, at {_listed(at)}" if at else where
-            spec = _spec(content, place, file_of(paper).parent)
+            spec = _spec(content, place, file.parent)
             _require_images(place, spec)
             coordinates = {_coordinate(path): value for path, value in at.items()}
             planned.append(

@@ -74,7 +74,9 @@ class RunSet:
         self.partial = False
         self.fewer_seeds = False
         self._folder = folder
-        self._runs = expand(paper, scale)
+        self._runs: dict[str, list[PlannedRun]] = {}
+        for run in expand(paper, scale):  # group after group
+            self._runs.setdefault(run.group, []).append(run)
         self._records: dict[str, RunRecord] = {}
         self._recorded: set[str] = set()
 
@@ -96,7 +98,7 @@ class RunSet:
     def planned(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the planned runs of the named groups, in plan order."""
         wanted = set(groups)
-        return [run for run in self._runs if run.group in wanted]
+        return [run for name, runs in self._runs.items() if name in wanted for run in runs]
 
     def members(self, groups: Iterable[str]) -> list[PlannedRun]:
         """Return the runs of the named groups, in plan order: those recorded, where partial."""

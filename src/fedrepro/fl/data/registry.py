@@ -7,6 +7,7 @@ have further ones in ``config/datasets``.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -361,7 +362,7 @@ def in_memory(name: str) -> Dataset | None:
 
     Raises:
         FedreproError: this process does not have it, or no longer.
-    """
+    """  # noqa: DOC501 - made by a function
     if not IN_MEMORY.match(name):
         return None
     found = held(name)
@@ -420,7 +421,7 @@ def describe(name: str) -> DatasetInfo:
     Raises:
         FedreproError: there is no data set of this name (says the nearest), or its file is wrong
             (names the key).
-    """
+    """  # noqa: DOC501 - made by a function
     if IN_MEMORY.match(name):
         if name not in _DESCRIBED:
             raise _not_here(name)
@@ -486,18 +487,17 @@ def require_known(name: str, known: tuple[str, ...], what: str) -> None:
 
 def _files() -> dict[str, Path]:
     """Return the file of every data set that has one."""
-    folders = [FOLDER, *([root / OWN] if (root := paths.find_root()) else [])]
-    found: dict[str, Path] = {}
-    for folder in folders:
-        if folder.is_dir():
-            found |= _listed(folder, folder.stat().st_mtime_ns)
-    return found
+    root = paths.find_root()
+    folders = [str(FOLDER)]
+    if root and os.path.isdir(f"{root}/{OWN}"):
+        folders.append(f"{root}/{OWN}")
+    return _listed(tuple((folder, os.stat(folder).st_mtime_ns) for folder in folders))
 
 
 @lru_cache(maxsize=16)
-def _listed(folder: Path, mtime_ns: int) -> dict[str, Path]:
-    """List one version of a folder (``mtime_ns`` makes a changed folder a new one)."""
-    return {name_of(file): file for file in yaml_files(folder)}
+def _listed(folders: tuple[tuple[str, int], ...]) -> dict[str, Path]:
+    """List folders, by their times of change; files of a later one go before others."""
+    return {name_of(file): file for folder, _ in folders for file in yaml_files(Path(folder))}
 
 
 @lru_cache(maxsize=64)

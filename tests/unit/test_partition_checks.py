@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.partition import Cut, Labelled, NodeSets, Partition, Scheme, build_partition
+from fedrepro.fl.partition import (
+    SCHEMES,
+    Cut,
+    Labelled,
+    NodeSets,
+    Partition,
+    Scheme,
+    build_partition,
+)
 
 LABELS = np.arange(20, dtype=np.int64) % 10
 HALF = np.arange(10)
@@ -117,3 +125,40 @@ def test_a_scheme_cannot_change_the_labels_that_are_trained_on() -> None:
     with pytest.raises(ValueError, match="read-only"):
         build_partition(Sorting(), labels, LABELS[:5], 10, seed=0)
     assert labels.tolist() == LABELS[::-1].tolist()
+
+
+@pytest.mark.parametrize("clients", [10**6, 10**12])
+@pytest.mark.parametrize(
+    "name", ["balanced_percent", "class_blocks", "main_cluster", "pareto_labels"]
+)
+def test_more_clients_than_examples_are_refused_before_anything_is_made(
+    name: str, clients: int
+) -> None:
+    scheme = SCHEMES[name]
+    content = {"scheme": name, **scheme.example, "clients": clients}
+    labels = np.arange(1000) % 10
+    if name == "balanced_percent":
+        content |= {"validation": 0, "clients": 3 * clients}
+    with pytest.raises(FedreproError, match=r"clients must be in 1\.\.1000 \(one example each"):
+        build_partition(scheme.model_validate(content), labels, labels, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"scheme": "emd_shift", "per_class": 10**20}, r"per_class must be in 1\.\.100, .*0{20}$"),
+        ({"scheme": "main_cluster", "per_label": 10**20}, "too few examples for its clients"),
+        ({"scheme": "main_cluster", "spread": 1e300}, "too few examples for its clients"),
+        ({"scheme": "label_clusters", "clusters": [2**30] * 5}, r"clients must be in 1\.\.1000 "),
+        ({"scheme": "pareto_labels", "budget": 10**20}, "too few examples for its clients"),
+        ({"scheme": "pareto_labels", "budget": 10**20, "shared": True}, "lower budget"),
+        ({"scheme": "pareto_labels", "shape": 1e-4}, r"shape 0\.0001 draws numbers beyond"),
+        ({"scheme": "pareto_labels", "draws": 1000}, "more than the 1000 examples, got 1000 each"),
+    ],
+)
+def test_numbers_beyond_all_measure_are_refused_as_such(changes: dict[str, Any], text: str) -> None:
+    """And not, with a warning of NumPy, as negative numbers."""
+    scheme, labels = SCHEMES[changes["scheme"]], np.arange(1000) % 10
+    spec = scheme.model_validate({**scheme.example, **changes})
+    with pytest.raises(FedreproError, match=text):
+        build_partition(spec, labels, labels, 10, 0)

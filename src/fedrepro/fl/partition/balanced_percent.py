@@ -179,6 +179,7 @@ class BalancedPercent(Scheme):
         def by(labels: Indices, cut_by: Groups) -> Clients:
             return balanced_percent(labels, self.clients, self.percent, cut_by)
 
+        clients = tuple(part + held for part in by(train[held:], groups))
         validation = np.arange(held, dtype=np.int64)
         everything = np.arange(len(test), dtype=np.int64)
         node_sets = {
@@ -190,7 +191,6 @@ class BalancedPercent(Scheme):
         if held:
             node_sets["validation"] = NodeSets("train", by(train[:held], groups))
             node_sets["validation_all"] = NodeSets("train", (validation,) * self.clients)
-        clients = tuple(part + held for part in by(train[held:], groups))
         return Cut(clients, validation=validation, node_sets=node_sets)
 
     def examples(self, info: DatasetInfo) -> float:

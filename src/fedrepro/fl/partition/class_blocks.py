@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, NodeSets, Scheme
-from fedrepro.fl.partition.shared import Indices, shuffled_classes
+from fedrepro.fl.partition.shared import Indices, check_clients, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -65,6 +65,7 @@ def class_blocks(
             f"clients * classes_per_client must be a positive multiple of the {classes} classes, "
             f"got {clients} * {classes_per_client}"
         )
+    check_clients(clients, labels.size)
     holders = clients * classes_per_client // classes
     smallest = min(member.size for member in members) - validation
     if per_class is not None and per_class > smallest:

@@ -21,7 +21,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Clients, Indices, shuffled_classes
+from fedrepro.fl.partition.shared import Clients, Indices, check_per_class, shuffled_classes
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -245,6 +245,7 @@ class EmdShift(Scheme):
 
     def cut(self, data: Labelled, rng: np.random.Generator) -> Cut:
         """Give every client the shifted distribution whose number is the run seed."""
+        check_per_class(data.train, self.per_class)
         counts = draw_counts_for(
             self.emd,
             self.per_class,

@@ -16,7 +16,13 @@ from pydantic import Field
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Clients, Indices, check_labels, shuffled_classes
+from fedrepro.fl.partition.shared import (
+    Clients,
+    Indices,
+    check_clients,
+    check_labels,
+    shuffled_classes,
+)
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -63,6 +69,7 @@ def label_clusters(
             "clusters, per_label and spread must be of one length, got "
             f"{len(clusters)}, {len(per_label)} and {len(spread)}"
         )
+    check_clients(sum(clusters), labels.size)
     order = rng.permutation(classes) if random_labels else np.arange(classes)
     owned = np.repeat(order.reshape(len(clusters), -1), clusters, axis=0)
     amounts = amounts_of(
@@ -78,7 +85,7 @@ TRIES = 100
 def amounts_of(
     labels: Indices,
     owned: NDArray[np.int64],
-    base: NDArray[np.int64],
+    base: NDArray[np.int64 | np.float64],
     spread: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
@@ -87,12 +94,13 @@ def amounts_of(
     Args:
         labels: int64 [n], class numbers from 0.
         owned: int64 [clients, k], the labels of every client.
-        base: int64 [clients], the amount before the factor.
+        base: [clients], the amount before the factor.
         spread: float64 [clients], standard deviation of the factor.
         rng: draws one normal number a client, anew while a label has too few examples.
 
     Returns:
-        int64 [clients]: ``max(1, floor(base * F))``, F from Normal(1, spread^2).
+        int64 [clients]: ``max(1, floor(base * F))``, F from Normal(1, spread^2); of more than there
+        are examples, one more.
 
     Raises:
         FedreproError: no draw fits the labels' examples.
@@ -100,7 +108,7 @@ def amounts_of(
     supply = np.bincount(labels)
     for _ in range(TRIES):
         factor = 1 + spread * rng.standard_normal(len(base))
-        amounts = np.maximum(np.floor(base * factor), 1).astype(np.int64)
+        amounts = np.clip(np.floor(base * factor), 1, len(labels) + 1).astype(np.int64)
         short = supply < demand(owned, amounts, len(supply))
         if not short.any():
             return amounts

@@ -14,7 +14,7 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import amounts_of, hand_out
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Clients, Indices, check_labels
+from fedrepro.fl.partition.shared import Clients, Indices, check_clients, check_labels
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -47,6 +47,7 @@ def main_cluster(
         FedreproError: the arguments do not fit each other, or a label has too few examples.
     """
     check_labels(labels)
+    check_clients(clients, labels.size)
     classes = int(labels.max()) + 1
     if not 1 <= main <= clients:
         raise FedreproError(f"main must be in 1..{clients} (clients), got {main}")
@@ -61,7 +62,8 @@ def main_cluster(
         np.sort(rng.choice(rest, labels_per_client, replace=False)) for _ in range(clients - main)
     ]
     owned = np.stack(chosen)
-    amounts = amounts_of(labels, owned, np.full(clients, per_label), np.full(clients, spread), rng)
+    base, spreads = np.full(clients, float(per_label)), np.full(clients, spread)
+    amounts = amounts_of(labels, owned, base, spreads, rng)
     return hand_out(labels, owned, amounts, rng)
 
 

@@ -11,7 +11,13 @@ from pydantic import Field
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition.label_clusters import TRIES, demand, hand_out
 from fedrepro.fl.partition.scheme import Cut, Labelled, Scheme
-from fedrepro.fl.partition.shared import Clients, Indices, check_labels, shuffled_classes
+from fedrepro.fl.partition.shared import (
+    Clients,
+    Indices,
+    check_clients,
+    check_labels,
+    shuffled_classes,
+)
 
 if TYPE_CHECKING:
     from fedrepro.fl.data import DatasetInfo
@@ -53,8 +59,8 @@ def pareto_labels(
         One ascending index array for each client.
 
     Raises:
-        FedreproError: the arguments do not fit each other, there are too few draws for all labels
-            to occur, or a label has too few examples.
+        FedreproError: the arguments do not fit each other or the number of examples, there are too
+            few draws for all labels to occur, or a label has too few examples.
     """
     check_labels(labels)
     classes = int(labels.max()) + 1
@@ -63,11 +69,19 @@ def pareto_labels(
             f"clients * draws must be at least {2 * classes}, twice the classes, for every label "
             f"to be drawn, got {clients} * {draws}"
         )
+    check_clients(clients, labels.size)
+    if draws > labels.size // (1 if shared else clients):
+        raise FedreproError(
+            f"draws of {clients} clients must not be more than the {labels.size} examples, got "
+            f"{draws} each"
+        )
     hand = _shared if shared else _apart
     for _ in range(TRIES):
         drawn = _all_labels(classes, clients, draws, rng)
         wealth = rng.pareto(shape, clients)
         asked = np.bincount(drawn.ravel(), np.repeat(wealth, draws), minlength=classes)
+        if not np.isfinite(asked).all():
+            raise FedreproError(f"shape {shape:g} draws numbers beyond all measure; raise it")
         clients_indices = hand(labels, drawn, wealth * budget / asked.max(), rng)
         if clients_indices is not None:
             return clients_indices
@@ -92,7 +106,7 @@ def _apart(
     labels: Indices, drawn: NDArray[np.int64], exact: NDArray[np.float64], rng: np.random.Generator
 ) -> Clients | None:
     """Hand the amounts out, rounded down to at least 1; None where a label has too few."""
-    amounts = np.maximum(np.floor(exact), 1).astype(np.int64)
+    amounts = np.clip(np.floor(exact), 1, len(labels) + 1).astype(np.int64)
     supply = np.bincount(labels)
     if (supply < demand(drawn, amounts, len(supply))).any():
         return None
@@ -105,7 +119,8 @@ def _shared(
     """Hand the amounts out, rounded up, using up only the first label's; None if it fails."""
     pools = shuffled_classes(labels, None, rng)
     clients_indices = []
-    for mine, amount in zip(drawn, np.maximum(np.ceil(exact), 1).astype(np.int64), strict=True):
+    amounts = np.clip(np.ceil(exact), 1, len(labels) + 1).astype(np.int64)
+    for mine, amount in zip(drawn, amounts, strict=True):
         parts = []
         for number, label in enumerate(mine):
             pool = rng.permutation(pools[label])

@@ -43,6 +43,29 @@ def check_clients(clients: int, examples: int) -> None:
         )
 
 
+def check_per_class(labels: Indices, per_class: int) -> None:
+    """Refuse more examples of each class than the smallest class has, or none.
+
+    Args:
+        labels: int64 [n], class numbers from 0; the classes are ``0..max(labels)``.
+        per_class: how many are asked for.
+
+    Raises:
+        FedreproError: ``labels`` is no label array, or a class has too few.
+    """
+    check_labels(labels)
+    sizes = np.bincount(labels)
+    if not sizes.min():
+        raise FedreproError(
+            f"per_class needs examples of every class, and class {int(sizes.argmin())} has none"
+        )
+    if not 1 <= per_class <= sizes.min():
+        raise FedreproError(
+            f"per_class must be in 1..{sizes.min()}, the size of the smallest class, got "
+            f"{per_class}"
+        )
+
+
 def shuffled_classes(
     labels: Indices, per_class: int | None, rng: np.random.Generator
 ) -> list[Indices]:
@@ -61,14 +84,8 @@ def shuffled_classes(
             examples.
     """
     check_labels(labels)
-    smallest = int(np.bincount(labels).min())
-    if per_class is not None and not 1 <= per_class <= smallest:
-        raise FedreproError(
-            f"per_class must be in 1..{smallest}, the size of the smallest class, got {per_class}"
-            if smallest
-            else "per_class needs examples of every class, and "
-            f"class {int(np.bincount(labels).argmin())} has none"
-        )
+    if per_class is not None:
+        check_per_class(labels, per_class)
     members = (np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1))
     return [rng.permutation(member)[:per_class] for member in members]
 

@@ -18,7 +18,7 @@ from test_components import Point
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import components, data
 from fedrepro.fl.data import Dataset, arrays_file, commands, registry, sources
-from fedrepro.fl.data.dataset import Arrays, Source
+from fedrepro.fl.data.dataset import ANY, Arrays, Source
 from fedrepro.fl.data.registry import DatasetInfo
 from fedrepro.fl.spec import DatasetSpec
 
@@ -91,6 +91,17 @@ def test_arrays_take_memory_as_long_as_something_uses_them() -> None:
     assert data.describe(name).train == 60
     with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
         data.load(name)
+
+
+def test_arrays_are_not_taken_for_those_of_another_hash() -> None:
+    """A run of them would be trained, and its record would then be refused."""
+    made = Dataset.from_arrays(IMAGES, LABELS, IMAGES[:9], LABELS[:9])
+    for ask in (data.load, data.labels):
+        with pytest.raises(FedreproError, match=r"dataset\.content asks for 0000"):
+            ask(made.name, content="0" * 64)
+        with pytest.raises(FedreproError, match="leave it out, or equal runs would have two ids"):
+            ask(made.name, content=made.sha256)
+    assert data.load(made.name, content=ANY) is made
 
 
 def test_equal_arrays_are_one_data_set_whoever_drops_it_first() -> None:

@@ -99,6 +99,7 @@ def load(name: str, data_root: Path | None = None, *, content: str | None = None
     """
     own = in_memory(name)
     if own is not None:
+        require_content(own, own.source, content)
         return own
     location = locate(name, data_root)
     stamps = tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in location.files)
@@ -121,13 +122,10 @@ def labels(
     Raises:
         FedreproError: as `load`.
     """
-    own = in_memory(name)
-    if own is not None:
-        return own.train_y, own.test_y
-    info, location = describe(name), locate(name, data_root)
-    if content is not None:
+    if in_memory(name) is not None or content is not None:
         data = load(name, data_root, content=content)
         return data.train_y, data.test_y
+    info, location = describe(name), locate(name, data_root)
     if location.kind == "pack":
         train, test = packs.read_labels(info, location.folder)
     elif location.kind == "raw" and info.format == "mnist":

@@ -531,7 +531,10 @@ class Result:
 
         Accuracies are fractions in [0, 1].
         """
-        return pd.concat(map(_rounds, self.records), ignore_index=True)
+        table = pd.concat(map(_rounds, self.records), ignore_index=True)
+        seeds = {record.run_id: record.spec["seed"] for record in self.records}
+        table.insert(0, "seed", [seeds[run] for run in table["run"]])  # of any size, as they are
+        return table
 
     @property
     def final(self) -> pd.DataFrame:
@@ -597,13 +600,10 @@ def _rounds(record: RunRecord) -> pd.DataFrame:
     evaluated = [int(t) for t in record.metrics["evaluated_rounds"]]
     columns: dict[str, Iterable[float]] = {}
     for name, values in record.metrics.items():
-        if name == "evaluated_rounds":
+        if name in ("evaluated_rounds", "seed", "run", "round"):  # as the frame's own columns
             continue
         if len(values) == len(evaluated):
             columns[name] = values
         elif len(values) >= max(evaluated):
             columns[name] = [values[t - 1] for t in evaluated]
-    first = {"seed": record.spec["seed"], "run": record.run_id}
-    return pd.DataFrame({**columns, "round": evaluated}).assign(**first)[
-        ["seed", "run", "round", *columns]
-    ]
+    return pd.DataFrame({"run": record.run_id, "round": evaluated, **columns})

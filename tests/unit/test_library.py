@@ -353,6 +353,16 @@ def test_seeds_are_counted_or_listed_as_numpy_has_them(data: fr.Dataset, tmp_pat
         assert [record.spec["seed"] for record in result.records] == found
 
 
+def test_seeds_beyond_64_bits_stay_what_they_are(data: fr.Dataset, tmp_path: Path) -> None:
+    """Not numbers in double precision, in which neighbours are equal."""
+    seeds = [2**63 + 1, 0, 2**64 + 1]
+    result = fr.train(data, [[0, 1], [2]], seeds=seeds, folder=tmp_path, **OPTIONS)
+    assert result.final["seed"].tolist() == seeds
+    first = fr.train(data, [[0, 1], [2]], seeds=seeds[:2], folder=tmp_path, **OPTIONS)
+    assert first.final["seed"].tolist() == seeds[:2]
+    assert list(first.frame.columns[:3]) == ["seed", "run", "round"]
+
+
 def test_a_partition_of_other_data_is_refused(data: fr.Dataset) -> None:
     other = fr.Dataset.from_arrays(IMAGES[::-1], LABELS, IMAGES[:40], LABELS[:40])
     with pytest.raises(FedreproError, match="of another data set"):

@@ -65,6 +65,7 @@ def test_lists_of_another_process_are_asked_for(monkeypatch: pytest.MonkeyPatch)
         ([[0], []], "client 1 holds no example$"),
         ([[[]]], "client 0 holds an array of shape"),
         ([[0], [0.5]], "client 1 holds an array"),
+        ([LABELS == 0], r"type bool, not .*; of a mask give `numpy\.flatnonzero\(mask\)`$"),
         ([[-1]], "client 0 has the position -1"),
         ([[2**31]], "client 0 has the position 2147483648"),
     ],

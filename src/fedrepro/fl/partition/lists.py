@@ -52,9 +52,10 @@ def remember(clients: Sequence[Indices]) -> str:
         if array.shape == (0,):
             raise NoLists(f"index lists: client {number} holds no example")
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            cure = "; of a mask give `numpy.flatnonzero(mask)`" if array.dtype == bool else ""
             raise NoLists(
                 f"index lists: client {number} holds an array of shape {array.shape} and type "
-                f"{array.dtype}, not a list of whole numbers"
+                f"{array.dtype}, not a list of whole numbers{cure}"
             )
         for position in (array.min(), array.max()):
             if not 0 <= position < 2**31:

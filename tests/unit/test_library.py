@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -361,6 +362,18 @@ def test_seeds_beyond_64_bits_stay_what_they_are(data: fr.Dataset, tmp_path: Pat
     first = fr.train(data, [[0, 1], [2]], seeds=seeds[:2], folder=tmp_path, **OPTIONS)
     assert first.final["seed"].tolist() == seeds[:2]
     assert list(first.frame.columns[:3]) == ["seed", "run", "round"]
+
+
+def test_metrics_named_as_columns_of_the_frame_do_not_take_their_place() -> None:
+    metrics = {"evaluated_rounds": [1, 2], "round": [0, 1], "run": [5, 5], "accuracy": [0.5, 0.6]}
+    record: Any = SimpleNamespace(run_id="0" * 12, metrics=metrics, spec={"seed": 3})
+    frame = fr.Result([record], Path()).frame
+    assert frame.to_dict("list") == {
+        "seed": [3, 3],
+        "run": ["0" * 12] * 2,
+        "round": [1, 2],
+        "accuracy": [0.5, 0.6],
+    }
 
 
 def test_a_partition_of_other_data_is_refused(data: fr.Dataset) -> None:

@@ -511,14 +511,16 @@ def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
 
 
 def test_a_tie_at_one_hundred_per_cent_decides_nothing() -> None:
-    def share(runs: RunSet, what: str) -> Sample:
-        return Sample(what, (1.0, 1.0) if what == "full" else (1.0, 0.9), ("x", "y"))
+    def share(runs: RunSet, what: str, *, fraction: bool = True) -> Sample:
+        values = (1.0, 1.0) if what == "full" else (1.0, 0.9)
+        return Sample(what, values, ("x", "y"), fraction=fraction)
 
     tie = decided(leads(share), what="full", over="full")
     assert (tie.holds, tie.firm) == (False, False)
     assert tie.undecided == "all are at 100 %, which decides nothing"
     assert not decided(leads(share), what="full", over="part").undecided
     assert not decided(between(share), what="full").undecided
+    assert not decided(leads(share), what="full", over="full", fraction=False).undecided
 
 
 @pytest.mark.parametrize("rule", [leads, near, between])

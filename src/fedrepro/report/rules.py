@@ -144,8 +144,8 @@ class Sample:
 
     @property
     def full(self) -> bool:
-        """Whether it is 100 % for every seed, where nothing can be above it."""
-        return all(value == 1 for value in self.values)
+        """Whether it is a fraction, and 100 % for every seed, where nothing can be above it."""
+        return self.unit == "points" and all(value == 1 for value in self.values)
 
     @property
     def sampling_error(self) -> Error:

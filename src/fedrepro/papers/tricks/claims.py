@@ -185,8 +185,7 @@ def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
         less(other[t], one[t], what=f"without - with projection, round {t}", strict=True)
         for t in other
     ]
-    ids = [run.id for run in runs.members([what, than])]
-    return Finding.of(margins, evidence, ids, ratio)
+    return compared([*one.values(), *other.values()], margins, ratio, evidence)
 
 
 def _distances(runs: RunSet, group: str) -> dict[int, Sample]:

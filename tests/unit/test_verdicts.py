@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedrepro.report.finding import Finding, Margin
 from fedrepro.report.rules import final, leads
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
@@ -396,3 +398,11 @@ def test_rules_and_values_that_there_are_not_are_named(
     (claim,) = Claim.model_validate(content).cases({})
     with pytest.raises(FedreproError, match=problem):
         verdicts._judge_claim(RunSet("tricks", "lite"), claim)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_every_rule_says_which_values_it_takes(paper: str) -> None:
+    """Any other, such as a misspelt one, is refused by name before the rule is tried."""
+    for name, rule in code.claims(paper).items():
+        kinds = {each.kind for each in inspect.signature(rule).parameters.values()}
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, name

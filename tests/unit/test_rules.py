@@ -106,11 +106,9 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
     )
     assert decided(between(made_up), what="low").evidence == "low 10.00 %"
     both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
-    noted = compared(both, [], note="each of them")
-    assert noted == Finding(
+    assert compared(both, []) == Finding(
         True,
-        "a 20.00 % (n=2), b 50.00 % (n=1); with equal seeds (n=1) a 10.00 %, b 50.00 %; "
-        "each of them",
+        "a 20.00 % (n=2), b 50.00 % (n=1); with equal seeds (n=1) a 10.00 %, b 50.00 %",
         ["x", "y", "z"],
         None,
     )
@@ -497,11 +495,11 @@ def test_margins_of_fractions_are_in_points() -> None:
 
 
 def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
-    held = compared([RUN], [RUN.above(0.4)], note="above")
+    held = compared([RUN], [RUN.above(0.4)])
     failed = compared([Sample("b", (0.1,), ("y",), on=TEN)], [RUN.above(0.6)])
     both = together([held, failed], 0.5)
     assert (both.holds, both.ours, both.runs) == (False, 0.5, ["x", "y"])
-    assert both.evidence == "a 50.00 %; above; b 10.00 %"
+    assert both.evidence == "a 50.00 %; b 10.00 %"
     assert [margin.met for margin in both.margins] == [True, False]
     assert (held.undecided, failed.undecided != "", both.undecided) == ("", True, "")
     assert together([failed, held], None).undecided == ""

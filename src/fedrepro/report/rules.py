@@ -443,7 +443,6 @@ def compared(
     ours: float | None = None,
     evidence: str = "",
     *,
-    note: str = "",
     networks: Sequence[Sample] | None = None,
 ) -> Finding:
     """Return the finding of :meth:`Finding.of` on samples, whose runs it rests on.
@@ -453,13 +452,12 @@ def compared(
         margins: the parts of the claim.
         ours: the one number that sums it up.
         evidence: in a sentence; empty: the samples' means.
-        note: what follows it.
         networks: accuracies of the runs, for networks near chance decide nothing; None: the
             samples.
     """
     return Finding.of(
         margins,
-        "; ".join(filter(None, [evidence or listed(samples), note])),
+        evidence or listed(samples),
         [run for sample in samples for run in sample.runs],
         ours,
         undecided(samples if networks is None else networks),

@@ -100,8 +100,9 @@ def unsurpassed(
         less(one, base, points / 100),
         steady(one, spread / 100),
     ]
-    note = f"standard deviation of the last {in_points(one.sd)}"
-    return compared([base, *others, one], margins, lead(one, base), note=note)
+    samples = [base, *others, one]
+    evidence = f"{listed(samples)}; standard deviation of the last {in_points(one.sd)}"
+    return compared(samples, margins, lead(one, base), evidence)
 
 
 @RULES.add

@@ -16,14 +16,13 @@ from made_up import content
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_points
 from fedrepro.report.rules import (
-    Quantity,
     Rule,
     Rules,
     Sample,
     between,
     combined,
     compared,
-    final,
+    final_accuracy,
     lead,
     leads,
     less,
@@ -577,24 +576,21 @@ def runs(tmp_path: Path) -> RunSet:
     for run in recorded.members(["niid"]):
         accuracy = 0.5 + 0.01 * run.seed
         metrics = {"evaluated_rounds": [18], "accuracy": [accuracy]}
-        end = {"accuracy": accuracy, "loss": 2 - accuracy}
-        records.write(content(run, metrics=metrics, final=end), tmp_path)
+        records.write(content(run, metrics=metrics, final={"accuracy": accuracy}), tmp_path)
     return recorded
 
 
-def test_the_final_metric_of_a_group(runs: RunSet) -> None:
-    accuracy: Quantity = final("accuracy")
-    sample = accuracy(runs, "niid")
+def test_the_final_accuracy_of_a_group(runs: RunSet) -> None:
+    sample = final_accuracy(runs, "niid")
     assert sample.name == "FL - NIID(5)"
     assert sample.values == (0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56)
     assert sample.mean == pytest.approx(0.53)
     assert sample.on == TEN
-    assert final("loss")(runs, "niid").on is None
     assert sample.runs == tuple(run.id for run in runs.members(["niid"]))
     with pytest.raises(FedreproError, match=r"no group of runs 'nid' \(did you mean 'niid'\?"):
-        accuracy(runs, "nid")
+        final_accuracy(runs, "nid")
     with pytest.raises(FedreproError, match=r"scales\.lite: ResNet-9 \(cadis\) has no run"):
-        accuracy(RunSet("precision", "lite"), "resnet9")
+        final_accuracy(RunSet("precision", "lite"), "resnet9")
 
 
 @pytest.mark.parametrize(

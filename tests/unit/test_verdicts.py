@@ -16,7 +16,7 @@ from fedrepro.report import code, verdicts
 from fedrepro.report.checks import Check, to_json
 from fedrepro.report.expected import Claim, Expected, Number
 from fedrepro.report.finding import Finding, Margin
-from fedrepro.report.rules import final, leads
+from fedrepro.report.rules import final_accuracy, leads
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import expand
 from fedrepro.runs.plan_files import papers
@@ -190,7 +190,7 @@ def test_what_is_no_target_is_not_judged() -> None:
 def test_a_claim_that_cannot_fail_is_no_target_with_and_without_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scales: list[str]
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final_accuracy)})
     content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads", "scales": scales}
     content |= {"with": {"what": "best", "over": "niid"}}
     runs = RunSet("tricks", "paper", tmp_path)
@@ -393,7 +393,7 @@ WHERE = r"config/expected/tricks\.yaml: claims: C1"
 def test_rules_and_values_that_there_are_not_are_named(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final_accuracy)})
     content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads"} | changes
     (claim,) = Claim.model_validate(content).cases({})
     with pytest.raises(FedreproError, match=problem):

@@ -394,19 +394,10 @@ def title_of(runs: RunSet, group: str) -> str:
     return groups[group].title
 
 
-def final(metric: str) -> Quantity:
-    """Return the quantity: a metric of a group of runs after the last round.
-
-    Args:
-        metric: as of :meth:`fedrepro.runs.runset.RunSet.final`.
-    """
-
-    def quantity(runs: RunSet, what: str) -> Sample:
-        title = title_of(runs, what)
-        on = runs.evaluated([what]) if metric == "accuracy" else None
-        return Sample.of(title, runs.final([what], [metric]), metric, on)
-
-    return quantity
+def final_accuracy(runs: RunSet, what: str) -> Sample:
+    """Return the quantity: the test accuracy of a group of runs after the last round."""
+    title, on = title_of(runs, what), runs.evaluated([what])
+    return Sample.of(title, runs.final([what], ["accuracy"]), "accuracy", on)
 
 
 def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent) -> str:

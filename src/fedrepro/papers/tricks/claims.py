@@ -36,7 +36,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     compared,
-    final,
+    final_accuracy,
     lead,
     leads,
     less,
@@ -57,7 +57,7 @@ def accuracy(runs: RunSet, what: str) -> Sample:
     One run or two say nothing of other seeds: the standard deviation that the paper prints of the
     group, if any, is the error of each, known on its three repeats.
     """
-    sample, cell = final(ACCURACY)(runs, what), printed(runs.paper).get(what)
+    sample, cell = final_accuracy(runs, what), printed(runs.paper).get(what)
     if cell is None:
         return sample
     return dataclasses.replace(sample, error=Error(cell["sd"], cell["n"] - 1))

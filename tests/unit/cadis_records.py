@@ -11,7 +11,7 @@ from made_up import content
 
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS, DIABETES
-from fedrepro.papers.cadis.measurements import KIND_OF, SINGLESET, participants
+from fedrepro.papers.cadis.measurements import SINGLESET, participants
 from fedrepro.report.expected import load_expected, published
 from fedrepro.runs.plan import PlannedRun, load_plan
 
@@ -54,7 +54,8 @@ def place(run: PlannedRun) -> tuple[str, str, str]:
     """Return data set, kind and method of a run, as they are printed."""
     groups = load_plan("cadis").runs
     labels = groups[groups[run.group].labels.get("of", run.group)].labels
-    kind = KIND_OF.get(str(run.coordinates.get("lists")), labels.get("kind", ""))
+    lists = str(run.coordinates.get("lists", ""))
+    kind = lists.removeprefix(f"{labels.get('dataset')}_") or labels.get("kind", "")
     names = load_expected("cadis").names
     dataset, kind, method = (
         names.get(label, label) for label in (labels.get("dataset", ""), kind, labels["method"])

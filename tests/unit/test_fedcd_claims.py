@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from fedcd_records import World
 from frames import verdict
@@ -185,10 +186,25 @@ def test_one_seed_is_enough_against_what_converges(as_claimed, name, world):
         assert not decide(name, Seeds(as_claimed, *worlds)).holds
 
 
-def test_what_is_sent_until_a_round_is_without_that_round(as_claimed):
-    log, *_ = claims._logs(as_claimed, "Hierarchical", "FedCD")
-    first, second, *_ = sum(claims.megabytes(log).values())
-    assert claims._megabytes_until(log, 2) == pytest.approx(first + second)
+def test_what_a_run_costs_until_it_converges_is_without_that_round(as_claimed):
+    log, *_ = claims._logs(as_claimed, "FedCD", experiment="Hierarchical")
+    assert sum(map(sum, claims.megabytes(log).values())) == pytest.approx(claims._sent(log).sum())
+    ratios = []
+
+    def edges(ratio):
+        ratios.append(ratio)
+        return [ratio.above(0)]
+
+    criterion = {"points": 2, "window": 5}
+    claims._costs_less(
+        as_claimed,
+        lambda log: np.ones(len(log.accuracy)),
+        edges,
+        experiments=["Hierarchical"],
+        rounds=10,
+        **criterion,
+    )
+    assert ratios[0].values[0] == pytest.approx(10 / claims.converged(log.change, **criterion))
 
 
 def test_other_active_models_than_the_public_log(as_claimed, monkeypatch):

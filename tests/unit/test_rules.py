@@ -16,14 +16,13 @@ from made_up import content
 from fedrepro.base.errors import FedreproError
 from fedrepro.report.finding import Finding, Margin, in_points
 from fedrepro.report.rules import (
-    Quantity,
     Rule,
     Rules,
     Sample,
     between,
     combined,
     compared,
-    final,
+    final_accuracy,
     lead,
     leads,
     less,
@@ -106,11 +105,9 @@ def test_evidence_and_runs_are_of_all_that_is_compared() -> None:
     )
     assert decided(between(made_up), what="low").evidence == "low 10.00 %"
     both = [Sample("a", (0.1, 0.3), ("x",)), Sample("b", (0.5,), ("y", "z"))]
-    noted = compared(both, [], note="each of them")
-    assert noted == Finding(
+    assert compared(both, []) == Finding(
         True,
-        "a 20.00 % (n=2), b 50.00 % (n=1); with equal seeds (n=1) a 10.00 %, b 50.00 %; "
-        "each of them",
+        "a 20.00 % (n=2), b 50.00 % (n=1); with equal seeds (n=1) a 10.00 %, b 50.00 %",
         ["x", "y", "z"],
         None,
     )
@@ -497,11 +494,11 @@ def test_margins_of_fractions_are_in_points() -> None:
 
 
 def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
-    held = compared([RUN], [RUN.above(0.4)], note="above")
+    held = compared([RUN], [RUN.above(0.4)])
     failed = compared([Sample("b", (0.1,), ("y",), on=TEN)], [RUN.above(0.6)])
     both = together([held, failed], 0.5)
     assert (both.holds, both.ours, both.runs) == (False, 0.5, ["x", "y"])
-    assert both.evidence == "a 50.00 %; above; b 10.00 %"
+    assert both.evidence == "a 50.00 %; b 10.00 %"
     assert [margin.met for margin in both.margins] == [True, False]
     assert (held.undecided, failed.undecided != "", both.undecided) == ("", True, "")
     assert together([failed, held], None).undecided == ""
@@ -511,14 +508,16 @@ def test_parts_that_hold_together_are_open_where_each_decides_nothing() -> None:
 
 
 def test_a_tie_at_one_hundred_per_cent_decides_nothing() -> None:
-    def share(runs: RunSet, what: str) -> Sample:
-        return Sample(what, (1.0, 1.0) if what == "full" else (1.0, 0.9), ("x", "y"))
+    def share(runs: RunSet, what: str, *, fraction: bool = True) -> Sample:
+        values = (1.0, 1.0) if what == "full" else (1.0, 0.9)
+        return Sample(what, values, ("x", "y"), fraction=fraction)
 
     tie = decided(leads(share), what="full", over="full")
     assert (tie.holds, tie.firm) == (False, False)
     assert tie.undecided == "all are at 100 %, which decides nothing"
     assert not decided(leads(share), what="full", over="part").undecided
     assert not decided(between(share), what="full").undecided
+    assert not decided(leads(share), what="full", over="full", fraction=False).undecided
 
 
 @pytest.mark.parametrize("rule", [leads, near, between])
@@ -577,24 +576,21 @@ def runs(tmp_path: Path) -> RunSet:
     for run in recorded.members(["niid"]):
         accuracy = 0.5 + 0.01 * run.seed
         metrics = {"evaluated_rounds": [18], "accuracy": [accuracy]}
-        end = {"accuracy": accuracy, "loss": 2 - accuracy}
-        records.write(content(run, metrics=metrics, final=end), tmp_path)
+        records.write(content(run, metrics=metrics, final={"accuracy": accuracy}), tmp_path)
     return recorded
 
 
-def test_the_final_metric_of_a_group(runs: RunSet) -> None:
-    accuracy: Quantity = final("accuracy")
-    sample = accuracy(runs, "niid")
+def test_the_final_accuracy_of_a_group(runs: RunSet) -> None:
+    sample = final_accuracy(runs, "niid")
     assert sample.name == "FL - NIID(5)"
     assert sample.values == (0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56)
     assert sample.mean == pytest.approx(0.53)
     assert sample.on == TEN
-    assert final("loss")(runs, "niid").on is None
     assert sample.runs == tuple(run.id for run in runs.members(["niid"]))
     with pytest.raises(FedreproError, match=r"no group of runs 'nid' \(did you mean 'niid'\?"):
-        accuracy(runs, "nid")
+        final_accuracy(runs, "nid")
     with pytest.raises(FedreproError, match=r"scales\.lite: ResNet-9 \(cadis\) has no run"):
-        accuracy(RunSet("precision", "lite"), "resnet9")
+        final_accuracy(RunSet("precision", "lite"), "resnet9")
 
 
 @pytest.mark.parametrize(

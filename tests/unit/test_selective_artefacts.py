@@ -18,9 +18,10 @@ from selective_records import ONE_GROUP, THREE_GROUPS, World, distinct
 from fedrepro.cli import main
 from fedrepro.fl.data import describe
 from fedrepro.papers.selective.drawings import DRAWINGS, STEPS, _ours
-from fedrepro.papers.selective.figures import METHODS, _reduced, published_curve
+from fedrepro.papers.selective.figures import _reduced
 from fedrepro.papers.selective.measurements import (
     CURVES,
+    METHODS,
     READINGS,
     SELECTIVE,
     TABLES,
@@ -28,6 +29,7 @@ from fedrepro.papers.selective.measurements import (
     _rule,
     merge_points,
     merges,
+    published_curve,
     traffic,
 )
 from fedrepro.report import artefacts, documents, drawings, style, verdicts
@@ -482,7 +484,7 @@ def test_points_are_joined_only_where_n_is_as_fine_as_published():
 def test_steps_are_those_of_the_published_curves():
     for figure in CURVES:
         for method, step in STEPS.items():
-            assert np.diff(published_curve(figure, method)["x"]).min() == step
+            assert np.diff(published_curve(figure, method).x).min() == step
 
 
 def test_the_legend_says_at_which_few_n_ours_are_trained(runs):

@@ -17,6 +17,7 @@ from fedrepro.report.stats import (
     error_of_mean,
     first_reaching,
     holm,
+    in_order,
     jackknife,
     moving_average,
     one_sided_p,
@@ -154,7 +155,7 @@ def test_a_rank_correlation_is_that_of_pandas_along_the_last_axis() -> None:
     rows = np.random.default_rng(0).integers(0, 5, (50, 6)) / 10  # with ties
     other = [0.0, 0.3, 0.7, 1.1, 1.1, 1.8]
     expected = [pd.Series(row).rank().corr(pd.Series(other).rank()) for row in rows]
-    assert rank_correlation(rows, other) == pytest.approx(expected)
+    assert rank_correlation(rows, pd.Index(other)) == pytest.approx(expected)
     assert rank_correlation([1.0, 2.0, 4.0], [5.0, 6.0, 5.5]) == pytest.approx(0.5)
 
 
@@ -228,6 +229,13 @@ def test_differences_are_of_rows_that_agree_and_have_the_ids_of_both() -> None:
         "run": [("p", "t"), ("q", "t")],
         "x": [2, 4],
     }
+
+
+def test_rows_are_put_in_an_order_and_others_stand_behind_them() -> None:
+    table = pd.DataFrame({"row": list("xbaxcab"), "seed": range(7)})
+    ordered = in_order(table, "row", ["c", "b", "a"])
+    assert "".join(ordered["row"]) == "cbbaaxx"
+    assert list(ordered["seed"]) == [4, 1, 6, 2, 5, 0, 3]
 
 
 def test_moving_average() -> None:

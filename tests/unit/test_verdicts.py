@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from pathlib import Path
@@ -15,9 +16,10 @@ from fedrepro.report import code, verdicts
 from fedrepro.report.checks import Check, to_json
 from fedrepro.report.expected import Claim, Expected, Number
 from fedrepro.report.finding import Finding, Margin
-from fedrepro.report.rules import final, leads
+from fedrepro.report.rules import final_accuracy, leads
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import expand
+from fedrepro.runs.plan_files import papers
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
@@ -188,7 +190,7 @@ def test_what_is_no_target_is_not_judged() -> None:
 def test_a_claim_that_cannot_fail_is_no_target_with_and_without_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scales: list[str]
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final_accuracy)})
     content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads", "scales": scales}
     content |= {"with": {"what": "best", "over": "niid"}}
     runs = RunSet("tricks", "paper", tmp_path)
@@ -391,8 +393,16 @@ WHERE = r"config/expected/tricks\.yaml: claims: C1"
 def test_rules_and_values_that_there_are_not_are_named(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], problem: str
 ) -> None:
-    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final("accuracy"))})
+    monkeypatch.setattr(code, "claims", lambda paper: {"leads": leads(final_accuracy)})
     content = {"id": "C1", "statement": "-", "source": "-", "rule": "leads"} | changes
     (claim,) = Claim.model_validate(content).cases({})
     with pytest.raises(FedreproError, match=problem):
         verdicts._judge_claim(RunSet("tricks", "lite"), claim)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_every_rule_says_which_values_it_takes(paper: str) -> None:
+    """Any other, such as a misspelt one, is refused by name before the rule is tried."""
+    for name, rule in code.claims(paper).items():
+        kinds = {each.kind for each in inspect.signature(rule).parameters.values()}
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, name

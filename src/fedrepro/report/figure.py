@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
-    from fedrepro.runs.runset import RunSet
+from fedrepro.report.expected import Series
+from fedrepro.runs.runset import RunSet
 
 UNITS = {
     "fraction": "an accuracy or another share of a whole, 0 to 1",
@@ -66,6 +65,12 @@ class Figure:
                 for series in cells["series"]
             ]
         )
+
+
+def published_points(curve: Series, name: str) -> pd.DataFrame:
+    """Return a published curve as the points of a series of its own, which have no runs."""
+    points = {"series": name, "x": curve.x, "mean": curve.published, "n": 0}
+    return pd.DataFrame(points).assign(values="", runs="")
 
 
 def at_the_end(cells: pd.DataFrame, printed: pd.Series) -> pd.DataFrame:

@@ -144,8 +144,8 @@ class Sample:
 
     @property
     def full(self) -> bool:
-        """Whether it is 100 % for every seed, where nothing can be above it."""
-        return all(value == 1 for value in self.values)
+        """Whether it is a fraction, and 100 % for every seed, where nothing can be above it."""
+        return self.unit == "points" and all(value == 1 for value in self.values)
 
     @property
     def sampling_error(self) -> Error:
@@ -394,19 +394,10 @@ def title_of(runs: RunSet, group: str) -> str:
     return groups[group].title
 
 
-def final(metric: str) -> Quantity:
-    """Return the quantity: a metric of a group of runs after the last round.
-
-    Args:
-        metric: as of :meth:`fedrepro.runs.runset.RunSet.final`.
-    """
-
-    def quantity(runs: RunSet, what: str) -> Sample:
-        title = title_of(runs, what)
-        on = runs.evaluated([what]) if metric == "accuracy" else None
-        return Sample.of(title, runs.final([what], [metric]), metric, on)
-
-    return quantity
+def final_accuracy(runs: RunSet, what: str) -> Sample:
+    """Return the quantity: the test accuracy of a group of runs after the last round."""
+    title, on = title_of(runs, what), runs.evaluated([what])
+    return Sample.of(title, runs.final([what], ["accuracy"]), "accuracy", on)
 
 
 def listed(samples: Sequence[Sample], show: Callable[[float], str] = in_percent) -> str:
@@ -443,7 +434,6 @@ def compared(
     ours: float | None = None,
     evidence: str = "",
     *,
-    note: str = "",
     networks: Sequence[Sample] | None = None,
 ) -> Finding:
     """Return the finding of :meth:`Finding.of` on samples, whose runs it rests on.
@@ -453,13 +443,12 @@ def compared(
         margins: the parts of the claim.
         ours: the one number that sums it up.
         evidence: in a sentence; empty: the samples' means.
-        note: what follows it.
         networks: accuracies of the runs, for networks near chance decide nothing; None: the
             samples.
     """
     return Finding.of(
         margins,
-        "; ".join(filter(None, [evidence or listed(samples), note])),
+        evidence or listed(samples),
         [run for sample in samples for run in sample.runs],
         ours,
         undecided(samples if networks is None else networks),

@@ -241,11 +241,10 @@ def rank_correlation(one: ArrayLike, other: ArrayLike) -> np.ndarray:
     Returns:
         [...]; NaN where all values of one of them are equal.
     """
-    from scipy.stats import rankdata
-
     # values that are equal but for rounding share a rank
-    ranks = (rankdata(np.round(np.divide(each, _EQUAL)), axis=-1) for each in (one, other))
-    a, b = (each - each.mean(axis=-1, keepdims=True) for each in ranks)
+    values = (np.round(np.asarray(each) / _EQUAL) for each in (one, other))
+    # how many are smaller less how many are larger: twice the rank less the mean rank
+    a, b = (np.sign(each[..., :, None] - each[..., None, :]).sum(axis=-1) for each in values)
     with np.errstate(invalid="ignore"):
         found: np.ndarray = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
     return found
@@ -357,6 +356,12 @@ def differences(
         pairs[value] -= pairs.pop(f"{value}_other")
     pairs["run"] = list(zip(pairs["run"], pairs.pop("run_other"), strict=True))
     return pairs
+
+
+def in_order(table: pd.DataFrame, column: str, order: Sequence[str]) -> pd.DataFrame:
+    """Return the rows by an order of a column's values, those with others behind them; stable."""
+    places = {value: place for place, value in enumerate(order)}
+    return table.sort_values(column, kind="stable", key=lambda values: values.map(places))
 
 
 def moving_average(values: Sequence[float], window: int) -> list[float]:

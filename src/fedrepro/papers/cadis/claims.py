@@ -128,6 +128,15 @@ def _tested_on(runs: RunSet, what: str, **where: Any) -> Evaluated:
     return runs.evaluated({one.run.group for one in chosen(runs, what, **where)})
 
 
+def _sample(
+    runs: RunSet, what: str, measure: Measure, *, fraction: bool = False, **where: Any
+) -> Sample:
+    """Return a measure of each of the chosen runs, that has no error but the seed's."""
+    used, records = zip(*chosen(runs, what, **where), strict=True)
+    name = called(runs.paper, what)
+    return Sample.of_runs(name, used, map(measure, records), fraction=fraction)
+
+
 def _estimated(
     runs: RunSet,
     what: str,
@@ -149,17 +158,6 @@ def _estimated(
     values, errors = zip(*map(estimate, records), strict=True)
     name = called(runs.paper, what)
     return Sample.of_runs(name, used, values, error=Error(max(errors)), fraction=fraction)
-
-
-def _sample(
-    runs: RunSet, what: str, measure: Measure, *, fraction: bool = False, **where: Any
-) -> Sample:
-    """Return a measure of each of the chosen runs, that has no error but the seed's."""
-
-    def exact(record: RunRecord) -> tuple[float, float]:
-        return measure(record), 0.0
-
-    return _estimated(runs, what, exact, fraction=fraction, **where)
 
 
 def _mean_over(
@@ -308,9 +306,8 @@ def leads_in_most(
     )
     ahead = [name for name, part in each.items() if part.holds]
     evidence = f"in {len(ahead)} of {len(each)}" + ": " * bool(ahead) + ", ".join(ahead)
-    used = [run for part in parts for run in part.runs]
-    reasons = [part.undecided for part in parts]
-    return Finding.of([margin], evidence, used, undecided=reasons[0] if all(reasons) else "")
+    every = together(parts, None, evidence)
+    return dataclasses.replace(every, holds=margin.met, margins=[margin])
 
 
 @RULES.add
@@ -333,7 +330,7 @@ def no_later(
         difference = f"{other.name} - {one.name}, rounds to {target:g} %"
         margin = less(other, one, what=difference, strict=sooner)
         evidence = f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}"
-        parts.append(compared([one, other], [margin], None, evidence, networks=()))
+        parts.append(compared([one, other], [margin], None, evidence))
     return together(parts, None)
 
 
@@ -353,7 +350,7 @@ def as_soon(
             combined([(high, other), (-1, one)], what=below),
         ]
         evidence = f"{target:g} %: {listed([other, one], '{:g} rounds'.format)}"
-        parts.append(compared([one, other], margins, None, evidence, networks=()))
+        parts.append(compared([one, other], margins, None, evidence))
     return together(parts, None)
 
 
@@ -511,7 +508,7 @@ def cosines_exceed(runs: RunSet, *, vector: str, above: float, **where: Any) -> 
     evidence = f"mean cosine of clients of other labels: {each}"
     margins = [sample.above(above, strict=True) for sample in found]
     lowest = min(sample.mean for sample in found)
-    return compared(found, margins, lowest, evidence, networks=())
+    return compared(found, margins, lowest, evidence)
 
 
 @RULES.add
@@ -562,7 +559,7 @@ def nearer_to_truth(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
 
     one, other = (_sample(runs, name, error, **where) for name in (what, than))
     evidence, margin = listed([one, other], "{:.4f}".format), less(other, one, strict=True)
-    return compared([one, other], [margin], margin.value, evidence, networks=())
+    return compared([one, other], [margin], margin.value, evidence)
 
 
 def _settled(record: RunRecord) -> float:
@@ -597,7 +594,7 @@ def clusters_sooner(runs: RunSet, *, what: str, than: str, **where: Any) -> Find
         f"final clusters from: {listed([one, other], 'round {:g}'.format)}; on the seeds of both "
         f"{margin.value:g} rounds sooner"
     )
-    return compared([one, other], [margin], margin.value, evidence, networks=())
+    return compared([one, other], [margin], margin.value, evidence)
 
 
 @RULES.add

@@ -23,7 +23,7 @@ from fedrepro.fl.algorithms.clustering import Relation, true_clusters
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import called, load_expected
-from fedrepro.report.stats import differences, first_reaching, summarise
+from fedrepro.report.stats import differences, first_reaching, in_order, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import MissingRunsError, RunSet
@@ -36,16 +36,6 @@ METHODS = (SINGLESET, *BASELINES, CADIS)
 OVER_FEDAVG, OVER_BEST = "CADIS over FedAvg", "CADIS over best baseline"
 """Columns of relative gains, the paper's Impr. (a) and (b)."""
 
-KIND_OF = {
-    "cifar10_pa": "pa",
-    "cifar10_bc": "bc",
-    "cifar10_uc": "uc",
-    "cifar100_pa": "pa",
-    "cifar100_bc": "bc",
-    "cifar100_uc": "uc",
-}
-"""The partition of each of the authors' lists that the plan has as a grid."""
-
 
 def participants(run: PlannedRun) -> int | None:
     """Return how many clients take part in a round; None for training without clients."""
@@ -53,9 +43,12 @@ def participants(run: PlannedRun) -> int | None:
 
 
 def kind_of(runs: RunSet, run: PlannedRun) -> str:
-    """Return the partition of a run, such as mc, pa, bc or uc; empty for pills."""
-    label = runs.plan.runs[run.group].labels.get("kind", "")
-    return KIND_OF.get(str(run.coordinates.get("lists")), label)
+    """Return the partition of a run, such as mc, pa, bc or uc; empty for pills.
+
+    A group with a grid of the authors' lists, such as ``cifar10_pa``, has several.
+    """
+    lists = str(run.coordinates.get("lists", ""))
+    return lists.rpartition("_")[2] or runs.plan.runs[run.group].labels.get("kind", "")
 
 
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
@@ -150,11 +143,8 @@ def multi_cluster(runs: RunSet, table: str) -> pd.DataFrame:
     repeated["clients"] = repeated.pop("drawn") + "/" + all_clients
     both = pd.concat([repeated, found[~central]], ignore_index=True)
     shown = both.assign(row=both["dataset"] + " " + both["clients"], column=both["method"])
-    order = list(shown["row"].unique())
-    cells = pd.concat([_cells(shown, "best"), _gains(shown)], ignore_index=True)
-    return cells.sort_values(
-        "row", key=lambda row: row.map(order.index), kind="stable"
-    ).reset_index(drop=True)
+    cells = pd.concat([_cells(shown, "best"), _gains(shown)])
+    return in_order(cells, "row", list(shown["row"].unique())).reset_index(drop=True)
 
 
 def _drawn(runs: RunSet, table: str) -> pd.DataFrame:
@@ -206,7 +196,7 @@ def scatter(record: RunRecord, about: int) -> float:
     It is found from the median size of the changes from one to the next, of ten evaluations before
     and as many after, so that neither a steady rise nor a jump adds to it.
     """
-    from scipy.stats import median_abs_deviation  # slow to import
+    from scipy.special import ndtri  # slow to import
 
     curve = record.curve("accuracy")
     after = [t for t in curve if t >= about][: NEIGHBOURS + 1]
@@ -214,7 +204,8 @@ def scatter(record: RunRecord, about: int) -> float:
     changes = np.diff([curve[t] for t in (*before, *after)])
     if not changes.size:
         return 0.0
-    of_changes = float(median_abs_deviation(changes, scale="normal"))
+    size = float(np.median(np.abs(changes - np.median(changes))))
+    of_changes = size / float(ndtri(0.75))  # the standard deviation, were they normal
     return of_changes / math.sqrt(2)  # a change has the scatter of two evaluations
 
 
@@ -277,9 +268,7 @@ def _speed_ups(shown: pd.DataFrame) -> pd.DataFrame | None:
 
 def other_partitions(runs: RunSet, table: str) -> pd.DataFrame:
     """Build Table III: rows are methods, columns data set and partition."""
-    found = _shown(runs, table)
-    rank = {method: i for i, method in enumerate(METHODS)}
-    found = found.sort_values("method", key=lambda name: name.map(rank), kind="stable")
+    found = in_order(_shown(runs, table), "method", METHODS)
     shown = found.assign(row=found["method"], column=found["dataset"] + " " + found["kind"])
     return _cells(shown, "best")
 
@@ -290,15 +279,15 @@ VECTORS = {
     "weight": "weights",
     "bias": "biases",
 }
-RULES = {"all": "clusters", "as_run": "clusters as run"}
+CUTS = {"all": "clusters", "as_run": "clusters as run"}
 COSINES = ("same labels", "other labels")
 
 
 def recovery(runs: RunSet) -> pd.DataFrame:
     """Show how one local training of all clients tells clusters apart, by what is compared.
 
-    Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a rule
-    makes at a threshold.
+    Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a cut
+    at a threshold makes.
     """
     found = results(runs, runs.groups_of("recovery"))
     lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")
@@ -326,8 +315,8 @@ def _separation(found: dict[str, Any]) -> dict[str, float]:
     cosines = (found["same"][1], found["other"][1])
     return dict(zip(COSINES, cosines, strict=True)) | {
         f"{title}, {tau:g}": number
-        for rule, title in RULES.items()
-        for tau, number in zip(THRESHOLDS, found[rule]["clusters"], strict=True)
+        for cut, title in CUTS.items()
+        for tau, number in zip(THRESHOLDS, found[cut]["clusters"], strict=True)
     }
 
 
@@ -605,8 +594,7 @@ def ablation(runs: RunSet, table: str) -> pd.DataFrame:
     both = pd.concat([found, gains.assign(column="over FedAvg", unit="points")])
     both["of"] = both["dataset"] + both["kind"].replace({"MC": "", "BC": " BC", "UC": " UC"})
     both["row"] = both["of"] + ", " + both["method"]
-    order = list(both["of"].unique())
-    both = both.sort_values("of", key=lambda names: names.map(order.index), kind="stable")
+    both = in_order(both, "of", list(both["of"].unique()))
     return summarise(both, "best", ["row", "column"], "unit")
 
 

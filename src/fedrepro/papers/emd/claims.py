@@ -59,8 +59,6 @@ from fedrepro.report.rules import (
 from fedrepro.report.stats import jackknife, rank_correlation
 from fedrepro.runs.runset import Evaluated, MissingRunsError, RunSet
 
-RULES = Rules()
-
 WHOLE = "weight_divergence.fedavg.model"
 """The weight divergence of all weights of a network (eq. 1), in records."""
 
@@ -116,6 +114,7 @@ def _shown(
     return ", ".join(f"{name} {show(value)}" for name, value in values)
 
 
+RULES = Rules(where=accuracy)
 RULES.add(near(accuracy), "near")
 RULES.add(leads(accuracy), "leads")
 RULES.add(leads(shared), "sharing_leads")
@@ -214,8 +213,8 @@ def curves_overlap(
         runs.curves(runs.labelled(training=name, **labels), "accuracy") for name in (what, to)
     )
     pairs = one.merge(other, on=["seed", "round"])
-    leads = pairs.assign(lead=pairs["value_x"] - pairs["value_y"])
-    by_round = leads.pivot(index="seed", columns="round", values="lead")
+    pairs["lead"] = pairs["value_x"] - pairs["value_y"]
+    by_round = pairs.pivot(index="seed", columns="round", values="lead")
 
     def apart(seeds: Sequence[int]) -> float:
         some = by_round.loc[[*seeds]]
@@ -246,7 +245,7 @@ def _means(table: pd.DataFrame, seeds: Sequence[int] | None = None) -> pd.DataFr
     """Return the mean of a table of divergences, ``by`` x layer, over all seeds or those given."""
     by, layers = table.columns[0], table["layer"].unique()
     if seeds is not None:
-        table = pd.concat([table[table["seed"] == seed] for seed in seeds])
+        table = table[table["seed"].isin(seeds)]
     return table.pivot_table("value", by, "layer")[[*layers]]
 
 
@@ -354,19 +353,19 @@ def divergence_rises_most(
 def divergence_is_largest(runs: RunSet, *, what: str, over: Sequence[str]) -> Finding:
     """The largest divergence of any layer and EMD is that of one data set."""
     tables = {name: _divergence(runs, "emd", name, ["sweep"]) for name in [what, *over]}
-    largest = {name: float(np.max(_means(table))) for name, table in tables.items()}
 
-    def times(seeds: Sequence[int]) -> float:
-        found = {name: float(np.max(_means(table, seeds))) for name, table in tables.items()}
-        return found[what] / max(found[name] for name in over)
+    def largest(seeds: Sequence[int] | None = None) -> dict[str, float]:
+        return {name: float(np.max(_means(table, seeds))) for name, table in tables.items()}
+
+    def ahead(seeds: Sequence[int]) -> float:
+        found = largest(seeds)
+        return found[what] / max(found[name] for name in over) - 1
 
     seeds = sorted(set.intersection(*(set(table["seed"]) for table in tables.values())))
-    values = jackknife(lambda some: times(some) - 1, seeds)
     rest = " and ".join(called(runs.paper, name) for name in over)
-    margin = Margin.of(
-        values, f"{called(runs.paper, what)} / the larger of {rest} - 1", strict=True
-    )
-    evidence = _shown((called(runs.paper, name), value) for name, value in largest.items())
+    told = f"{called(runs.paper, what)} / the larger of {rest} - 1"
+    margin = Margin.of(jackknife(ahead, seeds), told, strict=True)
+    evidence = _shown((called(runs.paper, name), value) for name, value in largest().items())
     ids = [run for table in tables.values() for run in table["run"].unique()]
     return Finding.of([margin], evidence, ids, margin.value + 1)
 
@@ -771,14 +770,12 @@ def variation_is_relative(runs: RunSet, *, dataset: str, percent: float) -> Find
 
 
 @RULES.add
-def emd_alone_decides(
-    runs: RunSet, *, what: str, emd: float, sds: float, dataset: str, batches: str = "large"
-) -> Finding:
+def emd_alone_decides(runs: RunSet, *, what: str, emd: float, sds: float, dataset: str) -> Finding:
     """Table 3's accuracy of a training is Table 2's, interpolated at its EMD."""
     spread = _table2(runs.paper, dataset, "sd")
     expected = _interpolated(_table2(runs.paper, dataset), emd)
     sd = max(spread[spread.index < emd].iloc[-1], spread[spread.index > emd].iloc[0])
-    here = float(_printed(runs)["accuracy"][dataset, batches, what])
+    here = float(_printed(runs)["accuracy"][dataset, "large", what])
     evidence = (
         f"{called(runs.paper, what)} {in_percent(here)}; Table 2 at {emd:g} "
         f"{in_percent(expected)}, sd {in_points(sd)}; {in_points(expected - here)} apart"
@@ -786,10 +783,10 @@ def emd_alone_decides(
     return Finding(abs(expected - here) <= sds * sd, evidence, [], here - expected)
 
 
-def as_printed(runs: RunSet, what: str | float, *, dataset: str, batches: str = "large") -> Sample:
-    """Return the published accuracy of a training (Table 3), or at an EMD (Table 2)."""
+def as_printed(runs: RunSet, what: str | float, *, dataset: str) -> Sample:
+    """Return the published accuracy of a training (Table 3, large B), or at an EMD (Table 2)."""
     if isinstance(what, str):
-        value = _printed(runs)["accuracy"][dataset, batches, what]
+        value = _printed(runs)["accuracy"][dataset, "large", what]
         return Sample(f"Table 3, {called(runs.paper, what)}", (float(value),), ())
     return Sample(f"Table 2, EMD {what:g}", (_table2(runs.paper, dataset)[what],), ())
 

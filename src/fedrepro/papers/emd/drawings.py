@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedrepro.papers.emd.figures import ROUNDING
+from fedrepro.papers.emd.measurements import KWS_PACKED
 from fedrepro.report.drawings import Drawing, draw_choices
 from fedrepro.report.plots import ACCURACY, BLACK, INTERVALS, Canvas, Ink
 from fedrepro.report.style import PALETTE
@@ -75,7 +76,7 @@ def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     whole.set(title=f"{cells['dataset'].iloc[0]}: all rounds", xlim=(0, end), ylim=(0, 100))
     late.set(title="second half, enlarged", xlim=(end / 2, end))
     late.set_ylim(shown.min() - margin, shown.max() + margin)
-    packed = " x " in cells["dataset"].iloc[0]
+    packed = cells["dataset"].iloc[0] == KWS_PACKED
     features = ", of 50 x 10 features" if packed else ""
     known = f"published: Table 3{features}, drawn where ours end"
     return canvas.legend(3, known if cells["reported"].notna().any() else "")
@@ -131,7 +132,7 @@ def draw_accuracy_by_emd(cells: pd.DataFrame) -> MplFigure:
     canvas.axis.set_ylabel(ACCURACY)
     _emd_axis(canvas.axis, cells)
     what = f"ours ({cells['scale'].iloc[0]} scale) and published: {INTERVALS}"
-    if cells["series"].str.contains(" x ").any():
+    if KWS_PACKED in set(cells["series"]):
         what += "\npublished KWS: 50 x 10 features"
     return canvas.legend(4, what)
 

@@ -183,9 +183,7 @@ def plane(products: np.ndarray) -> tuple[np.ndarray, float]:
     values, vectors = np.linalg.eigh(centre @ gram @ centre)
     place = vectors[:, -2:][:, ::-1] * np.sqrt(np.maximum(values[-2:][::-1], 0))
     place = place - place[0]
-    place *= np.where(
-        place[-1] >= 0, 1, -1
-    )  # a sign is arbitrary: the last model lies to the right
+    place *= np.where(place[-1] >= 0, 1, -1)  # signs are arbitrary: the last lies up and right
     total = float(np.maximum(values, 0).sum())
     return place, float(values[-2:].sum()) / total if total else 1.0
 

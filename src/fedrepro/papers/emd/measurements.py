@@ -10,12 +10,12 @@ Groups of runs are chosen by their labels in the plan: ``dataset``, ``training``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from fedrepro.report.choices import COMMITTED, moved
-from fedrepro.report.stats import differences, summarise
+from fedrepro.report.stats import differences, in_order, summarise
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 FIRST_ROUND = ", first round"
@@ -160,8 +160,7 @@ def shared_label(beta: float) -> str:
 def table1(runs: RunSet) -> pd.DataFrame:
     """Build Table 1: the accuracy lost against SGD of the same batches, seed by seed."""
     groups = runs.groups_of("table1")
-    table = reported(runs, groups)
-    table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
+    table = in_order(reported(runs, groups), "group", groups)
     central = table["training"] == "sgd"
     values = ["accuracy", "final", "best"]
     lost = differences(table[~central], table[central], *values, on=["dataset", "batches", "seed"])
@@ -239,9 +238,7 @@ def warm_up(runs: RunSet) -> pd.DataFrame:
     metrics = {f"warm_up.{name}": name for name in units}
     table = runs.final([WARM], list(metrics)).rename(columns=metrics)
     table = table.drop_duplicates(["beta", "seed"]).assign(row=table["beta"].map(shared_label))
-    cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
-    cells["unit"] = cells["column"].map(units)
-    return summarise(cells, "value", ["row", "column"], "unit")
+    return _columns(table, units)
 
 
 def bound(runs: RunSet) -> pd.DataFrame:
@@ -383,15 +380,13 @@ def by_pretraining(runs: RunSet) -> pd.DataFrame:
     epochs = pretrain_epochs(runs, groups)
     curves = runs.curves(groups, "accuracy")
     before = curves[curves["round"] == curves["run"].map(epochs)].set_index("run")["value"]
-    table = reported(runs, groups).rename(columns={"accuracy": "after FedAvg"})
-    table = table.sort_values("group", kind="stable", key=lambda names: names.map(groups.index))
+    table = in_order(reported(runs, groups), "group", groups)
+    table = table.rename(columns={"accuracy": "after FedAvg"})
     table["pre-training"] = table["run"].map(before)
     table["change"] = table["after FedAvg"] - table["pre-training"]
     table["row"] = table["dataset"] + ", " + table["run"].map(epochs).astype(str) + " epochs"
     units = {"pre-training": "fraction", "after FedAvg": "fraction", "change": "points"}
-    cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
-    cells["unit"] = cells["column"].map(units)
-    return summarise(cells, "value", ["row", "column"], "unit")
+    return _columns(table, units)
 
 
 def by_step_size(runs: RunSet, artefact: str) -> pd.DataFrame:
@@ -414,6 +409,18 @@ def _cells(table: pd.DataFrame, row: str, column: str) -> pd.DataFrame:
     cells = summarise(table, "accuracy", ["row", "column"])
     means = table.groupby(["row", "column"], sort=False)[["final", "best"]].mean()
     return cells.join(means, on=["row", "column"]).assign(unit="fraction")
+
+
+def _columns(table: pd.DataFrame, units: Mapping[str, str]) -> pd.DataFrame:
+    """Summarise several columns of a table by ``row``.
+
+    Args:
+        table: one row a run.
+        units: the columns, and the unit of each.
+    """
+    cells = table.melt(["row", "seed", "run"], list(units), var_name="column")
+    cells["unit"] = cells["column"].map(units)
+    return summarise(cells, "value", ["row", "column"], "unit")
 
 
 def _by_title(runs: RunSet, artefact: str) -> pd.DataFrame:

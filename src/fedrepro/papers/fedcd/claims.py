@@ -22,11 +22,12 @@ from fedrepro.papers.fedcd.measurements import (
     Floats,
     Log,
     by_rising_bias,
+    changes_of,
     converged,
+    hypergeometric_law,
     logs,
     megabytes,
     params,
-    passes_until,
 )
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
@@ -46,11 +47,9 @@ from fedrepro.report.rules import (
 )
 from fedrepro.runs.runset import RunSet
 
-RULES = Rules()
-
 
 def _logs(
-    runs: RunSet, experiment: Names, method: str = FEDCD, first: int = 0, last: int | None = None
+    runs: RunSet, method: str, *, experiment: Names, first: int = 0, last: int | None = None
 ) -> list[Log]:
     """Return the logs of experiments, cut to some rounds.
 
@@ -62,6 +61,9 @@ def _logs(
     if not found:
         raise not_planned(runs, f"{', '.join(names)}, {method}", "run")
     return found
+
+
+RULES = Rules(where=_logs)
 
 
 def _ids(logs_: Iterable[Log]) -> list[str]:
@@ -84,7 +86,8 @@ def _by_logs(decide: Callable[..., Finding]) -> Rule:
         last: int | None = None,
         **values: Any,
     ) -> Finding:
-        return decide(_logs(runs, experiment, method, first, last), **values)
+        found = _logs(runs, method, experiment=experiment, first=first, last=last)
+        return decide(found, **values)
 
     return RULES.add(taking(rule, decide, skip=1), decide.__name__)
 
@@ -108,10 +111,9 @@ def _over_rounds(
     return Sample.over_rounds(name, runs, map(rounds, found), fraction=fraction)
 
 
-def _mean(values: Iterable[Any]) -> Floats:
-    """Return the mean over the seeds."""
-    mean: Floats = np.mean(list(values), axis=0)
-    return mean
+def _of_archetype(found: Sequence[Log], a: int) -> Sample:
+    """Return the mean accuracy of an archetype over the rounds of logs."""
+    return _over_rounds(f"archetype {a}", found, lambda log: log.by_archetype[:, a])
 
 
 def _shown(values: Mapping[str, float], show: Callable[[float], str]) -> str:
@@ -153,7 +155,8 @@ def accuracy(
         mean: Floats = above[:, chosen].mean(axis=1)
         return mean
 
-    return _over_rounds(f"{of} {what}", _logs(runs, experiment, method, first, last), rounds)
+    found = _logs(runs, method, experiment=experiment, first=first, last=last)
+    return _over_rounds(f"{of} {what}", found, rounds)
 
 
 RULES.add(leads(accuracy), "leads")
@@ -161,25 +164,12 @@ RULES.add(leads(accuracy), "leads")
 
 @RULES.add
 def gains_more(
-    runs: RunSet,
-    *,
-    what: Sequence[int],
-    over: Sequence[int],
-    than: str,
-    experiment: str,
-    first: int,
-    last: int,
+    runs: RunSet, *, what: Sequence[int], over: Sequence[int], than: str, **where: Any
 ) -> Finding:
     """FedCD's gain over another method is larger on each of some archetypes than on others."""
-    where: dict[str, Any] = {
-        "of": "archetype",
-        "experiment": experiment,
-        "first": first,
-        "last": last,
-    }
     ours, theirs = (
-        {a: accuracy(runs, a, method=method, **where) for a in (*what, *over)}
-        for method in (FEDCD, than)
+        {a: _of_archetype(found, a) for a in (*what, *over)}
+        for found in (_logs(runs, method, **where) for method in (FEDCD, than))
     )
     gains = {a: lead(ours[a], theirs[a]) for a in ours}
     margins = [
@@ -196,23 +186,21 @@ def gains_more(
 
 
 @RULES.add
-def leads_everywhere(
-    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
-) -> Finding:
+def leads_everywhere(runs: RunSet, *, what: str, over: str, **where: Any) -> Finding:
     """Every archetype has a higher accuracy under one method than under the other."""
-    high, low = (_logs(runs, experiment, method, first, last) for method in (what, over))
-    ours, theirs = (_mean(log.by_archetype.mean(axis=0) for log in of) for of in (high, low))
-    evidence = f"{what} {_in_turn(ours)}; {over} {_in_turn(theirs)}"
-
-    def ahead(a: int) -> Margin:
-        one, other = (
-            _over_rounds(name, found, lambda log: log.by_archetype[:, a])
-            for name, found in ((what, high), (over, low))
-        )
-        return less(one, other, what=f"{what} - {over}, archetype {a}", strict=True)
-
-    margins = [ahead(a) for a in range(len(ours))]
-    return Finding.of(margins, evidence, _ids([*high, *low]), float((ours - theirs).min()))
+    high, low = (
+        [_of_archetype(found, a) for a in range(len(found[0].metas))]
+        for found in (_logs(runs, method, **where) for method in (what, over))
+    )
+    pairs = [*zip(high, low, strict=True)]
+    margins = [
+        less(one, other, what=f"{what} - {over}, {one.name}", strict=True) for one, other in pairs
+    ]
+    evidence = "; ".join(
+        f"{method} {_in_turn(sample.mean for sample in of)}"
+        for method, of in ((what, high), (over, low))
+    )
+    return compared([*high, *low], margins, min(lead(*pair) for pair in pairs), evidence)
 
 
 @_by_logs
@@ -227,10 +215,10 @@ def converges(found: list[Log], *, about: int, within: int, points: float, windo
 
 @RULES.add
 def converges_sooner(
-    runs: RunSet, *, what: str, than: str, experiment: str, points: float, window: int
+    runs: RunSet, *, what: str, than: str, points: float, window: int, **where: Any
 ) -> Finding:
     """One method converges in an earlier round than the other, which need not within its runs."""
-    used = {name: _logs(runs, experiment, name) for name in (what, than)}
+    used = {name: _logs(runs, name, **where) for name in (what, than)}
     rounds = {
         name: [converged(log.change, points, window) for log in of] for name, of in used.items()
     }
@@ -241,7 +229,7 @@ def converges_sooner(
     )
     evidence = "; ".join(f"{name}: {', '.join(_rounds_told(of))}" for name, of in rounds.items())
     margins = [less(late, early, strict=True)]
-    return compared([early, late], margins, early.mean, evidence, networks=())
+    return compared([early, late], margins, early.mean, evidence)
 
 
 @_by_logs
@@ -285,12 +273,10 @@ def _correlation(log: Log, together: bool) -> float:
 
 
 @RULES.add
-def changes_more(
-    runs: RunSet, *, what: str, than: str, experiment: str, first: int, last: int, times: float = 1
-) -> Finding:
+def changes_more(runs: RunSet, *, what: str, than: str, times: float = 1, **where: Any) -> Finding:
     """The mean change is larger under one method, so many times or more."""
     low, high = (
-        _over_rounds(name, _logs(runs, experiment, name, first, last), lambda log: log.change)
+        _over_rounds(name, _logs(runs, name, **where), lambda log: log.change)
         for name in (than, what)
     )
     terms, difference = [(1, high), (-times, low)], f"{what} - {times:g} x {than}"
@@ -335,13 +321,10 @@ def _all_devices(log: Log) -> Floats:
 
 
 @RULES.add
-def leads_overall(
-    runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int
-) -> Finding:
+def leads_overall(runs: RunSet, *, what: str, over: str, **where: Any) -> Finding:
     """The mean accuracy of all devices is higher under one method than under the other."""
     high, low = (
-        _over_rounds(name, _logs(runs, experiment, name, first, last), _all_devices)
-        for name in (what, over)
+        _over_rounds(name, _logs(runs, name, **where), _all_devices) for name in (what, over)
     )
     return compared([high, low], [less(high, low, strict=True)], lead(high, low))
 
@@ -403,31 +386,27 @@ def favours(
         each = (log.by_archetype[since:, a].std(ddof=1) for log in found)
         return _sample(f"sd of archetype {a}", found, each)
 
-    def level(a: int) -> Sample:
-        return _over_rounds(f"archetype {a}", found, lambda log: log.by_archetype[settled:, a])
-
+    every, late = range(len(found[0].metas)), [log.cut(settled) for log in found]
+    swings, levels = [swing(a) for a in every], [_of_archetype(late, a) for a in every]
     pairs = [*itertools.product(what, over)]
-    margins = [less(swing(b), swing(a), strict=True) for a, b in pairs]
-    margins += [less(level(a), level(b), strict=True) for a, b in pairs]
-    every = range(found[0].by_archetype.shape[1])
-    swings, levels = (_in_turn(of(a).mean for a in every) for of in (swing, level))
-    evidence = f"archetypes 0 to {every[-1]}: standard deviation {swings}; accuracy {levels}"
+    margins = [less(swings[b], swings[a], strict=True) for a, b in pairs]
+    margins += [less(levels[a], levels[b], strict=True) for a, b in pairs]
+    sds, means = (_in_turn(sample.mean for sample in of) for of in (swings, levels))
+    evidence = f"archetypes 0 to {every[-1]}: standard deviation {sds}; accuracy {means}"
     return Finding.of(margins, evidence, _ids(found))
 
 
 @RULES.add
-def most_converge(
-    runs: RunSet, *, experiment: str, last: int, points: float, window: int
-) -> Finding:
+def most_converge(runs: RunSet, *, points: float, window: int, **where: Any) -> Finding:
     """More than half of the archetypes converge under FedCD, and at most half under FedAvg.
 
     An archetype converges as a run does, by the change of its mean accuracy.
     """
-    found = {method: _logs(runs, experiment, method, 0, last) for method in (FEDCD, FEDAVG)}
+    found = {method: _logs(runs, method, **where) for method in (FEDCD, FEDAVG)}
     met = {
         method: [
             [
-                converged(np.abs(np.diff(curve, prepend=np.nan)), points, window) is not None
+                converged(changes_of(curve[:, None]), points, window) is not None
                 for curve in log.by_archetype.T
             ]
             for log in of
@@ -443,9 +422,20 @@ def most_converge(
     return Finding(holds, f"converged: {'; '.join(told)}", _ids(itertools.chain(*found.values())))
 
 
+def _passes(log: Log) -> Floats:
+    """Return the images trained on in every round."""
+    return log.passes
+
+
+def _sent(log: Log) -> Floats:
+    """Return the megabytes that all devices together send and receive in every round."""
+    ways = megabytes(log)
+    return ways["up"] + ways["down"]
+
+
 def _costs_less(
     runs: RunSet,
-    cost: Callable[[Log, int], float],
+    cost: Callable[[Log], Floats],
     edges: Callable[[Sample], list[Margin]],
     *,
     experiments: Sequence[str],
@@ -457,7 +447,7 @@ def _costs_less(
 
     Args:
         runs: of the plan.
-        cost: of the rounds before one.
+        cost: of every round.
         edges: the margins of that ratio.
         experiments: each of which has to meet them.
         rounds: of FedAvg.
@@ -468,14 +458,15 @@ def _costs_less(
     used: list[Log] = []
     for name in experiments:
         fedcd, fedavg = (
-            {log.run.seed: log for log in _logs(runs, name, method)} for method in (FEDCD, FEDAVG)
+            {log.run.seed: log for log in _logs(runs, method, experiment=name)}
+            for method in (FEDCD, FEDAVG)
         )
         used += [*fedcd.values(), *fedavg.values()]
         ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
-        costs = {seed: cost(fedcd[seed], end) for seed, end in ends.items() if end}
+        costs = {seed: cost(fedcd[seed])[:end].sum() for seed, end in ends.items() if end}
         if len(costs) == len(fedcd):
             common = tuple(seed for seed in costs if seed in fedavg)
-            ratio = tuple(cost(fedavg[seed], rounds) / costs[seed] for seed in common)
+            ratio = tuple(cost(fedavg[seed])[:rounds].sum() / costs[seed] for seed in common)
             ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
     means = {name: ratio.mean for name, ratio in ratios.items()}
     missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
@@ -486,23 +477,14 @@ def _costs_less(
     return Finding.of(margins, evidence, _ids(used))
 
 
-def _megabytes_until(log: Log, t: int) -> float:
-    """Return what all devices together send and receive in the rounds before round t."""
-    return float(sum(way[:t].sum() for way in megabytes(log).values()))
-
-
 def is_cheaper(runs: RunSet, *, low: float, high: float, **values: Any) -> Finding:
     """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
-    return _costs_less(
-        runs, passes_until, lambda ratio: [ratio.above(low), ratio.below(high)], **values
-    )
+    return _costs_less(runs, _passes, lambda it: [it.above(low), it.below(high)], **values)
 
 
 def sends_less(runs: RunSet, *, low: float, **values: Any) -> Finding:
     """So many rounds of FedAvg send more than ``low`` times what FedCD does until convergence."""
-    return _costs_less(
-        runs, _megabytes_until, lambda ratio: [ratio.above(low, strict=True)], **values
-    )
+    return _costs_less(runs, _sent, lambda it: [it.above(low, strict=True)], **values)
 
 
 RULES.add(taking(is_cheaper, _costs_less, skip=3))
@@ -600,27 +582,30 @@ def rises_and_falls(found: list[Log]) -> Finding:
     return Finding(holds, "; ".join(told), _ids(found))
 
 
+def _by_rising_bias(runs: RunSet, first: int, last: int) -> dict[str, list[Log]]:
+    """Return the logs of each bias, cut to some rounds."""
+    levels = by_rising_bias(runs)
+    return {name: [log.cut(first, last) for log in found] for name, found in levels.items()}
+
+
 @RULES.add
 def bias_prunes(runs: RunSet, *, first: int, last: int) -> Finding:
     """The mean number of active models falls from each bias to the next."""
-    levels = by_rising_bias(runs)
-    window = slice(first, last + 1)
     samples = [
-        _sample(name, of, (float(np.mean(log.active_models[window])) for log in of), fraction=False)
-        for name, of in levels.items()
+        _sample(name, of, (float(np.mean(log.active_models)) for log in of), fraction=False)
+        for name, of in _by_rising_bias(runs, first, last).items()
     ]
     margins = [less(low, high, strict=True) for low, high in itertools.pairwise(samples)]
     evidence = listed(samples, "{:.1f}".format)
-    return compared(samples, margins, None, evidence, networks=())
+    return compared(samples, margins, None, evidence)
 
 
 @RULES.add
 def bias_groups(runs: RunSet, *, first: int, last: int) -> Finding:
     """From each bias to the next, the devices of more archetypes all prefer one model."""
-    levels = by_rising_bias(runs)
     samples = [
-        _sample(name, found, (log.cut(first, last).agreeing.mean() for log in found))
-        for name, found in levels.items()
+        _sample(name, of, (log.agreeing.mean() for log in of))
+        for name, of in _by_rising_bias(runs, first, last).items()
     ]
     margins = [less(high, low, strict=True) for low, high in itertools.pairwise(samples)]
     return compared(samples, margins, networks=())
@@ -641,56 +626,49 @@ def ends_with_pairs(runs: RunSet, *, models: int, last: int, below: float) -> Fi
     return Finding(holds, evidence, _ids(found), float(np.mean(having)))
 
 
-def _costs_at_most(cost: Callable[[Log], float], unit: str, show: str) -> Rule:
+def _costs_at_most(cost: Callable[[Log], Floats | list[int]], unit: str, show: str) -> Rule:
     """Return the rule: in some rounds one method costs at most so many times what the other does.
 
     Args:
-        cost: of a round, in the mean of a log's.
+        cost: of every round.
         unit: what it is counted in.
         show: how it is printed.
     """
 
-    def rule(
-        runs: RunSet, *, what: str, over: str, experiment: str, first: int, last: int, times: float
-    ) -> Finding:
-        found = {name: _logs(runs, experiment, name, first, last) for name in (what, over)}
+    def rule(runs: RunSet, *, what: str, over: str, times: float, **where: Any) -> Finding:
+        found = {name: _logs(runs, name, **where) for name in (what, over)}
         one, other = (
-            _sample(name, of, map(cost, of), fraction=False) for name, of in found.items()
+            _sample(name, of, (float(np.mean(cost(log))) for log in of), fraction=False)
+            for name, of in found.items()
         )
         beyond = f"{times:g} x {unit} of {over} - {unit} of {what}"
         margins = [combined([(times, other), (-1, one)], what=beyond)]
         evidence = f"{unit} a round: {_shown({what: one.mean, over: other.mean}, show.format)}"
-        return compared([one, other], margins, one.mean / other.mean, evidence, networks=())
+        return compared([one, other], margins, one.mean / other.mean, evidence)
 
     return rule
 
 
-RULES.add(
-    _costs_at_most(lambda log: sum(way.mean() for way in megabytes(log).values()), "MB", "{:.2f}"),
-    "costs_little",
-)
-RULES.add(_costs_at_most(lambda log: log.passes.mean(), "images", "{:.0f}"), "trains_little")
+def _models_held(log: Log) -> list[int]:
+    """Return how many models all devices together hold in every round; with FedAvg one each."""
+    return log.active_models or [len(log.archetype)] * len(log.accuracy)
 
 
-def _models_held(log: Log) -> float:
-    """Return how many models all devices together hold, mean of the rounds; FedAvg has one."""
-    return float(np.mean(log.active_models)) if log.active else float(len(log.archetype))
-
-
+RULES.add(_costs_at_most(_sent, "MB", "{:.2f}"), "costs_little")
+RULES.add(_costs_at_most(_passes, "images", "{:.0f}"), "trains_little")
 RULES.add(_costs_at_most(_models_held, "models held", "{:.0f}"), "holds_few")
 
 
 @RULES.add
 def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Finding:
     """The mean deviation of the scores in some rounds is small at every bias."""
-    levels = by_rising_bias(runs)
     samples = [
-        _over_rounds(name, found, lambda log: log.spread[first : last + 1], fraction=False)
-        for name, found in levels.items()
+        _over_rounds(name, of, lambda log: log.spread, fraction=False)
+        for name, of in _by_rising_bias(runs, first, last).items()
     ]
     margins = [sample.below(below, strict=True) for sample in samples]
     worst, evidence = max(sample.mean for sample in samples), listed(samples, "{:.3f}".format)
-    return compared(samples, margins, worst, evidence, networks=())
+    return compared(samples, margins, worst, evidence)
 
 
 # Beside the public logs
@@ -782,10 +760,7 @@ def devices_add_up(
 
 def _laws(population: int, successes: Sequence[int], draws: int) -> Floats:
     """Return the hypergeometric laws of archetypes: a row each, a column a label."""
-    from scipy.stats import hypergeom  # slow to import
-
-    labels = np.arange(draws + 1)
-    return np.array([hypergeom.pmf(labels, population, k, draws) for k in successes])
+    return np.array([hypergeometric_law(population, k, draws) for k in successes])
 
 
 def _in_all(values: Floats, high: Sequence[int], low: Sequence[int], show: str) -> Finding:

@@ -18,8 +18,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedrepro.papers.fedcd.figures import LOG_OF_18, LOG_OF_30, drawn_by
-from fedrepro.papers.fedcd.logs import ACTIVE_OF_18, CHANGE, SPREAD, logged_as
 from fedrepro.papers.fedcd.measurements import FEDAVG, FEDCD, OF_9, OF_18
+from fedrepro.papers.fedcd.public_logs import ACTIVE_OF_18, CHANGE, SPREAD, logged_as
 from fedrepro.report.drawings import Drawing, draw_choices
 from fedrepro.report.expected import load_expected
 from fedrepro.report.plots import ACCURACY, BLACK, ROUND, Canvas, Ink

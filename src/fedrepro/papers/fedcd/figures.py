@@ -1,20 +1,19 @@
 """Kopparapu, Lin, Zhao 2020: figures 1 to 9, and our own of devices and models.
 
-The paper prints its curves as images only; :mod:`fedrepro.papers.fedcd.logs` has the authors'
-public logs. Rounds are counted from 0.
+The paper prints its curves as images only; :mod:`fedrepro.papers.fedcd.public_logs` has those of
+the authors' public logs. Rounds are counted from 0.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from fedrepro.fl.partition.archetypes import Hypergeometric
-from fedrepro.papers.fedcd import logs as log_figures
-from fedrepro.papers.fedcd.logs import CHANGE, SPREAD, beside_logs, curve
+from fedrepro.papers.fedcd import public_logs
 from fedrepro.papers.fedcd.measurements import (
     BITS,
     COUNTED_UNTIL,
@@ -30,11 +29,13 @@ from fedrepro.papers.fedcd.measurements import (
     by_rising_bias,
     entry,
     first_log,
+    hypergeometric_law,
     logs,
     megabytes,
     params,
     summarised,
 )
+from fedrepro.papers.fedcd.public_logs import CHANGE, SPREAD, beside_logs, curve
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure
 from fedrepro.runs.runset import RunSet
@@ -86,17 +87,14 @@ def label_shares(runs: RunSet) -> Iterator[Row]:
     ``<archetype>, images drawn`` is the mean share of each label in the images that the archetype's
     devices asked for. Further column: ``archetype``.
     """
-    from scipy.stats import hypergeom  # slow to import
-
     for log in logs(runs, HYPERGEOMETRIC, FEDCD):
         partition = log.run.spec.partition
         assert isinstance(partition, Hypergeometric)
         counts = np.array(runs.record(log.run).partition.counts) / partition.train
         drawn = by_archetype(counts.T, log.archetype).T
         for a, successes in enumerate(partition.successes):
-            law = hypergeom(partition.population, successes, partition.draws)
-            probabilities = law.pmf(np.arange(partition.draws + 1))
-            yield from curve(log, f"archetype {a}", probabilities, archetype=a)
+            law = hypergeometric_law(partition.population, successes, partition.draws)
+            yield from curve(log, f"archetype {a}", law, archetype=a)
             yield from curve(log, drawn_by(a), drawn[a], archetype=a)
 
 
@@ -194,11 +192,8 @@ def by_bias(runs: RunSet, *, value: Callable[[Log], Sequence[float]]) -> Iterato
             yield from curve(log, name, value(log)[:COUNTED_UNTIL])
 
 
-_of = functools.partial
-
-
 def _accuracies(experiment: str, methods: Sequence[str], rounds: int) -> Figure:
-    return Figure(_of(archetype_curves, experiment=experiment, methods=methods, rounds=rounds))
+    return Figure(partial(archetype_curves, experiment=experiment, methods=methods, rounds=rounds))
 
 
 FIGURES: dict[str, Figure] = {
@@ -206,25 +201,25 @@ FIGURES: dict[str, Figure] = {
     "fig1b": _accuracies(HIERARCHICAL, [FEDAVG, FEDCD], 50),
     "fig2": Figure(
         beside_logs(
-            _of(changes, experiment=HIERARCHICAL, rounds=150), "notebook", {CHANGE: LOG_OF_30}
+            partial(changes, experiment=HIERARCHICAL, rounds=150), "notebook", {CHANGE: LOG_OF_30}
         ),
         "points",
     ),
     "fig3": Figure(label_shares),
     "fig4a": _accuracies(HYPERGEOMETRIC, [FEDCD], 80),
     "fig4b": _accuracies(HYPERGEOMETRIC, [FEDAVG, FEDCD], 80),
-    "fig5": Figure(_of(changes, experiment=HYPERGEOMETRIC, rounds=80), "points"),
+    "fig5": Figure(partial(changes, experiment=HYPERGEOMETRIC, rounds=80), "points"),
     "fig6": Figure(bits_curves),
-    "fig7": Figure(_of(preferences, by="archetype"), "index"),
-    "fig8": Figure(_of(by_bias, value=lambda log: log.active_models), "count"),
+    "fig7": Figure(partial(preferences, by="archetype"), "index"),
+    "fig8": Figure(partial(by_bias, value=lambda log: log.active_models), "count"),
     "fig9": Figure(
-        beside_logs(_of(by_bias, value=lambda log: log.spread), "six", {SPREAD: LOG_OF_18}),
+        beside_logs(partial(by_bias, value=lambda log: log.spread), "six", {SPREAD: LOG_OF_18}),
         "points",
     ),
-    "preference": Figure(_of(preferences, by="device"), "index"),
+    "preference": Figure(partial(preferences, by="device"), "index"),
     "holders": Figure(holders, "count"),
     "active": Figure(active, "index"),
     "traffic": Figure(traffic, "MB"),
     "open_choices": choices.figure(by_choice),
-    **log_figures.FIGURES,
+    **public_logs.FIGURES,
 }

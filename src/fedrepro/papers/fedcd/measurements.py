@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias
@@ -304,6 +305,13 @@ def passes_until(log: Log, t: int) -> float:
     return float(log.passes[:t].sum())
 
 
+def hypergeometric_law(population: int, successes: int, draws: int) -> Floats:
+    """Return how likely each number of successes is without replacement, [draws + 1]."""
+    failures, ways = population - successes, math.comb(population, draws)
+    chosen = (math.comb(successes, k) * math.comb(failures, draws - k) for k in range(draws + 1))
+    return np.array([count / ways for count in chosen])
+
+
 # Frames
 
 
@@ -426,8 +434,8 @@ def models(runs: RunSet) -> Iterator[Row]:
 def lives(runs: RunSet) -> Iterator[Row]:
     """Tell what became of each model in 45 rounds: who had it, deleted it, preferred it.
 
-    Of the first seed. A model is born in the round
-    after a milestone; a column is left empty where there is nothing to say.
+    Of the first seed. A model is born in the round after a milestone; a column is left empty where
+    there is nothing to say.
     """
     log = first_log(runs)
     if log is None:

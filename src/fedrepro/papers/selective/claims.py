@@ -19,10 +19,10 @@ from fedrepro.papers.selective.measurements import (
     curve,
     metric,
     over_percents,
+    published_curve,
     sent_at_zero,
 )
 from fedrepro.papers.selective.theory import ROUNDS, UnfairOptimum, course
-from fedrepro.report.expected import load_expected
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
 from fedrepro.report.rules import (
     Rules,
@@ -44,7 +44,7 @@ from fedrepro.runs.runset import RunSet
 def _group(
     runs: RunSet, what: str, *, network: str, reading: str = "", variant: str = "", test: str = ""
 ) -> str:
-    """Return the group of runs that a claim means, whichever the test.
+    """Return the group of runs that a claim means, the same for either test.
 
     Centralised and local training have no reading, and stand for both; where a variant has none of
     its own, the plain one stands for it.
@@ -102,7 +102,7 @@ def accuracy(
     )
 
 
-RULES = Rules()
+RULES = Rules(where=_group)
 RULES.add(near(accuracy), "near")
 RULES.add(between(accuracy), "between")
 RULES.add(leads(accuracy), "leads")
@@ -110,11 +110,17 @@ RULES.add(leads(accuracy), "leads")
 
 @RULES.add
 def collapses(
-    runs: RunSet, *, iid: Sequence[float], noniid: Sequence[float], **where: Any
+    runs: RunSet,
+    *,
+    what: str,
+    n: int,
+    iid: Sequence[float],
+    noniid: Sequence[float],
+    **where: Any,
 ) -> Finding:
     """Decide whether the accuracy is between two bounds, in percent, on either test."""
     parts = [
-        between(accuracy)(runs, test=test, low=low, high=high, **where)
+        between(accuracy)(runs, what=what, n=n, test=test, low=low, high=high, **where)
         for test, (low, high) in {"iid": iid, "noniid": noniid}.items()
     ]
     return together(parts, parts[0].ours)
@@ -179,9 +185,11 @@ def ahead(
 
 @RULES.add
 @universal
-def no_worse(runs: RunSet, *, points: float, **where: Any) -> Finding:
+def no_worse(
+    runs: RunSet, *, what: str, over: str, last: int, points: float, **where: Any
+) -> Finding:
     """Decide whether a method is less than so many points below another up to an N."""
-    return ahead(runs, points=-points, **where)
+    return ahead(runs, what=what, over=over, last=last, points=-points, **where)
 
 
 @RULES.add
@@ -189,30 +197,28 @@ def published_no_worse(
     runs: RunSet, *, figure: str, network: str, what: str, over: str, last: int, points: float
 ) -> Finding:
     """Decide whether a published curve is less than so many points below another up to an N."""
-    one, other = (_drawn(runs, figure, method) for method in (what, over))
+    curves = (published_curve(figure, method) for method in (what, over))
+    one, other = (dict(zip(each.x, each.published, strict=True)) for each in curves)
     leads_by = {n: one[n] - other[n] for n in sorted(one.keys() & other.keys()) if n <= last}
     least = min(leads_by, key=lambda n: leads_by[n])
     behind = sum(gap < 0 for gap in leads_by.values())
     evidence = (
         f"published lead of {what} over {over} for {NETWORKS[network]}: smallest "
-        f"{in_points(leads_by[least])} at N = {least}; behind at {behind} of {len(leads_by)} N"
+        f"{in_points(leads_by[least])} at N = {least:g}; behind at {behind} of {len(leads_by)} N"
     )
     return Finding(leads_by[least] > SLACK - points / 100, evidence, [], leads_by[least])
 
 
-def _drawn(runs: RunSet, figure: str, method: str) -> dict[int, float]:
-    """Return the published curve of a method: N -> accuracy."""
-    names = (f"{figure}.{method}", f"{figure}.{method}.as_run")  # of a local one there is one
-    (series,) = (each for each in load_expected(runs.paper).series if each.id in names)
-    return {int(n): value for n, value in zip(series.x, series.published, strict=True)}
-
-
 @RULES.add
 @universal
-def best_or_tied(runs: RunSet, *, selective: float, local: float, **where: Any) -> Finding:
+def best_or_tied(
+    runs: RunSet, *, what: str, last: int, selective: float, local: float, **where: Any
+) -> Finding:
     """Decide whether a method is less than so many points below selective and below local."""
-    behind = {"selective": selective, "local": local}
-    parts = [no_worse(runs, over=over, points=points, **where) for over, points in behind.items()]
+    parts = [
+        no_worse(runs, what=what, over=over, last=last, points=points, **where)
+        for over, points in {"selective": selective, "local": local}.items()
+    ]
     return together(parts, min(part.ours or 0.0 for part in parts))
 
 
@@ -228,7 +234,15 @@ def falls(
 
 @RULES.add
 def meet(
-    runs: RunSet, *, to: str, points: float, over: str = "", by: Sequence[float] = (), **where: Any
+    runs: RunSet,
+    *,
+    what: str,
+    to: str,
+    n: int,
+    points: float,
+    over: str = "",
+    by: Sequence[float] = (),
+    **where: Any,
 ) -> Finding:
     """Decide whether on both tests a method is at most ``points`` from another.
 
@@ -236,24 +250,26 @@ def meet(
     """
     parts = []
     for test in TESTS:
-        parts.append(near(accuracy)(runs, to=to, points=points, test=test, **where))
+        here = {"what": what, "n": n, "test": test, **where}
+        parts.append(near(accuracy)(runs, to=to, points=points, **here))
         if over:
             least, most = by
-            bounds = {"points": least, "at_most": most}
-            parts.append(leads(accuracy)(runs, over=over, test=test, **bounds, **where))
+            parts.append(leads(accuracy)(runs, over=over, points=least, at_most=most, **here))
     return together(parts, None)
 
 
 @RULES.add
 @universal
-def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which: Any) -> Finding:
+def grouping(
+    runs: RunSet, *, what: str, n: int, sizes: Sequence[int], first: int, **where: Any
+) -> Finding:
     """Decide whether groups have these sizes at one N, and are one from ``first`` on."""
-    group = _group(runs, **which)
+    group = _group(runs, what, **where)
     finals = runs.final([group], ["groups"])
     start, later = finals[finals["percent"] == n], finals[finals["percent"] >= first]
-    for where, cells in ((f"N = {n}", start), (f"N from {first} on", later)):
+    for place, cells in ((f"N = {n}", start), (f"N from {first} on", later)):
         if cells.empty:
-            raise not_planned(runs, group, where)
+            raise not_planned(runs, group, place)
     found = [sorted(len(nodes) for nodes in groups) for groups in start["groups"]]
     several = later[later["groups"].map(len) != 1]
     shown = ", ".join(sorted({"+".join(map(str, of_run)) for of_run in found}))
@@ -269,25 +285,41 @@ def grouping(runs: RunSet, *, n: int, sizes: Sequence[int], first: int, **which:
 
 @RULES.add
 def storage_alone(
-    runs: RunSet, *, shared: str, apart: str, below: float, points: float, **where: Any
+    runs: RunSet,
+    *,
+    what: str,
+    n: int,
+    shared: str,
+    apart: str,
+    below: float,
+    points: float,
+    **where: Any,
 ) -> Finding:
     """Decide whether the variant ``shared`` as run is below so many percent.
 
     And more than ``points`` below the variant ``apart`` as written.
     """
-    low = accuracy(runs, reading="as_run", variant=shared, **where)
-    high = accuracy(runs, reading="as_written", variant=apart, **where)
+    low = accuracy(runs, what, n=n, reading="as_run", variant=shared, **where)
+    high = accuracy(runs, what, n=n, reading="as_written", variant=apart, **where)
     margins = [low.below(below / 100, strict=True), less(high, low, points / 100, strict=True)]
     return compared([low, high], margins, low.mean)
 
 
 @RULES.add
 def rises_with_complexity(
-    runs: RunSet, *, networks: Sequence[str], points: float, **where: Any
+    runs: RunSet,
+    *,
+    what: str,
+    networks: Sequence[str],
+    test: Test,
+    n: int,
+    points: float,
+    reading: str,
 ) -> Finding:
     """Decide whether the accuracy rises from network to network by more than ``points``."""
+    where: dict[str, Any] = {"test": test, "n": n, "reading": reading}
     samples = [
-        replace(accuracy(runs, network=network, **where), name=NETWORKS[network])
+        replace(accuracy(runs, what, network=network, **where), name=NETWORKS[network])
         for network in networks
     ]
     steps = list(itertools.pairwise(samples))
@@ -298,14 +330,16 @@ def rises_with_complexity(
 @RULES.add
 @universal
 def rises_with_complexity_everywhere(
-    runs: RunSet, *, what: str, networks: Sequence[str], last: int, **where: Any
+    runs: RunSet, *, what: str, networks: Sequence[str], test: Test, last: int, reading: str
 ) -> Finding:
     """Decide whether the accuracy rises from network to network at every N up to one."""
-    groups = [_group(runs, what, network=network, **where) for network in networks]
+    groups = [_group(runs, what, network=network, reading=reading) for network in networks]
     common = _common(runs, groups, 0, last)
     parts, rises = list[Finding](), dict[int, float]()
     for n in common:
-        part = rises_with_complexity(runs, what=what, networks=networks, points=0, n=n, **where)
+        part = rises_with_complexity(
+            runs, what=what, networks=networks, test=test, n=n, points=0, reading=reading
+        )
         margins = [replace(each, what=f"{each.what}, N = {n}") for each in part.margins]
         parts.append(replace(part, margins=margins))
         rises[n] = part.ours or 0.0
@@ -412,7 +446,7 @@ def threshold_costs_little(
         f"{in_percent(usual.mean)} at {printed:g}"
     )
     margin = less(usual, chosen, -points / 100, f"at {usual.name} - at {chosen.name}")
-    return compared([*noniid.values()], [margin], chosen.mean - usual.mean, evidence)
+    return compared([*noniid.values()], [margin], lead(chosen, usual), evidence)
 
 
 def _sent(runs: RunSet, what: str, **where: str) -> Sent:

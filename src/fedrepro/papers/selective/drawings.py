@@ -13,22 +13,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
 
-from fedrepro.papers.selective.figures import (
-    FACTORS,
-    GAMMAS,
-    METHODS,
-    SHARES,
-    SMALL_PERCENT,
-    by_method,
-)
+from fedrepro.papers.selective.figures import FACTORS, GAMMAS, SHARES, SMALL_PERCENT
 from fedrepro.papers.selective.measurements import (
     CENTRALISED,
     FEDERATED,
+    METHODS,
     NETWORKS,
     OVER_PERCENTS,
     READINGS,
     SELECTIVE,
     TESTS,
+    by_method,
     curve,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum

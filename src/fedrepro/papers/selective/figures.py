@@ -15,22 +15,20 @@ import pandas as pd
 from fedrepro.fl.spec import RunSpec
 from fedrepro.papers.selective.measurements import (
     CURVES,
-    FEDERATED,
-    LOCAL,
+    METHODS,
     NETWORKS,
-    SELECTIVE,
     TESTS,
     by_choice,
     measured,
     metric,
+    published_curve,
     shown,
     some,
     tuning,
 )
 from fedrepro.papers.selective.theory import UnfairOptimum, course
 from fedrepro.report import choices
-from fedrepro.report.expected import load_expected
-from fedrepro.report.figure import Figure
+from fedrepro.report.figure import Figure, published_points
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import expand
 from fedrepro.runs.plan_schema import Scale
@@ -44,14 +42,6 @@ def _points(cells: pd.DataFrame, *others: str, **columns: Any) -> pd.DataFrame:
     return cells.assign(**columns)[["series", "x", *_SUMMARY, *others]]
 
 
-METHODS = ("federated", "selective", "local")
-
-
-def by_method(reading: str) -> dict[str, str]:
-    """Return the curves that one reading calls federated and selective, and local."""
-    return {"federated": FEDERATED[reading], "selective": SELECTIVE[reading], "local": LOCAL}
-
-
 def curves(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """Return a network's curves on one test: both readings, and centralised at x = 100.
 
@@ -60,17 +50,11 @@ def curves(runs: RunSet, *, artefact: str) -> pd.DataFrame:
     """
     ours = measured(runs, artefact, CURVES[artefact][1])
     ours = _points(ours, series=ours["curve"], x=ours["percent"])
-    known = [published_curve(artefact, method) for method in METHODS]
+    known = [
+        published_points(published_curve(artefact, method), f"{method}, published")
+        for method in METHODS
+    ]
     return pd.concat([ours, *known], ignore_index=True)
-
-
-def published_curve(artefact: str, method: str) -> pd.DataFrame:
-    """Return a published curve; it is held against one or two readings of its method."""
-    place = artefact, by_method("as_run")[method]
-    every = load_expected("selective").series
-    known = next(series for series in every if (series.artefact, series.series) == place)
-    points = pd.DataFrame({"x": known.x, "mean": known.published, "n": 0, "values": "", "runs": ""})
-    return points.assign(series=f"{method}, published")
 
 
 SMALL_PERCENT = 20
@@ -108,8 +92,8 @@ def rounds(runs: RunSet) -> pd.DataFrame:
         ours = summarise(values, "value", ["series", "round", "percent"])
         parts.append(ours.rename(columns={"round": "x"}).assign(test=title))
         figure = next(name for name, shows in CURVES.items() if shows == ("m2", test))
-        known = published_curve(figure, "federated").rename(columns={"x": "percent"})
-        known = known.merge(values[["percent"]].drop_duplicates())
+        known = published_points(published_curve(figure, "federated"), "")
+        known = known.rename(columns={"x": "percent"}).merge(values[["percent"]].drop_duplicates())
         known["series"] = known["percent"].map(f"N = {{:g}}; {title}, published".format)
         parts.append(known.assign(test=title, x=_spec(group, "paper").rounds))
     return _points(pd.concat(parts, ignore_index=True), "percent", "test")

@@ -13,9 +13,9 @@ groups that the plan lists for it.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from fedrepro.fl.data import describe
 from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.choices import by_labels, moved
-from fedrepro.report.expected import published
+from fedrepro.report.expected import Series, load_expected, published
 from fedrepro.report.stats import summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
@@ -59,6 +59,19 @@ def curve(*, method: str, reading: str = "", variant: str = "", **_: str) -> str
 CENTRALISED, LOCAL = "centralised", "local"
 FEDERATED = {reading: curve(method="federated", reading=reading) for reading in READINGS}
 SELECTIVE = {reading: curve(method="selective", reading=reading) for reading in READINGS}
+METHODS = ("federated", "selective", "local")
+
+
+def by_method(reading: str) -> dict[str, str]:
+    """Return the curves that one reading calls federated and selective, and local."""
+    return {"federated": FEDERATED[reading], "selective": SELECTIVE[reading], "local": LOCAL}
+
+
+def published_curve(figure: str, method: str) -> Series:
+    """Return a published curve; it is held against one or two readings of its method."""
+    place = figure, by_method("as_run")[method]
+    every = load_expected("selective").series
+    return next(series for series in every if (series.artefact, series.series) == place)
 
 
 def metric(measure: Measure, *, method: str, reading: str = "", **_: str) -> str:
@@ -237,7 +250,7 @@ def agreement(runs: RunSet) -> pd.DataFrame:
 def _rule(runs: RunSet, group: str) -> Callable[[NDArray[np.float64]], list[list[int]]]:
     """Return what makes groups of the agreement of nodes in the runs of a group."""
     params = params_of(runs.members([group])[0].spec, Params)
-    return functools.partial(
+    return partial(
         group_nodes,
         threshold=params.threshold,
         compare=params.compare,
@@ -456,19 +469,17 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     return by_labels(runs, measure)
 
 
-_of = functools.partial
-
 TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "table2": table2,
-    "noniid_cost": _of(noniid_cost, artefact="noniid_cost", network="m1"),
-    "m2_noniid_cost": _of(noniid_cost, artefact="m2_noniid_cost", network="m2"),
-    "m3_noniid_cost": _of(noniid_cost, artefact="m3_noniid_cost", network="m3"),
-    "validation": _of(validation, artefact="validation"),
-    "m2_validation": _of(validation, artefact="m2_validation"),
-    "m3_validation": _of(validation, artefact="m3_validation"),
-    "groups": _of(groups, artefact="groups"),
-    "m2_groups": _of(groups, artefact="m2_groups"),
-    "m3_groups": _of(groups, artefact="m3_groups"),
+    "noniid_cost": partial(noniid_cost, artefact="noniid_cost", network="m1"),
+    "m2_noniid_cost": partial(noniid_cost, artefact="m2_noniid_cost", network="m2"),
+    "m3_noniid_cost": partial(noniid_cost, artefact="m3_noniid_cost", network="m3"),
+    "validation": partial(validation, artefact="validation"),
+    "m2_validation": partial(validation, artefact="m2_validation"),
+    "m3_validation": partial(validation, artefact="m3_validation"),
+    "groups": partial(groups, artefact="groups"),
+    "m2_groups": partial(groups, artefact="m2_groups"),
+    "m3_groups": partial(groups, artefact="m3_groups"),
     "grouping_rules": grouping_rules,
     "agreement": agreement,
     "merge": merge,

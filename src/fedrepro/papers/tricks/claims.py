@@ -36,7 +36,7 @@ from fedrepro.report.rules import (
     Rules,
     Sample,
     compared,
-    final,
+    final_accuracy,
     lead,
     leads,
     less,
@@ -57,7 +57,7 @@ def accuracy(runs: RunSet, what: str) -> Sample:
     One run or two say nothing of other seeds: the standard deviation that the paper prints of the
     group, if any, is the error of each, known on its three repeats.
     """
-    sample, cell = final(ACCURACY)(runs, what), printed(runs.paper).get(what)
+    sample, cell = final_accuracy(runs, what), printed(runs.paper).get(what)
     if cell is None:
         return sample
     return dataclasses.replace(sample, error=Error(cell["sd"], cell["n"] - 1))
@@ -100,8 +100,9 @@ def unsurpassed(
         less(one, base, points / 100),
         steady(one, spread / 100),
     ]
-    note = f"standard deviation of the last {in_points(one.sd)}"
-    return compared([base, *others, one], margins, lead(one, base), note=note)
+    samples = [base, *others, one]
+    evidence = f"{listed(samples)}; standard deviation of the last {in_points(one.sd)}"
+    return compared(samples, margins, lead(one, base), evidence)
 
 
 @RULES.add
@@ -185,8 +186,7 @@ def keeps_together(runs: RunSet, *, what: str, than: str) -> Finding:
         less(other[t], one[t], what=f"without - with projection, round {t}", strict=True)
         for t in other
     ]
-    ids = [run.id for run in runs.members([what, than])]
-    return Finding.of(margins, evidence, ids, ratio)
+    return compared([*one.values(), *other.values()], margins, ratio, evidence)
 
 
 def _distances(runs: RunSet, group: str) -> dict[int, Sample]:

@@ -122,24 +122,22 @@ _PANELS = {
 
 def draw_accuracy_curves(cells: pd.DataFrame) -> MplFigure:
     """Draw a panel a table, each with the baselines; a published value stands at the end."""
-    canvas = _by_table(cells, CENTRALISED, IID, BASELINE)
-    for axis, table in zip(canvas, _PANELS, strict=True):
-        for group, points in cells.groupby("group", sort=False):
-            if group in ROWS["table1"] | ROWS[table]:
-                ink = _INKS[str(group)]
-                canvas.published(axis, points, ink, column="reported", clip_on=False)
+    canvas = _by_table(cells, *ROWS["table1"])
     canvas.accuracy_over_rounds()
     return canvas.legend(title="published: after 100 rounds, drawn where ours end")
 
 
 def _by_table(cells: pd.DataFrame, *baselines: str) -> Canvas:
-    """Draw a panel a table: the curves of its groups, and the baselines."""
+    """Draw a panel a table: the curves of its groups and the baselines, what is published, too."""
     canvas = Canvas(2, 3, height=5, sharex=True, sharey=True)
     for axis, (table, title) in zip(canvas, _PANELS.items(), strict=True):
         axis.set_title(title, fontsize=9)
         for group, points in cells.groupby("group", sort=False):
             if group in (*baselines, *ROWS[table]):
-                canvas.curve(axis, points, _INKS[str(group)], points["series"].iloc[0])
+                ink = _INKS[str(group)]
+                canvas.curve(axis, points, ink, points["series"].iloc[0])
+                if "reported" in points:
+                    canvas.published(axis, points, ink, column="reported", clip_on=False)
     return canvas
 
 

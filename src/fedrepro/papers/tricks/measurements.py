@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import published
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import Error, in_order, summarise, total
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
@@ -80,15 +80,13 @@ def welch(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[float, floa
         one: ``mean``, sample standard deviation ``sd``, number of values ``n``.
         other: what is subtracted.
     """
-    from scipy.stats import ttest_ind_from_stats  # slow to import
+    from scipy.special import stdtr  # slow to import
 
     if min(one["n"], other["n"]) < 2 or one["sd"] == other["sd"] == 0:
         return math.nan, math.nan
-    mean, sd, n = one["mean"], one["sd"], one["n"]
-    result = ttest_ind_from_stats(
-        mean, sd, n, other["mean"], other["sd"], other["n"], equal_var=False
-    )
-    return float(result.statistic), float(result.pvalue)
+    error = total(Error(of["sd"] / math.sqrt(of["n"]), of["n"] - 1) for of in (one, other))
+    t = (one["mean"] - other["mean"]) / error.value
+    return t, 2 * float(stdtr(error.freedom, -abs(t)))
 
 
 def significance(runs: RunSet) -> pd.DataFrame:
@@ -202,8 +200,7 @@ def grid(runs: RunSet) -> pd.DataFrame:
     """Build the grid search: 36 cells, the best on test images first."""
     cells = _on_both(searched(runs).rename(columns={"cell": "row"}))
     best = cells[cells["column"] == TEST].sort_values("mean", ascending=False, kind="stable")
-    order = pd.Index(best["row"]).get_indexer
-    return cells.sort_values("row", key=order, kind="stable", ignore_index=True)
+    return in_order(cells, "row", list(best["row"])).reset_index(drop=True)
 
 
 def selection(runs: RunSet) -> pd.DataFrame:
@@ -219,7 +216,7 @@ def selection(runs: RunSet) -> pd.DataFrame:
         for mark, cell in marked(table).items()
     ]
     cells = _on_both(pd.concat(rows))
-    return cells.sort_values("row", key=pd.Index(cells["row"].unique()).get_indexer, kind="stable")
+    return in_order(cells, "row", list(cells["row"].unique()))
 
 
 # How far the agents disagree

@@ -24,7 +24,7 @@ from fedrepro.papers.fedcd.measurements import (
     summarised,
 )
 from fedrepro.report.expected import load_expected
-from fedrepro.report.figure import Figure
+from fedrepro.report.figure import Figure, published_points
 from fedrepro.runs.runset import RunSet
 
 CHANGE, SPREAD = "mean change", "standard deviation of the scores"
@@ -60,8 +60,7 @@ def beside_logs(
         for log in load_expected(runs.paper).series:
             if log.artefact == artefact and (names is None or log.series in names):
                 name = logged_as(log.series) if names is None else names[log.series]
-                points = {"series": name, "x": log.x, "mean": log.published, "n": 0}
-                cells.append(pd.DataFrame(points).assign(values="", runs=""))
+                cells.append(published_points(log, name))
         return pd.concat(cells, ignore_index=True)
 
     return frame

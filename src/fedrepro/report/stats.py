@@ -241,10 +241,11 @@ def rank_correlation(one: ArrayLike, other: ArrayLike) -> np.ndarray:
     Returns:
         [...]; NaN where all values of one of them are equal.
     """
+    from scipy.stats import rankdata  # slow to import
+
     # values that are equal but for rounding share a rank
-    values = (np.round(np.asarray(each) / _EQUAL) for each in (one, other))
-    # how many are smaller less how many are larger: twice the rank less the mean rank
-    a, b = (np.sign(each[..., :, None] - each[..., None, :]).sum(axis=-1) for each in values)
+    ranks = (rankdata(np.round(np.divide(each, _EQUAL)), axis=-1) for each in (one, other))
+    a, b = (each - each.mean(axis=-1, keepdims=True) for each in ranks)
     with np.errstate(invalid="ignore"):
         found: np.ndarray = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(-1) * (b**2).sum(-1))
     return found

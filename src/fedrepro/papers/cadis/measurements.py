@@ -196,7 +196,7 @@ def scatter(record: RunRecord, about: int) -> float:
     It is found from the median size of the changes from one to the next, of ten evaluations before
     and as many after, so that neither a steady rise nor a jump adds to it.
     """
-    from scipy.special import ndtri  # slow to import
+    from scipy.stats import median_abs_deviation  # slow to import
 
     curve = record.curve("accuracy")
     after = [t for t in curve if t >= about][: NEIGHBOURS + 1]
@@ -204,8 +204,7 @@ def scatter(record: RunRecord, about: int) -> float:
     changes = np.diff([curve[t] for t in (*before, *after)])
     if not changes.size:
         return 0.0
-    size = float(np.median(np.abs(changes - np.median(changes))))
-    of_changes = size / float(ndtri(0.75))  # the standard deviation, were they normal
+    of_changes = float(median_abs_deviation(changes, scale="normal"))
     return of_changes / math.sqrt(2)  # a change has the scatter of two evaluations
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias
@@ -307,9 +306,10 @@ def passes_until(log: Log, t: int) -> float:
 
 def hypergeometric_law(population: int, successes: int, draws: int) -> Floats:
     """Return how likely each number of successes is without replacement, [draws + 1]."""
-    failures, ways = population - successes, math.comb(population, draws)
-    chosen = (math.comb(successes, k) * math.comb(failures, draws - k) for k in range(draws + 1))
-    return np.array([count / ways for count in chosen])
+    from scipy.stats import hypergeom  # slow to import
+
+    law: Floats = hypergeom.pmf(np.arange(draws + 1), population, successes, draws)
+    return law
 
 
 # Frames

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import published
-from fedrepro.report.stats import Error, in_order, summarise, total
+from fedrepro.report.stats import in_order, summarise
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
@@ -80,13 +80,15 @@ def welch(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> tuple[float, floa
         one: ``mean``, sample standard deviation ``sd``, number of values ``n``.
         other: what is subtracted.
     """
-    from scipy.special import stdtr  # slow to import
+    from scipy.stats import ttest_ind_from_stats  # slow to import
 
     if min(one["n"], other["n"]) < 2 or one["sd"] == other["sd"] == 0:
         return math.nan, math.nan
-    error = total(Error(of["sd"] / math.sqrt(of["n"]), of["n"] - 1) for of in (one, other))
-    t = (one["mean"] - other["mean"]) / error.value
-    return t, 2 * float(stdtr(error.freedom, -abs(t)))
+    mean, sd, n = one["mean"], one["sd"], one["n"]
+    result = ttest_ind_from_stats(
+        mean, sd, n, other["mean"], other["sd"], other["n"], equal_var=False
+    )
+    return float(result.statistic), float(result.pvalue)
 
 
 def significance(runs: RunSet) -> pd.DataFrame:

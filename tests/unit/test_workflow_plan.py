@@ -22,6 +22,7 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
+from fedrepro.runs.status import status
 from fedrepro.workflow import dag, sources
 from fedrepro.workflow.dag import MADE, Workflow
 
@@ -114,6 +115,12 @@ def test_never_lists_all_that_a_target_or_an_artefact_needs(write_record: Any) -
     assert needs(workflow, lambda w: w.pending(w.papers)) == {*gone}
     assert needs(workflow, lambda w: w.pending(["emd"])) == {RUNS[-1].id}
     assert needs(workflow, lambda w: w.of_overview("smoke", "emd")) == {RUNS[-1].id}
+    state = status(RUNS)
+    needed, in_all = (state.left(ids)[0] for ids in ([RUNS[-1].id], state.pending))
+    assert needed != in_all
+    said = f"Estimate on one core: {needed}; of all 2 pending runs of scale smoke: {in_all}. `fed"
+    with pytest.raises(FedreproError, match=re.escape(said)):
+        workflow.pending(["emd"])
 
 
 @pytest.mark.parametrize("kind", ["tables", "figures"])

@@ -24,7 +24,7 @@ from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
 from fedrepro.runs.status import status
 from fedrepro.workflow import dag, sources
-from fedrepro.workflow.dag import MADE, Workflow
+from fedrepro.workflow.dag import MADE, Batch, Workflow
 
 SOURCES = Path(fedrepro.__file__).parent
 CONFIG: dict[str, Any] = {
@@ -145,6 +145,22 @@ def test_never_lists_no_more_than_can_be_read() -> None:
     assert len(text.splitlines()) == 23
 
 
+def test_twenty_runs_are_all_that_can_be_read(write_record: Any) -> None:
+    for run in RUNS[20:]:
+        write_record(run, records.FOLDER)
+    workflow = Workflow(CONFIG | {"train": "never"})
+    assert needs(workflow, lambda w: w.pending(w.papers)) == {run.id for run in RUNS[:20]}
+    with pytest.raises(FedreproError) as error:
+        workflow.pending(workflow.papers)
+    assert " more" not in str(error.value)
+
+
+def test_of_a_job_the_runs_that_need_a_gpu_are_told() -> None:
+    batch = Batch("mixed", "cifar10", ("0" * 12, "1" * 12), tf32=("1" * 12,), minutes=30)
+    with pytest.raises(FedreproError, match=r"such as 111111111111 \(1 in one job\)"):
+        Workflow(CONFIG).data_of(batch)
+
+
 def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None:
     records.FOLDER.mkdir(parents=True)
     published = CONFIG | {"papers": ["fedcd"], "scale": "paper"}
@@ -191,6 +207,7 @@ def took(run: PlannedRun, write_record: Any, seconds: float, device: str) -> Non
     ("group", "on_core", "on_gpu", "changes", "minutes"),
     [
         ("mnist_iid_large", 10, None, {"threads": 1}, 2 * 600),
+        ("mnist_iid_large", 10.01, None, {"threads": 1}, 2 * 600 + 2),  # 1201.2
         ("mnist_iid_large", 10, None, {"threads": 8}, 2 * 600 / 8),
         ("mnist_iid_large", 10, None, {"threads": 20}, 2 * 600 / 10),  # it has ten clients a round
         ("mnist_sgd_large", 10, None, {"threads": 8}, 2 * 600),

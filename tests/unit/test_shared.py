@@ -165,6 +165,20 @@ def test_records_are_read_some_at_a_time(filled, monkeypatch):
     assert sorted(pull(filled).new) == sorted(NAMES)
 
 
+def test_what_another_process_takes_in_meanwhile_is_here_already(filled, monkeypatch):
+    contents = Store.contents
+
+    def meanwhile(store, names):
+        for name, found in contents(store, names):
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(found)
+            yield name, found
+
+    monkeypatch.setattr(Store, "contents", meanwhile)
+    moved = pull(filled)
+    assert (moved.new, sorted(moved.known)) == ([], sorted(NAMES))
+
+
 def test_records_that_are_not_committed_arrive_beside_them(address, machine, write_record):
     machine("there")
     own = write_record(RUNS[0], records.OWN_FOLDER)

@@ -93,8 +93,9 @@ def test_the_last_class_needs_examples_to_share_too():
 
 
 def test_a_number_of_examples_is_whole_though_its_product_is_not():
-    """0.275 times 40 is a little more than 11 in floating point."""
-    assert np.bincount(LABELS[cut(beta=0.275, alpha=1)[1]]).tolist() == [11] * 10
+    """0.28 times 25 is a little more than 7 in floating point."""
+    shared = cut(per_class=25, beta=0.28, alpha=1)[1]
+    assert np.bincount(LABELS[shared]).tolist() == [7] * 10
 
 
 def test_the_scheme_is_built_from_its_spec():

@@ -108,7 +108,7 @@ def test_a_device_has_no_image_twice_and_devices_overlap():
     assert np.isin(partition.clients[0], partition.clients[1]).any()
 
 
-@pytest.mark.parametrize(("bias", "own"), [(0.2, 1000), (0.65, 3250), (0.8, 4000)])
+@pytest.mark.parametrize(("bias", "own"), [(0.0, 0), (0.2, 1000), (0.65, 3250), (0.8, 4000)])
 def test_one_bias_for_all_devices(bias, own):
     partition = build(published(bias=bias))
     assert set(partition.counts[np.arange(30), np.arange(30) // 3]) == {own}
@@ -270,3 +270,23 @@ def test_draws_without_a_spec():
     certain = hypergeometric(2, 3, [0, 3], 3, "drop")
     devices = draw_devices(labels, labels, 4, certain, Sizes(9, 4, 8), None, rng)
     assert [set(labels[part]) for part in devices.test] == [{0}, {3}]
+
+
+def test_a_pool_leaves_images_of_the_smallest_class():
+    labels = np.repeat(np.arange(4), (50, 50, 10, 50))
+    draws = hierarchical(4, 4, 2, (0.5, 0.5), "equal", np.random.default_rng(1))
+    with pytest.raises(FedreproError, match=r"the smallest class has 10\), got 40"):
+        draw_devices(labels, labels, 4, draws, Sizes(2, 2, 2), 40, np.random.default_rng(2))
+
+
+def test_where_no_image_is_too_many_none_is_drawn_again():
+    labels = np.tile(np.arange(4), 50)
+    drawn = [
+        draw_devices(
+            *(labels, labels, 4, hypergeometric(2, 10, [0, 3], 3, overflow)),
+            *(Sizes(20, 4, 8), None, np.random.default_rng(1)),
+        )
+        for overflow in ("drop", "redraw")
+    ]
+    for one, other in zip(*(devices.test for devices in drawn), strict=True):
+        assert one.tolist() == other.tolist()

@@ -178,6 +178,14 @@ def test_one_client_holds_all_labels_however_many():
     assert partition.clients[0].tolist() == list(range(20, 120))
 
 
+def test_more_than_nine_nodes_are_tested_by_their_groups():
+    spec = BalancedPercent(scheme="balanced_percent", clients=12, percent=10, validation=0)
+    labels = np.arange(200) % 10
+    sets = build_partition(spec, labels, labels, 10, seed=0).node_sets
+    for one, other in zip(sets["noniid"].parts, sets["noniid_as_run"].parts, strict=True):
+        assert one.tolist() == other.tolist()
+
+
 @pytest.mark.parametrize("validation", [0, 3, 99])
 def test_images_may_be_set_aside_until_one_is_left_for_each_client(validation):
     spec = BalancedPercent(scheme="balanced_percent", clients=3, percent=100, validation=validation)
@@ -210,9 +218,11 @@ def test_what_cannot_be_set_aside_is_refused(validation, text):
         (0, 0, CODE_GROUPS, r"clients must be in 1\.\.100 .* got 0"),
         (3, 0, (), r"multiple of the number of groups \(0\)"),
         (2, 0, ((0, 4), (4, 9)), "groups must not overlap"),
+        (2, 0, ((4, 9), (0, 4)), "groups must not overlap"),
         (2, 0, ((0, 9), (10, 9)), r"groups must be ranges \(lowest, highest\)"),
-        (2, 0, ((0, 4), (6, 9)), r"every label in 0\.\.9, and .* lack label 5"),
+        (2, 0, ((0, 4), (6, 8)), r"every label in 0\.\.9, and .* lack label 5"),
         (2, 0, ((0, 9), (10, 11)), r"client 1 would get no image: too few of labels 10\.\.11"),
+        (4, 0, ((0, 9), (10, 11)), r"client 2 would get no image: too few of labels 10\.\.11"),
     ],
 )
 def test_infeasible_arguments(clients, percent, groups, text):

@@ -105,7 +105,9 @@ def test_each_cluster_has_its_own_amounts():
     ("arguments", "message"),
     [
         (((1, 1, 1), (1,) * 3, (0.0,) * 3), "divisor of the 10 classes"),
+        (((), (), ()), "divisor of the 10 classes in number, got 0"),
         (((1, 1), (1,), (0.0,) * 2), "of one length"),
+        (((1, 1), (1, 1), (0.0,)), "of one length, got 2, 2 and 1"),
         (((20, 1), (5, 5), (0.0,) * 2), "label 0 has too few"),
     ],
 )

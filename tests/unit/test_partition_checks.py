@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.fl.data import describe
 from fedrepro.fl.partition import (
     SCHEMES,
     Cut,
@@ -162,3 +163,38 @@ def test_numbers_beyond_all_measure_are_refused_as_such(changes: dict[str, Any],
     spec = scheme.model_validate({**scheme.example, **changes})
     with pytest.raises(FedreproError, match=text):
         build_partition(spec, labels, labels, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "evaluated"),
+    [
+        ("balanced_percent", {}, 1000 + 400),
+        ("class_aligned", {}, 1000),
+        ("class_aligned", {"per_class": None}, 1000),
+        ("class_blocks", {}, 1000),
+        ("class_blocks", {"per_class": None, "server_share": 0.05, "validation": 3}, 1000 + 30),
+        ("data_sharing", {"alpha": 0.5}, 1000),
+        ("dirichlet", {}, 1000),
+        ("dirichlet", {"per_class": None}, 1000),
+        ("emd_shift", {}, 1000),
+        ("hierarchical", {"test": 10, "validation": 30}, 10 * (10 + 30)),
+        ("hypergeometric", {"overflow": "redraw"}, 6 * (20 + 20)),
+        ("iid_plain", {}, 1000),
+        ("iid_stratified", {}, 1000),
+        ("iid_stratified", {"per_class": None}, 1000),
+        ("label_clusters", {"spread": 0.0}, 1000),
+        ("main_cluster", {}, 1000),
+        ("quantity_skew", {}, 1000),
+    ],
+)
+def test_estimates_count_what_is_trained_and_evaluated_on(
+    name: str, changes: dict[str, Any], evaluated: int
+) -> None:
+    """On 1,000 examples of 10 classes in either split, where no amount is left to chance."""
+    labels = np.arange(1000) % 10
+    info = describe("mnist").model_copy(update={"train": len(labels), "test": len(labels)})
+    spec = SCHEMES[name].model_validate({**SCHEMES[name].example, **changes})
+    partition = build_partition(spec, labels, labels, 10, seed=0)
+    trained = len(partition.server) + sum(len(client) for client in partition.clients)
+    assert spec.examples(info) == pytest.approx(trained)
+    assert spec.evaluated(info) == evaluated

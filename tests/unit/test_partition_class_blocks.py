@@ -136,3 +136,8 @@ def test_a_class_may_be_used_up_with_one_example_for_each_of_its_holders():
 def test_what_does_not_fit_is_refused(options, text):
     with pytest.raises(FedreproError, match=text.replace("*", r"\*")):
         build(**options)
+
+
+def test_nobody_holds_no_classes():
+    with pytest.raises(FedreproError, match=r"positive multiple of the 10 classes, got 0 \* 5"):
+        class_blocks(CIFAR, 0, 5, np.random.default_rng(0))

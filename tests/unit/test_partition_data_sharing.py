@@ -86,6 +86,18 @@ def test_what_does_not_fit_is_refused(changes, words):
         cut(**changes)
 
 
+def test_the_last_class_needs_examples_to_share_too():
+    labels = np.repeat(np.arange(10), [60] * 9 + [40])
+    with pytest.raises(FedreproError, match="after per_class = 40 a class has 0 examples left"):
+        data_sharing(labels, 10, np.random.default_rng(0), per_class=40, held_out=20, beta=0.5)
+
+
+def test_a_number_of_examples_is_whole_though_its_product_is_not():
+    """0.28 times 25 is a little more than 7 in floating point."""
+    shared = cut(per_class=25, beta=0.28, alpha=1)[1]
+    assert np.bincount(LABELS[shared]).tolist() == [7] * 10
+
+
 def test_the_scheme_is_built_from_its_spec():
     spec = DataSharing(
         scheme="data_sharing", clients=10, per_class=40, held_out=20, beta=0.5, alpha=0.5

@@ -49,9 +49,17 @@ def test_alpha_says_how_unequal_sizes_are() -> None:
 
 def test_per_class_and_the_smallest_client() -> None:
     spec = Dirichlet(scheme="dirichlet", clients=5, alpha=0.2, per_class=40, smallest=20)
-    partition = build_partition(spec, LABELS, LABELS, 10, seed=3)
-    assert partition.counts.sum(axis=0).tolist() == [40] * 10
-    assert partition.counts.sum(axis=1).min() >= 20
+    for seed in range(8):  # the first draw of some has a smaller client
+        partition = build_partition(spec, LABELS, LABELS, 10, seed=seed)
+        assert partition.counts.sum(axis=0).tolist() == [40] * 10
+        assert partition.counts.sum(axis=1).min() >= 20
+
+
+def test_clients_have_ten_examples_at_least_unless_told() -> None:
+    for name, scheme in (("dirichlet", Dirichlet), ("quantity_skew", QuantitySkew)):
+        spec = scheme.model_validate({"scheme": name, "clients": 101, "alpha": 1.0})
+        with pytest.raises(FedreproError, match=r"smallest = 10 for 101 clients needs 1010 examp"):
+            build_partition(spec, LABELS, LABELS, 10, seed=0)
 
 
 @pytest.mark.parametrize("own", [0, 7])

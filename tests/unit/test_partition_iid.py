@@ -104,6 +104,11 @@ def test_infeasible_per_class(per_class, text):
         iid.stratified(labels, 2, np.random.default_rng(0), per_class=per_class)
 
 
+def test_nobody_gets_the_same_number_of_each_class():
+    with pytest.raises(FedreproError, match=r"per_class must be a multiple of clients \(0\)"):
+        iid.stratified(np.repeat(np.arange(2), 6), 0, np.random.default_rng(0), per_class=6)
+
+
 def test_per_class_with_an_absent_class():
     with pytest.raises(FedreproError, match="class 1 has none"):
         iid.stratified(np.array([0, 2, 2]), 1, np.random.default_rng(0), per_class=1)

@@ -66,7 +66,7 @@ def test_lists_of_another_process_are_asked_for(monkeypatch: pytest.MonkeyPatch)
         ([[[]]], "client 0 holds an array of shape"),
         ([[0], [0.5]], "client 1 holds an array"),
         ([LABELS == 0], r"type bool, not .*; of a mask give `numpy\.flatnonzero\(mask\)`$"),
-        ([[-1]], "client 0 has the position -1"),
+        ([[3, -1]], "client 0 has the position -1"),
         ([[2**31]], "client 0 has the position 2147483648"),
     ],
 )
@@ -140,8 +140,9 @@ def test_what_the_lists_say_is_not_said_otherwise(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="clients: the file says so; leave it out"):
         Lists.model_validate(content)
     made = Lists.model_validate({"scheme": "lists"} | lists.described([[1, 2], [3]]))
-    with pytest.raises(FedreproError, match=r"7, 3, and the index lists .* have 2 clients with 3"):
-        build_partition(made.model_copy(update={"clients": 7}), LABELS, LABELS, 10, seed=0)
+    for said, of in (({"clients": 7}, "7, 3"), ({"total": 4}, "2, 4")):
+        with pytest.raises(FedreproError, match=rf"{of}, and the .* have 2 clients with 3"):
+            build_partition(made.model_copy(update=said), LABELS, LABELS, 10, seed=0)
 
 
 @pytest.mark.parametrize("file", [3, None, "a\0b"])

@@ -289,6 +289,7 @@ def test_all_seeds_share_the_whole_partition_and_its_cost() -> None:
     small, large = (cost.estimate(spec(0, 1.0, name), {}) for name in ("synthetic_pills", "pill"))
     assert large / small == pytest.approx((224 / 32) ** 2, rel=0.01)
     assert cost.sample_passes(spec(0)) == pytest.approx(2 * 6393 + 2 * 690 / 3)
+    assert cost.sample_passes(spec(0, 0.5)) == pytest.approx(6393 + 2 * 690 / 3)
 
 
 def test_the_stand_in_is_the_same_bytes_everywhere() -> None:

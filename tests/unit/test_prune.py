@@ -42,6 +42,7 @@ def test_nothing_is_removed_without_yes(orphan: Path, capsys: pytest.CaptureFixt
 def test_only_records_of_no_planned_run_are_removed(
     orphan: Path, write_record: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    study = expand("precision", "paper")[0]
     kept = [
         write_record(RUN, records.FOLDER),
         records.path_of("notes"),
@@ -49,6 +50,7 @@ def test_only_records_of_no_planned_run_are_removed(
     ]
     for file in kept[1:]:
         file.write_text("{}")
+    kept.append(write_record(study, records.FOLDER))
     assert main(["prune", "--yes"]) == 0
     out = capsys.readouterr().out
     assert f"left alone: {kept[2]}: not a whole run record" in out

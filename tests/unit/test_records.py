@@ -51,6 +51,13 @@ def test_round_trip(file: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp"))
 
 
+def test_names_of_records_are_sorted_whatever_the_folder_lists_first(tmp_path: Path) -> None:
+    names = [f"{7919 * number % 10_007:012x}" for number in range(100)]
+    for name in names:
+        (tmp_path / f"{name}.json").touch()
+    assert records.recorded_ids(tmp_path) == sorted(names)
+
+
 def test_a_metric_has_a_value_a_round_or_an_evaluation(tmp_path: Path, write_record: Any) -> None:
     metrics = {"evaluated_rounds": [2.0, 4.0], "accuracy": [0.5, 0.6], "loss": [4.0, 3.0, 2.0, 1.0]}
     write_record(RUN, tmp_path, metrics=metrics)
@@ -63,6 +70,8 @@ def test_equal_content_gives_equal_files(file: Path, tmp_path: Path, write_recor
     again = write_record(RUN, tmp_path / "again")
     assert again.read_bytes() == file.read_bytes()
     assert file.read_text().endswith("}\n")
+    keys = list(json.loads(file.read_text()))
+    assert keys == sorted(keys)
 
 
 def test_floats_have_six_significant_digits(tmp_path: Path, write_record: Any) -> None:

@@ -481,6 +481,37 @@ def test_evidence_has_leads_falls_and_losses_of_the_right_sign():
     assert decide("T2", MadeUpRuns(tuned_at(0.9, noniid=0.885))).ours == pytest.approx(0.005)
 
 
+@pytest.mark.parametrize(
+    ("name", "final", "evidence"),
+    [
+        ("T1", tuned_at(0.85), "best on the tuning images: 0.85 with 97.00 %; 0.82 has 96.70 %"),
+        (  # where the best is not one of those between the two values
+            "T1",
+            tuned_at(0.9),
+            "best on the tuning images: 0.9 with 97.00 %; 0.82 has 96.20 %",
+        ),
+        (
+            "T2",
+            tuned_at(0.9, noniid=0.885),
+            "non-IID test, mean over N: 96.85 % at the tuned threshold 0.9, 96.35 % at 0.82",
+        ),
+        (  # 9 x 10,000 x (784 + 1 / 8) and 2 x 9 x 23,860 x 4 bytes
+            "R2-m1",
+            as_claimed,
+            "images and vectors to form groups: 70.6 MB; models of one round: 1.7 MB",
+        ),
+        (
+            "TH1",
+            as_claimed,
+            "after 300 rounds, at worst: global loss 0.65 % of Gamma above its minimum, loss of "
+            "node N 99.95 % of C times its own",
+        ),
+    ],
+)
+def test_evidence_says_which_value_is_which(name, final, evidence):
+    assert decide(name, MadeUpRuns(final)).evidence == evidence
+
+
 def test_evidence_counts_the_runs_with_more_than_one_group():
     several = changed("selective_as_run", {64}, "groups", value=[[0, 1], [2, 3, 4, 5, 6, 7, 8]])
     finding = decide("B14", MadeUpRuns(several))

@@ -165,6 +165,20 @@ def test_records_are_read_some_at_a_time(filled, monkeypatch):
     assert sorted(pull(filled).new) == sorted(NAMES)
 
 
+def test_what_another_process_takes_in_meanwhile_is_here_already(filled, monkeypatch):
+    contents = Store.contents
+
+    def meanwhile(store, names):
+        for name, found in contents(store, names):
+            Path(name).parent.mkdir(parents=True, exist_ok=True)
+            Path(name).write_bytes(found)
+            yield name, found
+
+    monkeypatch.setattr(Store, "contents", meanwhile)
+    moved = pull(filled)
+    assert (moved.new, sorted(moved.known)) == ([], sorted(NAMES))
+
+
 def test_records_that_are_not_committed_arrive_beside_them(address, machine, write_record):
     machine("there")
     own = write_record(RUNS[0], records.OWN_FOLDER)
@@ -366,6 +380,8 @@ def test_a_store_that_says_too_much_is_refused(filled, monkeypatch):
     monkeypatch.setattr(transfer, "MOST_MEMBERS", 2)
     with pytest.raises(FedreproError, match="holds 3 files among the records"):
         pull(filled)
+    monkeypatch.setattr(transfer, "MOST_MEMBERS", 3)
+    assert len(pull(filled).new) == 3
 
 
 # The command line
@@ -623,6 +639,7 @@ def test_a_record_that_a_killed_process_did_not_add_is_added_by_the_next(
 
 
 def test_records_of_the_runs_that_are_meant_are_fetched_and_no_others(filled):
+    filled.create(f"{FOLDER}/{IDS[0]}.txt", b"notes on a run")
     claims = SharedClaims(filled, session.CHECKPOINTS)
     assert claims.fetch(IDS[:1]).new == NAMES[:1]
     assert [run for run in IDS if records.is_recorded(run)] == IDS[:1]
@@ -724,6 +741,11 @@ def test_a_claim_that_appears_beside_ours_is_respected(claims, monkeypatch):
     assert not ours.take(IDS[0])
     assert done == [True]
     assert [*store.listed("claims")] == [f"claims/{IDS[0]}.1.json"]
+
+
+def test_a_claim_counts_although_a_renewal_fails_and_the_next_one_is_late():
+    late = 2 * shared.RENEWED_AFTER + 2 * store.PATIENCE
+    assert late < shared.ABANDONED_AFTER
 
 
 def test_claims_are_renewed(address, machine, monkeypatch):

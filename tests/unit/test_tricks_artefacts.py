@@ -22,6 +22,7 @@ from fedrepro.papers.tricks.measurements import (
     HELD_OUT,
     ROWS,
     TEST,
+    by_choice,
     cell_name,
     chosen,
     late,
@@ -30,6 +31,7 @@ from fedrepro.papers.tricks.measurements import (
     welch,
 )
 from fedrepro.report import artefacts, style
+from fedrepro.report.choices import COMMITTED
 from fedrepro.report.expected import load_expected
 from fedrepro.report.verdicts import check, check_entry
 from fedrepro.runs import records
@@ -196,6 +198,22 @@ def test_one_seed_has_no_spread_to_judge(paper, tmp_path):
     assert found["OA4"].evidence == "one seed has no spread; 2 of 14 runs are recorded"
 
 
+@pytest.mark.parametrize("alone", ["niid", "server_training"])
+def test_either_of_two_groups_may_have_one_seed(paper, alone):
+    gone = {run.id for run in paper.members([alone]) if run.seed > 0}
+    (claim,) = (claim for claim in load_expected("tricks").claims if claim.id == "OA4")
+    found = check_entry(Some(paper, lambda run: run.id not in gone), claim)
+    assert found.verdict == "not decidable"
+    assert found.evidence.startswith("one seed has no spread; ")
+
+
+def test_what_is_open_is_compared_after_the_last_round():
+    falling = MadeUpRuns("lite", World(step={"niid": -0.1}))
+    table = by_choice(falling)
+    committed = table[(table["row"] == COMMITTED) & (table["column"] == "FL - NIID(5)")]
+    assert committed["accuracy"].mean() == pytest.approx(0.73, abs=0.026)
+
+
 @pytest.mark.parametrize("share", [0, 0.1, 0.5])
 @pytest.mark.parametrize("name", [*load_plan("tricks").tables, *load_plan("tricks").figures])
 def test_any_subset_of_the_runs_gives_a_frame(paper, share, name):
@@ -227,6 +245,8 @@ def test_significance_of_ours_and_theirs(paper):
     assert cell(frame, row, "gain, published")["mean"] == pytest.approx(0.107)
     assert cell(frame, row, "t, published")["mean"] == pytest.approx(7.12, abs=0.005)
     assert cell(frame, row, "gain, ours")["mean"] == pytest.approx(0.107)
+    units = {name: cell(frame, row, f"{name}, ours")["unit"] for name in ("gain", "t", "p")}
+    assert units == {"gain": "points", "t": "number", "p": "number"}
     assert cell(frame, row, "t, ours")["mean"] == pytest.approx(7.123 * math.sqrt(7 / 3), abs=0.01)
     assert cell(frame, row, "p, published")["mean"] == pytest.approx(0.019, abs=0.001)
     assert cell(frame, row, "p, ours")["mean"] == pytest.approx(3.5e-5, abs=2e-6)
@@ -372,6 +392,12 @@ def test_agents_that_agree_have_no_second_direction():
     assert ends[["x", "y", "length"]].to_numpy().tolist() == [[1.0, 0.0, 1.0]] * 4
 
 
+def test_agents_that_undo_each_other_go_nowhere_on_average():
+    """Of their average, a rounded record gives a square a little below 0."""
+    ends = in_plane(np.array([[1.0, -1.00001, 0.0], [-1.00001, 1.00001, 0.0], [0.0, 0.0, 1.0]]))
+    assert ends["length"].tolist() == pytest.approx([1.0, 1.0, 0.0, 1.0], abs=1e-5)
+
+
 @pytest.mark.parametrize("products", [np.zeros((3, 3)), np.ones((4, 4))])
 def test_figure_2_is_of_two_agents(products):
     with pytest.raises(FedreproError, match="two agents"):
@@ -385,7 +411,8 @@ def test_figure_2(paper):
     first = frame[(frame["title"] == "FL - NIID(5)") & (frame["series"] == "agent 1")].iloc[0]
     assert first["x"] == pytest.approx(PRODUCTS[0][2])
     assert first["length"] == pytest.approx(2.0)
-    assert 0 < first["in_plane"] <= 1
+    # of length 2; 5.18 / sqrt(9.96) along the difference without its part along SGD's
+    assert first["in_plane"] == pytest.approx(math.hypot(0.9, 5.18 / math.sqrt(9.96)) / 2)
     assert set(frame[frame["series"] == "SGD on the union"]["in_plane"]) == {1.0}
 
 
@@ -454,6 +481,20 @@ def test_the_grid_search_has_a_panel_for_each_projection(paper):
     assert figure.legends[0].get_title().get_text() == (
         "1: baseline; 2: best on test images, best on held-out images, the paper's best"
     )
+
+
+def test_a_marker_of_the_grid_search_says_what_is_on(paper):
+    frame = artefacts.frame(paper, "grid_search")
+    (panel, *_) = DRAWINGS["grid_search"](frame).axes
+
+    def marker(name):
+        (point,) = 100 * frame.loc[frame["series"] == name, ["x", "mean"]].to_numpy()
+        (line,) = (line for line in panel.lines if line.get_xydata().tolist() == [point.tolist()])
+        return line.get_marker(), line.get_color(), line.get_markerfacecolor()
+
+    orange, blue = style.PALETTE["orange"], style.PALETTE["blue"]
+    assert marker("server data, momentum 0.9, agreement") == ("s", orange, orange)
+    assert marker("none") == ("o", blue, "none")
 
 
 def test_figure_2_draws_the_average_over_sgd(paper):

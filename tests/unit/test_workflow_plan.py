@@ -22,8 +22,9 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
+from fedrepro.runs.status import status
 from fedrepro.workflow import dag, sources
-from fedrepro.workflow.dag import MADE, Workflow
+from fedrepro.workflow.dag import MADE, Batch, Workflow
 
 SOURCES = Path(fedrepro.__file__).parent
 CONFIG: dict[str, Any] = {
@@ -114,6 +115,12 @@ def test_never_lists_all_that_a_target_or_an_artefact_needs(write_record: Any) -
     assert needs(workflow, lambda w: w.pending(w.papers)) == {*gone}
     assert needs(workflow, lambda w: w.pending(["emd"])) == {RUNS[-1].id}
     assert needs(workflow, lambda w: w.of_overview("smoke", "emd")) == {RUNS[-1].id}
+    state = status(RUNS)
+    needed, in_all = (state.left(ids)[0] for ids in ([RUNS[-1].id], state.pending))
+    assert needed != in_all
+    said = f"Estimate on one core: {needed}; of all 2 pending runs of scale smoke: {in_all}. `fed"
+    with pytest.raises(FedreproError, match=re.escape(said)):
+        workflow.pending(["emd"])
 
 
 @pytest.mark.parametrize("kind", ["tables", "figures"])
@@ -136,6 +143,22 @@ def test_never_lists_no_more_than_can_be_read() -> None:
     assert f"needed runs have no record, {len(largest.runs)} in all:" in text
     assert f"and {len(largest.runs) - 20} more\n" in text
     assert len(text.splitlines()) == 23
+
+
+def test_twenty_runs_are_all_that_can_be_read(write_record: Any) -> None:
+    for run in RUNS[20:]:
+        write_record(run, records.FOLDER)
+    workflow = Workflow(CONFIG | {"train": "never"})
+    assert needs(workflow, lambda w: w.pending(w.papers)) == {run.id for run in RUNS[:20]}
+    with pytest.raises(FedreproError) as error:
+        workflow.pending(workflow.papers)
+    assert " more" not in str(error.value)
+
+
+def test_of_a_job_the_runs_that_need_a_gpu_are_told() -> None:
+    batch = Batch("mixed", "cifar10", ("0" * 12, "1" * 12), tf32=("1" * 12,), minutes=30)
+    with pytest.raises(FedreproError, match=r"such as 111111111111 \(1 in one job\)"):
+        Workflow(CONFIG).data_of(batch)
 
 
 def test_runs_of_a_gpu_are_refused_on_a_cpu_before_anything_is_trained() -> None:
@@ -184,6 +207,7 @@ def took(run: PlannedRun, write_record: Any, seconds: float, device: str) -> Non
     ("group", "on_core", "on_gpu", "changes", "minutes"),
     [
         ("mnist_iid_large", 10, None, {"threads": 1}, 2 * 600),
+        ("mnist_iid_large", 10.01, None, {"threads": 1}, 2 * 600 + 2),  # 1201.2
         ("mnist_iid_large", 10, None, {"threads": 8}, 2 * 600 / 8),
         ("mnist_iid_large", 10, None, {"threads": 20}, 2 * 600 / 10),  # it has ten clients a round
         ("mnist_sgd_large", 10, None, {"threads": 8}, 2 * 600),

@@ -213,7 +213,7 @@ def outdated(plan: str) -> tuple[str, ...]:
     specs = {canonical_json(spec_dict(run.spec)) for run in planned.values()}
     found = []
     for name in records.recorded_ids(folder):
-        if _RUN_ID.fullmatch(name) and name not in planned:
+        if name not in planned:
             with contextlib.suppress(BadFile):
                 if canonical_json(records.read(name, folder).spec) in specs:
                     found.append(name)

@@ -477,13 +477,13 @@ class Workflow:
                 f"{paper} ({scale}) has no partition '{partition}'; "
                 f"results/{scale}/partitions/{paper}/overview.csv lists all {len(known)}"
             )
-        return known[partition].spec.dataset.name
+        return known[partition]
 
     @functools.cached_property
-    def _partitions(self) -> dict[str, dict[str, PlannedRun]]:
-        """Return by paper and partition id the first run that uses a partition."""
+    def _partitions(self) -> dict[str, dict[str, str]]:
+        """Return by paper and partition id the name of the data set that a partition divides."""
         return {
-            paper: {partition_id(run.spec): run for run in reversed(expand(paper, self.scale))}
+            paper: {partition_id(r.spec): r.spec.dataset.name for r in expand(paper, self.scale)}
             for paper in self.papers
         }
 

@@ -75,7 +75,7 @@ def updates(runs: RunSet) -> pd.DataFrame:
         for kept in runs.record(run).final["updates"]
     ]
     ends = pd.concat(rounds, ignore_index=True)
-    shown = np.hypot(ends["x"], ends["y"]) / ends["length"].where(ends["length"] > 0)
+    shown = np.hypot(ends["x"], ends["y"]) / ends["length"]  # NaN of no length
     return ends.assign(in_plane=shown.fillna(0))
 
 

@@ -132,20 +132,22 @@ def test_accuracies_are_in_per_cent_and_their_differences_in_points() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "digits", "told", "difference"),
+    ("value", "unit", "told", "difference"),
     [
-        (0.98765, "fraction", None, "98.77 %", "98.77 points"),
-        (0.98765, "fraction", 3, "98.8 %", "98.8 points"),
-        (0.0123, "points", 1, "1 points", "1 points"),
-        (1482.6, "count", None, "1483", "1483"),
-        (1.2345, "ratio", 2, "1.2", "1.2"),
+        (0.98765, "fraction", "98.77 %", "98.77 points"),
+        (0.0123, "points", "1.23 points", "1.23 points"),
+        (1482.6, "count", "1483", "1483"),
+        (1.23456, "ratio", "1.235", "1.235"),
+        (9999.4, "", "9999", "9999"),
+        (9999.6, "", "10000", "10000"),
+        (-37875.4, "", "-37875", "-37875"),
     ],
 )
 def test_values_are_shown_by_their_unit(
-    value: float, unit: str, digits: int | None, told: str, difference: str
+    value: float, unit: str, told: str, difference: str
 ) -> None:
-    assert checks.shown(value, unit, digits) == told
-    assert checks.shown_difference(value, unit, digits) == difference
+    assert checks.shown(value, unit) == told
+    assert checks.shown_difference(value, unit) == difference
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,21 @@ def test_what_is_no_evidence_is_marked() -> None:
     assert checks.line(item).endswith("± 0.006), not informative")
     undecided = dataclasses.replace(item, verdict="not decidable")
     assert checks.line(undecided).endswith("± 0.006)")
+
+
+def test_where_the_table_is_too_wide_each_score_is_a_line() -> None:
+    items = [ITEM, CLAIM, dataclasses.replace(ITEM, paper="cadis", reading="as_run")]
+    table = score.text(items)
+    wide = len(table.splitlines()[0])
+    assert score.text(items, width=wide) == table
+    lines = score.text(items, width=wide - 1).splitlines()
+    assert lines == [
+        "emd paper, printed values: all 1, tried 1, reproduced 1, 1-2 seeds 1",
+        "emd paper, paper's claims: all 1, tried 1, deviates 1, 1-2 seeds 1",
+        "cadis paper, printed values, as run: all 1, tried 1, reproduced 1, 1-2 seeds 1",
+    ]
+    told = score.text(items, verbose=True, width=wide - 1)
+    assert told.splitlines() == [*map(checks.line, items), "", *lines]
 
 
 def test_without_checks() -> None:

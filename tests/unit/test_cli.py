@@ -181,11 +181,51 @@ def test_a_paper_comes_before_a_folder_of_its_name(
     assert "edm: no plan there" in refusal(capsys, "status", "--paper", "edm")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["table", "--paper", "tricks", "tabel1"],
+        ["table", "tabel1", "--paper=tricks"],
+        ["figure", "--scale", "smoke", "--paper", "tricks", "tabel1"],
+        ["why", "--paper", "tricks", "tabel1", "a/b"],
+    ],
+)
+def test_the_paper_may_be_an_option(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert re.match("paper 'tricks' has no (table|figure).* 'tabel1'", refusal(capsys, *words))
+
+
+@pytest.mark.parametrize("name", ["", "emdd"])
+@pytest.mark.parametrize(
+    "words", [["status"], ["check"], ["report"], ["partitions", "--out=x"], ["partition", "x"]]
+)
+def test_the_paper_as_an_option_is_checked(
+    capsys: pytest.CaptureFixture[str], words: list[str], name: str
+) -> None:
+    given = [*words, "--out=x.npz"] if words[0] == "partition" else words
+    assert f"unknown paper '{name}'" in refusal(capsys, *given, "--paper", name)
+    assert main([*words, "--paper"]) == 2
+    assert f"Usage: fedrepro {words[0]} " in (error := capsys.readouterr().err)
+    assert "--paper: name a paper" in error
+
+
+def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unknown paper '--paper'" in refusal(capsys, "status", "--", "--paper")
+
+
+@pytest.mark.parametrize("name", ["lists.csv", "lists", "lists.npz.txt", "."])
+def test_index_lists_are_written_as_npz_alone(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert main(["partition", "tricks", "x", "--out", name]) == 2
+    assert f"{name}: it is written as npz; name a file that ends in .npz" in capsys.readouterr().err
+
+
 def test_a_paper_that_is_named_twice_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
     monkeypatch.setattr(site, "write", lambda papers, *_, **__: written.extend(papers))
     assert main(["report", "tricks", "emd", "tricks"]) == 0
-    assert written == ["tricks", "emd"]
+    assert main(["report", "--paper", "tricks", "--paper", "emd", "tricks"]) == 0
+    assert written == 2 * ["tricks", "emd"]
 
 
 def test_folders_of_the_repository_hold_no_records(
@@ -302,6 +342,26 @@ def test_colours_change_no_character(
     coloured = capsys.readouterr().out
     assert "\x1b[31mdeviates\x1b[0m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == f"{text}\n"
+
+
+def test_a_terminal_is_given_lines_of_its_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "deviates emd ZA1-kws-curves: IID and SGD overlap\nall\n\n--paper"
+    monkeypatch.setenv("COLUMNS", "24")
+    show(text, wrap=True)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show(text, wrap=True)
+    shown = capsys.readouterr().out
+    assert shown == ("deviates emd\n    ZA1-kws-curves: IID\n    and SGD overlap\nall\n\n--paper\n")
+
+
+def test_help_without_a_terminal_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["data"], ["records"]):
+        assert main([*words, "--help"]) == 0
+        assert not re.search(r"[^]]\.\.\.$", capsys.readouterr().out, re.M)
 
 
 def test_a_name_that_the_output_cannot_encode_is_written_all_the_same() -> None:

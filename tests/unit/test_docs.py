@@ -117,6 +117,8 @@ def test_a_lost_marker_deletes_no_prose(tmp_path, monkeypatch, text, message):
         ("verdicts emd", ["block 'verdicts emd'", "scale"]),
         ("runs emd paper mnist_sgd_larg", ["no group of runs 'mnist_sgd_larg'"]),
         ("verdicts emd lite many", ["block 'verdicts emd lite many'", "'many'"]),
+        ("growth AVX", ["block 'growth AVX': no change 'AVX' (did you mean 'AVX2'?"]),
+        ("changes emdd", ["block 'changes emdd': unknown paper 'emdd' (did you mean 'emd'?"]),
     ],
 )
 def test_a_bad_block_is_named_with_its_file(document, tmp_path, block, parts):

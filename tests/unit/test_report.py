@@ -211,6 +211,18 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
     assert "#run-ffffffffffff" not in page
 
 
+def test_every_series_of_a_figure_leads_to_its_runs(folder: Path) -> None:
+    page = (folder / f"report/papers/{PAPER}.html").read_text()
+    item = recorded(folder)[expand(PAPER, "smoke")[0].id]
+    figures = load_plan(PAPER).made("figures", "smoke")
+    lists = re.findall(r"<summary>Runs of each of its 2 series</summary>\n<ul>\n(.*)\n(.*)\n", page)
+    assert len(lists) == len(figures) > 0
+    link = f'<a href="../{item.page}">{html.escape(item.place)}</a> <small>1 run</small>'
+    for first, second in lists:
+        assert first == f"<li>&lt;b&gt;a&lt;/b&gt;: {link}</li>"
+        assert second == "<li>c: <code>ffffffffffff</code></li>", "a run without a page is named"
+
+
 def told(item: Check) -> str:
     """Return what a page says of a check, as text."""
     templates = site._Pages(Path(), "smoke", Path(), Path())._templates

@@ -10,8 +10,11 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -598,6 +601,21 @@ def test_an_abandoned_claim_is_taken_over_once(claims):
     assert third.take(IDS[0])
     assert [*store.listed("claims")] == [f"claims/{IDS[0]}.3.json"]
     third.release_all()
+
+
+def test_processes_that_begin_at_once_have_one_token(tmp_path, monkeypatch):
+    with ThreadPoolExecutor(1) as other:
+        begun = []
+
+        def drawn():
+            if not begun:
+                begun.append(other.submit(shared._token, tmp_path))
+                wait(begun, timeout=0.5)
+            return SimpleNamespace(hex=str(threading.get_ident()))
+
+        monkeypatch.setattr(shared, "uuid", SimpleNamespace(uuid4=drawn))
+        token = shared._token(tmp_path)
+        assert begun[0].result() == token == (tmp_path / "token").read_text()
 
 
 def test_a_process_that_was_killed_takes_its_runs_up_again_at_once(claims):

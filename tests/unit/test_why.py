@@ -69,7 +69,7 @@ def test_one_cell_leads_to_its_runs() -> None:
     for run in SWEEP:
         assert (run.id in text) == (run in AT_036)
     for part in (
-        "published 98.6 %",
+        "); published 98.60 %",
         "/papers/emd/measurements.py:",
         f"cells: {load_plan('emd').tables['table2'].cells}\n",
         "emd mnist_sweep emd=0.36 seed=0",
@@ -81,6 +81,9 @@ def test_one_cell_leads_to_its_runs() -> None:
         "partition.emd_shift 1",
     ):
         assert part in text
+    number = r"\d+\.\d\d"
+    spread = rf"sd {number} points, n = \d+, seeds {number} %(, {number} %)+"
+    assert re.search(rf"\nours {number} % \({spread}\); published", text)
 
 
 def test_a_point_of_a_figure_leads_to_the_table_that_prints_it() -> None:
@@ -148,9 +151,9 @@ def test_only_what_runs_give_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root())
     drawn, undefined = "federated, published/0", "MNIST 90 %/FedFA, speed-up"
     lines = why("selective", "fig3", None, "paper").splitlines()
-    assert any(re.fullmatch(rf"{drawn} +37\.8 %; no run", line) for line in lines)
+    assert any(re.fullmatch(rf"{drawn} +37\.80 %; no run", line) for line in lines)
     assert any(re.match(r"federated, as run/\S+ +ours .*; runs \w", line) for line in lines)
-    assert "\n37.8 %\n" in why("selective", "fig3", drawn, "paper")
+    assert "\n37.80 %\n" in why("selective", "fig3", drawn, "paper")
     lines = why("cadis", "table2", None, "lite").splitlines()
     assert any(re.match(rf"{undefined} +ours undefined \(n = ", line) for line in lines)
 

@@ -349,6 +349,17 @@ def test_a_file_that_does_not_exist(scale: str, file: str, text: str) -> None:
         Workflow(CONFIG).no_file(scale, file)
 
 
+def test_a_record_of_no_run_names_the_nearest() -> None:
+    workflow = Workflow(CONFIG)
+    run_id = workflow.batches[0].runs[0]
+    with pytest.raises(FedreproError) as error:
+        workflow.no_run(run_id[:6])
+    assert f"no planned run at scale smoke has the id '{run_id[:6]}'; did you mean {run_id}" in str(
+        error.value
+    )
+    assert "`fedrepro status --scale smoke --list` shows the ids" in str(error.value)
+
+
 def test_files_that_are_made_are_not_refused() -> None:
     workflow = Workflow(EVERY_PAPER)
     papers = workflow.papers

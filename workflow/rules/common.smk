@@ -111,6 +111,10 @@ def no_file(wildcards):
     PLAN.no_file(wildcards.scale, wildcards.unknown_file)
 
 
+def no_run(wildcards):
+    PLAN.no_run(wildcards.unknown_run)
+
+
 def training_input(batch):
     def data(wildcards):
         keep_records()

@@ -40,6 +40,14 @@ def stem(text: str | Path) -> Path:
 _ENDINGS = (".csv", ".md", ".png", ".svg")
 
 
+def npz(text: str | Path) -> Path:
+    """Read an option that names a file of arrays."""
+    file = path(text)
+    if file.suffix != ".npz":
+        raise typer.BadParameter(f"{text}: it is written as npz; name a file that ends in .npz")
+    return file
+
+
 def one_of(known: Sequence[str]) -> dict[str, Any]:
     """Return what makes an option take one of some words, and name the nearest of a wrong one."""
 
@@ -55,20 +63,18 @@ PaperName = Annotated[
     str,
     typer.Argument(
         metavar="PAPER",
-        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml).",
+        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml); also "
+        "as `--paper PAPER`.",
     ),
 ]
 OptionalPaper = Annotated[
     str | None,
     typer.Argument(
         metavar="PAPER",
-        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml); "
-        "default: all papers.",
+        help="Slug of the paper, such as emd, or the file of your own plan (my-plan.yaml); also "
+        "as `--paper PAPER`; default: all papers.",
         show_default=False,
     ),
-]
-AsOption = Annotated[
-    str | None, typer.Option("--paper", metavar="PAPER", help="The argument PAPER, as an option.")
 ]
 PaperScale = Annotated[Scale, typer.Option(help="The plan's scale.", **one_of(SCALES))]
 DataRoot = Annotated[
@@ -85,24 +91,27 @@ DataRoot = Annotated[
 class Command(TyperCommand):
     """A command of ours: papers are checked before it runs, and user errors are one message.
 
-    Where an argument is missing, the message ends with the example of the command's epilog.
+    The argument PAPER may be given as an option, as other commands have it. Where an argument is
+    missing, the message ends with the example of the command's epilog.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
         try:
+            if any((x.param_type_name, x.metavar) == ("argument", "PAPER") for x in self.params):
+                args = _paper_first(args)
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = error.message or self.epilog or ""  # only a missing one says nothing
+            error.ctx = error.ctx or ctx
             raise
 
     def invoke(self, ctx: Any) -> NoReturn:
         """Run the command and end with its exit status."""
 
         def work() -> int | None:
-            for name in ("paper", "as_option"):
-                if ctx.params.get(name) is not None:
-                    ctx.params[name] = known_paper(ctx.params[name])
+            if ctx.params.get("paper") is not None:
+                ctx.params["paper"] = known_paper(ctx.params["paper"])
             status: int | None = super(Command, self).invoke(ctx)
             return status
 
@@ -110,15 +119,22 @@ class Command(TyperCommand):
         raise typer.Exit(carry_out(work, unread=1 if self.name == "check" else 0))
 
 
-def either(paper: str | None, as_option: str | None) -> str | None:
-    """Return the paper that is named as an argument or as an option; None: neither is.
+def _paper_first(args: Sequence[str]) -> list[str]:
+    """Return the words of a command with those in front that ``--paper`` names.
 
     Raises:
-        typer.BadParameter: both name one.
+        typer.BadParameter: the last word is ``--paper``.
     """
-    if paper is not None and as_option is not None:
-        raise typer.BadParameter("name the paper once, with --paper or without")
-    return as_option if paper is None else paper
+    papers, others, words = list[str](), list[str](), iter(args)
+    for word in words:
+        option, equals, paper = word.partition("=")
+        if option != "--paper":
+            others += [word, *words] if word == "--" else [word]
+        elif (named := paper if equals else next(words, None)) is None:
+            raise typer.BadParameter("--paper: name a paper")
+        else:
+            papers.append(named)
+    return papers + others
 
 
 def require_root(what: str) -> None:

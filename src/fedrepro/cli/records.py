@@ -39,7 +39,7 @@ SomeFiles = Annotated[
 
 @actions.callback()
 def _records() -> None:
-    """Take in records trained elsewhere, share them in a store, or sign them."""
+    """Take in records of other machines, share and sign them."""
 
 
 @actions.command("import", cls=Command, epilog="Example: fedrepro records import new.tar")
@@ -94,10 +94,10 @@ def push_records(address: Address, runs: SomeIds = None) -> None:
 
 @actions.command("pull", cls=Command, epilog="Example: fedrepro records pull s3://bucket/team")
 def pull_records(address: Address, runs: SomeIds = None) -> None:
-    """Take in records from a store, each verified as by `records import`.
+    """Take in records from a store, each verified first.
 
-    A record that is here already stays. What is not a valid record is refused by name, and the rest
-    is taken in.
+    They are verified as by `records import`. A record that is here already stays. What is not a
+    valid record is refused by name, and the rest is taken in.
     """
     from fedrepro.runs import shared
     from fedrepro.runs.options import CHECKPOINTS

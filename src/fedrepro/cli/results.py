@@ -13,18 +13,17 @@ from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.cli.command import (
-    AsOption,
     Command,
     DataRoot,
     OptionalPaper,
     PaperName,
     PaperScale,
-    either,
+    npz,
     path,
     require_root,
     stem,
 )
-from fedrepro.cli.output import show
+from fedrepro.cli.output import show, width
 from fedrepro.runs.command import all_papers, known_paper
 from fedrepro.runs.plan_schema import COMMITTED, Scale
 
@@ -53,7 +52,6 @@ Partial = Annotated[
 @app.command(cls=Command)
 def check(
     paper: OptionalPaper = None,
-    as_option: AsOption = None,
     scale: PaperScale = "lite",
     as_json: Annotated[
         bool, typer.Option("--json", help="As a JSON list, one entry a check.")
@@ -93,8 +91,7 @@ def check(
         raise typer.BadParameter("--release: not allowed with --against-released")
     if release:
         require_root("the released verdicts are")
-    one = either(paper, as_option)
-    found = {name: verdicts.check(name, scale) for name in ([one] if one else all_papers())}
+    found = {name: verdicts.check(name, scale) for name in ([paper] if paper else all_papers())}
     everything = [item for items in found.values() for item in items]
     if out:
         write_text(out, checks.to_json(everything))
@@ -109,9 +106,9 @@ def check(
             print(checks.to_json(chosen), end="")
         elif only:
             count = f"{len(chosen)} of {len(everything)} checks"
-            show("\n".join([*map(checks.line, chosen), count]))
+            show("\n".join([*map(checks.line, chosen), count]), wrap=True)
         else:
-            show(score.text(everything, verbose=verbose))
+            show(score.text(everything, verbose=verbose, width=width()), wrap=True)
             if scale not in COMMITTED:
                 print(
                     f"\nNothing is judged at scale {scale}: "
@@ -174,7 +171,7 @@ def figure(
     scale: PaperScale = "lite",
     partial: Partial = False,
 ) -> None:
-    """Print the numbers of one figure as csv, or write it as svg, png, csv.
+    """Print one figure's numbers, or write it as svg, png, csv.
 
     A terminal is not given the numbers, which may be thousands of lines.
     """
@@ -206,7 +203,7 @@ def partition(
             metavar="ID", help="Id of the partition, or of a run that uses it, or how that begins."
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE.npz", parser=path, help="File to write.")],
+    out: Annotated[Path, typer.Option(metavar="FILE.npz", parser=npz, help="File to write.")],
     scale: PaperScale = "lite",
     data_root: DataRoot = None,
 ) -> None:
@@ -246,7 +243,9 @@ def _say_written(out: Path, *endings: str) -> None:
 def report(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PAPER", help="Slugs of the papers; default: all."),
+        typer.Argument(
+            metavar="PAPER", help="Slugs of the papers; also as `--paper PAPER`; default: all."
+        ),
     ] = None,
     scale: PaperScale = "lite",
     out: Annotated[
@@ -255,7 +254,7 @@ def report(
     ] = None,
     partial: Partial = False,
 ) -> None:
-    """Write the report: pages that say what holds, and lead from every number to its runs.
+    """Write the report: pages from every number to its runs.
 
     It is made of the tables, figures, verdicts and notebooks in results/<scale>, which
     `snakemake all_report` makes first; with --partial of the records alone, without notebooks. What

@@ -10,13 +10,11 @@ import typer
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.cli.command import (
-    AsOption,
     Command,
     DataRoot,
     OptionalPaper,
     PaperName,
     PaperScale,
-    either,
     stem,
 )
 from fedrepro.cli.output import show
@@ -31,7 +29,6 @@ app = typer.Typer()
 @app.command(cls=Command)
 def status(
     paper: OptionalPaper = None,
-    as_option: AsOption = None,
     scale: PaperScale = "lite",
     as_json: Annotated[
         bool,
@@ -41,7 +38,7 @@ def status(
         bool, typer.Option("--list", help="Also list all runs: id, place in the plan, state.")
     ] = False,
 ) -> None:
-    """Count the planned runs with and without a record, and estimate what is left.
+    """Count the runs with and without a record; estimate the rest.
 
     A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
     stands the time to train them, one after another on one core, without those that need a GPU,
@@ -51,7 +48,7 @@ def status(
     """
     from fedrepro.runs.status import status
 
-    report = status(selected(either(paper, as_option), scale))
+    report = status(selected(paper, scale))
     if as_json:
         print(json.dumps(report.to_json(), indent=1))
     else:
@@ -145,7 +142,7 @@ def compare(
     out: Drawn = None,
     paper: OfPlan = None,
 ) -> None:
-    """Compare recorded runs: how their specs differ, and how they ended.
+    """Compare recorded runs: how specs differ, how they ended.
 
     Found as by `fedrepro show`, wherever each is recorded.
     """

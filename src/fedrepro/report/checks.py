@@ -109,23 +109,21 @@ def to_json(checks: Iterable[Check]) -> str:
     return json.dumps([asdict(item) for item in checks], indent=1, allow_nan=False) + "\n"
 
 
-def shown(value: float, unit: str, digits: int | None = None) -> str:
+def shown(value: float, unit: str) -> str:
     """Return a value as readers are shown it: ``98.71 %``, ``1.30 points``, ``1482``.
 
     Args:
         value: as stored, a fraction for per cent and points.
         unit: as of :class:`Check`.
-        digits: significant ones; None: as in the examples.
     """
     if unit in ("fraction", "points"):
-        number = f"{100 * value:.2f}" if digits is None else f"{100 * value:.{digits}g}"
-        return f"{number} {'%' if unit == 'fraction' else 'points'}"
-    return f"{value:.{digits or 4}g}"
+        return f"{100 * value:.2f} {'%' if unit == 'fraction' else 'points'}"
+    return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:.0f}"
 
 
-def shown_difference(value: float, unit: str, digits: int | None = None) -> str:
+def shown_difference(value: float, unit: str) -> str:
     """Return a difference of values of a unit likewise: in points, for fractions."""
-    return shown(value, "points" if unit == "fraction" else unit, digits)
+    return shown(value, "points" if unit == "fraction" else unit)
 
 
 def tolerance(item: Check) -> str:

@@ -69,6 +69,6 @@ def _fill(file: Path, match: re.Match[str]) -> str:
         raise FedreproError(f"{file}: unknown block '{name}' {nearest(name, list(BLOCKS))}")
     try:
         body = BLOCKS[name](*arguments)
-    except (TypeError, ValueError) as error:
+    except (FedreproError, TypeError, ValueError) as error:
         raise FedreproError(f"{file}: block '{block}': {error}") from error
     return f"<!-- begin: {block} -->\n{body.strip()}\n{_END}"

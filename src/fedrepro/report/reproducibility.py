@@ -10,6 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from fedrepro.base.configfile import nearest
+from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.runs import measured
 from fedrepro.runs.measured import Change
@@ -55,6 +57,9 @@ def _seed_spreads() -> dict[str, float]:
 def _growth(change: str) -> str:
     """One row a network: how far weights are apart after some rounds, and what AVX2 costs."""
     content = measured.read(root())
+    known = list(dict.fromkeys(name for of in content.networks.values() for name in of.changes))
+    if change not in known:
+        raise FedreproError(f"no change '{change}' {nearest(change, known)}")
     rows = [
         {"network": f"`{network}`"}
         | {

@@ -218,18 +218,28 @@ def _baseline(group: str, unit: str, reading: str, items: Sequence[Check]) -> Ba
     )
 
 
-def text(checks: Iterable[Check], *, verbose: bool = False) -> str:
+def text(checks: Iterable[Check], *, verbose: bool = False, width: int | None = None) -> str:
     """Return the scores as a table.
 
     Args:
         checks: what :func:`fedrepro.report.verdicts.check` returned, of one or several papers.
         verbose: also one line a check.
+        width: columns there are; a wider table becomes one line a score. None: as many as it takes.
     """
     items = list(checks)
+    found = list(scores(items))
     rows = [
         [one.paper, one.scale, one.what, in_words(one.reading)]
         + [str(count or "") for count in one.counts().values()]
-        for one in scores(items)
+        for one in found
     ]
     table = tabulate(rows, ["paper", "scale", "", "reading", *COUNTS], tablefmt="simple")
+    if width is not None and len(table.partition("\n")[0]) > width:
+        table = "\n".join(map(_in_a_line, found))
     return "\n\n".join(["\n".join(map(line, items)), table] if verbose else [table])
+
+
+def _in_a_line(one: Score) -> str:
+    named = ", ".join(filter(None, [one.what, in_words(one.reading)]))
+    counts = ", ".join(f"{name} {count}" for name, count in one.counts().items() if count)
+    return f"{one.paper} {one.scale}, {named}: {counts}"

@@ -266,7 +266,7 @@ def _absent(runs: RunSet, artefact: str) -> list[str]:
 
 
 def _value(row: pd.Series, *, each: bool = False) -> str:
-    """Return the cell's value and the published one, with all digits that records keep.
+    """Return the cell's value and the published one, with the digits that the report shows.
 
     Ours are those that runs give; others are published, measured apart or computed.
 
@@ -282,14 +282,14 @@ def _value(row: pd.Series, *, each: bool = False) -> str:
     if number > 1:
         values = ", ".join(_defined(value, unit) for value in row["values"])
         seeds = f", seeds {values}" if each else ""
-        sd = "" if math.isnan(row["sd"]) else f"sd {shown_difference(row['sd'], unit, 3)}, "
+        sd = "" if math.isnan(row["sd"]) else f"sd {shown_difference(row['sd'], unit)}, "
         text += f" ({sd}n = {row['n']}{seeds})"
     published = float(row["published"])
     return text + ("" if math.isnan(published) else f"; published {_defined(published, unit)}")
 
 
 def _defined(value: float, unit: str) -> str:
-    return "undefined" if math.isnan(value) else shown(value, unit, 6)
+    return "undefined" if math.isnan(value) else shown(value, unit)
 
 
 def _held_against(

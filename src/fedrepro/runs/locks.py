@@ -39,7 +39,7 @@ class Claims:
             FedreproError: the lock cannot be written, or the file system has no locks.
         """
         file = self._path(run_id)
-        while (lock := _locked(file)) is not None:
+        while (lock := locked(file)) is not None:
             if _is_there(lock, file):
                 self._held[run_id] = lock
                 return True
@@ -75,7 +75,7 @@ class Claims:
             FedreproError: it cannot be locked.
         """
         file = self._path(run_id)
-        if file.exists() and (lock := _locked(file)) is not None:
+        if file.exists() and (lock := locked(file)) is not None:
             with lock:
                 if _is_there(lock, file):  # else another process may have a lock there now
                     file.unlink(missing_ok=True)
@@ -89,24 +89,27 @@ class Claims:
         return self._folder / f"{run_id}.lock"
 
 
-def _locked(file: Path) -> IO[bytes] | None:
+def locked(file: Path, *, wait: bool = False) -> IO[bytes] | None:
     """Make a lock file if need be, open and lock it; return None if another process holds it.
+
+    Args:
+        file: it, opened to read and to append.
+        wait: until no other process holds it; then it is returned.
 
     Raises:
         FedreproError: it cannot be written or locked.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock = file.open("ab")
+        lock = file.open("a+b")
     except OSError as error:
         raise FedreproError(f"{file}: cannot be written ({error})") from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # the latter on some network file systems
-        lock.close()
-        return None
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         lock.close()
+        if isinstance(error, BlockingIOError | PermissionError) and not wait:
+            return None  # PermissionError on some network file systems
         reason = error.strerror or error
         if error.errno not in _NO_LOCKS:
             raise FedreproError(f"{file}: cannot be locked ({reason})") from error

@@ -24,11 +24,10 @@ from typing import Any
 from pydantic import AwareDatetime, ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict
 from fedrepro.runs import records, transfer
 from fedrepro.runs.command import ambiguous
-from fedrepro.runs.locks import Claims
+from fedrepro.runs.locks import Claims, locked
 from fedrepro.runs.store import Store, told
 
 RENEWED_AFTER, ABANDONED_AFTER = 60.0, 600.0
@@ -463,11 +462,21 @@ class SharedClaims(Claims):
 
 
 def _token(checkpoints: Path) -> str:
-    """Return what claims are marked with that are made in a folder of checkpoints."""
-    file = checkpoints / "token"
-    if not file.exists():
-        write_bytes(file, uuid.uuid4().hex.encode(), durable=True)
-    return file.read_text()
+    """Return what claims are marked with that are made in a folder of checkpoints.
+
+    It is drawn by the first process that asks; one that asks meanwhile waits for it.
+    """
+    file = locked(checkpoints / "token", wait=True)
+    assert file is not None
+    with file:
+        file.seek(0)
+        token = file.read()
+        if not token:
+            token = uuid.uuid4().hex.encode()
+            file.write(token)
+            file.flush()
+            os.fsync(file.fileno())
+    return token.decode()
 
 
 def _number(claim: str) -> int:

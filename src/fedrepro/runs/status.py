@@ -88,7 +88,8 @@ class Status:
         rows = [self._row(paper, runs) for paper, runs in by_paper.items()]
         if len(rows) > 1:
             rows.append(self._row("all", self.runs))
-        headers = ["paper", "recorded", "pending", "on one core (estimate)", "on a GPU (estimate)"]
+        times = [f"{where}\n(estimate)" for where in ("on one core", "on a GPU")]
+        headers = ["paper", "recorded", "pending", *times]
         align = ("left", "right", "right", "left", "left")
         parts = [tabulate(rows, headers, tablefmt="simple", colalign=align)]
         if self.pending:

@@ -25,6 +25,7 @@ from fedrepro.fl.data import arrays_file
 from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
+from fedrepro.runs.command import unknown_run
 from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
 from fedrepro.runs.plan_files import is_study, plan_files
 from fedrepro.runs.plan_schema import SCALES
@@ -195,6 +196,14 @@ class Workflow:
             f"nothing makes results/{scale}/{name}; results/{scale}/{folder} holds "
             f"{', '.join(_FILES[folder])}"
         )
+
+    def no_run(self, name: str) -> NoReturn:
+        """Refuse the record of a run that does not exist.
+
+        Raises:
+            FedreproError: always; names the nearest runs of the plan, and what lists them.
+        """
+        raise unknown_run(name, self._records, "has the id", scale=self.scale)
 
     def datasets(self) -> list[str]:
         """Return what says that the data sets of all plans are here."""

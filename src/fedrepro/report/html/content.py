@@ -94,6 +94,14 @@ class View:
         return {(cell.row, cell.column): cell for cell in self.cells}
 
     @property
+    def runs(self) -> dict[str, list[str]]:
+        """Row or series -> ids of the runs that its numbers are made of, where there are any."""
+        found = {row: dict[str, None]() for row in self.rows}
+        for cell in self.cells:
+            found[cell.row] |= dict.fromkeys(cell.runs)
+        return {row: list(ids) for row, ids in found.items() if ids}
+
+    @property
     def held(self) -> list[Cell]:
         """The cells that a published value is held against."""
         return [cell for cell in self.cells if cell.checks]

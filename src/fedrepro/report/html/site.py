@@ -30,7 +30,7 @@ from fedrepro.report.checks import (
 )
 from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.results import gaps, write_partial
-from fedrepro.report.html.trainings import Runs, partitions, recorded, trainings
+from fedrepro.report.html.trainings import Runs, by_page, partitions, recorded, trainings
 from fedrepro.report.score import in_words
 from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.plan_schema import Scale
@@ -170,6 +170,7 @@ class _Pages:
         self._templates.filters.update(
             percent=lambda share: f"{100 * share:.0f} %",
             named=in_words,
+            by_page=by_page,
             outside=lambda file: quote(os.path.relpath(file, read_in)),
         )
 

@@ -143,13 +143,18 @@ class Training:
 
 def trainings(runs: Runs) -> dict[str, Training]:
     """Return address of a page -> what it says."""
-    found: dict[str, list[Shown]] = defaultdict(list)
-    for item in runs.values():
-        found[item.page].append(item)
     return {
         page: Training(tuple(sorted(items, key=lambda item: item.run.seed)))
-        for page, items in found.items()
+        for page, items in by_page(runs, runs).items()
     }
+
+
+def by_page(ids: Iterable[str], runs: Runs) -> dict[str, list[Shown]]:
+    """Return address of a page -> which of some runs it shows; what is not recorded is left out."""
+    found: dict[str, list[Shown]] = defaultdict(list)
+    for item in (runs[run_id] for run_id in ids if run_id in runs):
+        found[item.page].append(item)
+    return found
 
 
 def partitions(runs: Runs) -> dict[str, dict[tuple[str, str], list[Shown]]]:

@@ -105,6 +105,43 @@ def test_what_an_algorithm_cannot_do_is_said_when_the_plan_is_read(
     assert sorted(file.name for file in folder.iterdir()) == ["few.yaml", "my"], "none is trained"
 
 
+def test_defaults_that_another_component_leaves_behind_are_said(folder: Path, capsys: Any) -> None:
+    fair = PLAN | {"paper": "fair", "defaults": PLAN["defaults"] | {"model": {"name": "liu1"}}}
+    fair["defaults"] |= {"algorithm": {"name": "fedavg", "participants": 2}}
+    fair["defaults"] |= {"partition": PLAN["defaults"]["partition"] | {"seed": 0}}
+    fair["runs"] = {
+        "fedavg": {"title": "FedAvg"},
+        "feddyn": {"title": "FedDyn", "set": {"algorithm": {"name": "feddyn", "alpha": 0.1}}},
+        "fedprox": {
+            "title": "FedProx",
+            "set": {"algorithm": {"name": "fedprox", "mu": 0.1}},
+            "grid": {"algorithm.participants": [2, 3]},
+        },
+        "sgd": {"title": "SGD", "set": {"algorithm": {"name": "sgd"}}},
+        "iid": {
+            "title": "IID",
+            "set": {
+                "algorithm": {"weighting": "uniform"},
+                "partition": {"scheme": "iid_plain", "clients": 4},
+            },
+        },
+    }
+    (folder / "fair.yaml").write_text(yaml.safe_dump(fair))
+    said = [
+        f"{folder / 'fair.yaml'}: algorithm.participants: 2 of defaults does not hold for feddyn: "
+        "another component replaces all of algorithm; repeat it in their `set` if it is meant",
+        f"{folder / 'fair.yaml'}: partition.seed: 0 of defaults does not hold for iid: another "
+        "component replaces all of partition; repeat it in their `set` if it is meant",
+    ]
+    assert main(["status", "fair.yaml"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if "of defaults" in line] == said
+    assert main(["train", "fair.yaml", "--time-budget", "0.001"]) == 1, "no round ends so soon"
+    assert capsys.readouterr().err.splitlines()[:2] == said
+    assert main(["status", "my/my-plan.yaml"]) == 0
+    assert "defaults" not in capsys.readouterr().out
+
+
 def test_a_recorded_run_of_a_plan_is_shown(folder: Path, capsys: Any) -> None:
     use_plans("my/my-plan.yaml")
     write_records(records.OWN_FOLDER)

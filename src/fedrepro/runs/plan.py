@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe
@@ -302,6 +304,39 @@ def _same_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
     if "file" in new and "name" in old:
         return False
     return all(new.get(tag, old.get(tag)) == old.get(tag) for tag in ("name", "scheme"))
+
+
+def left_behind(paper: str, scale: Scale) -> list[str]:
+    """Say which settings of a plan's defaults do not hold for groups that could have them.
+
+    A group that names another component replaces an entry of the defaults as a whole
+    (:func:`merge`). Another algorithm may then draw all clients where the defaults say
+    ``participants: 8``.
+
+    Returns:
+        A sentence for each setting that the new component has, too, and neither the group nor its
+        grid gives.
+
+    Raises:
+        FedreproError: as :func:`expand`.
+    """
+    plan = load_plan(paper)
+    defaults = merge(plan.defaults, plan.at(scale).defaults)
+    groups: dict[str, dict[str, None]] = {}
+    for run in expand(paper, scale):
+        for key, shared in defaults.items():
+            own = getattr(run.spec, key, None)
+            if not (isinstance(shared, dict) and isinstance(own, BaseModel)):
+                continue
+            for name in shared.keys() & type(own).model_fields.keys() - own.model_fields_set:
+                if getattr(own, name) != shared[name]:
+                    groups.setdefault(f"{key}.{name}: {shared[name]}", {})[run.group] = None
+    return [
+        f"{file_of(paper)}: {setting} of defaults does not hold for {', '.join(groups[setting])}: "
+        f"another component replaces all of {setting.partition('.')[0]}; repeat it in their `set` "
+        "if it is meant"
+        for setting in sorted(groups)
+    ]
 
 
 def _nested(path: str, value: Any) -> dict[str, Any]:

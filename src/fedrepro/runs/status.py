@@ -16,7 +16,7 @@ from fedrepro.fl.cost import estimate, kind, sample_passes, seconds_per_pass
 from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.spec import RUN_ID_LENGTH, canonical_json, spec_dict
 from fedrepro.runs import records
-from fedrepro.runs.plan import PlannedRun, expand, scales, unique
+from fedrepro.runs.plan import PlannedRun, expand, left_behind, scales, unique
 from fedrepro.runs.plan_files import argument, is_own, papers, plans
 
 _RUN_ID = re.compile(rf"[0-9a-f]{{{RUN_ID_LENGTH}}}")
@@ -101,6 +101,9 @@ class Status:
                 f"{len(self.orphaned)} records belong to no planned run; `fedrepro prune` lists "
                 "them."
             )
+        places = dict.fromkeys((run.paper, run.scale) for run in self.runs)
+        for name, scale in places:
+            parts += left_behind(name, scale) if is_own(name) else []
         for name, ids in self.outdated.items():
             parts.append(
                 f"{len(ids)} records of {name} are of other code than this; `fedrepro prune "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from fedrepro.fl.data import load
 from fedrepro.fl.data.dataset import ANY
 from fedrepro.runs import command, options, records, stopping
 from fedrepro.runs.options import TrainArguments
-from fedrepro.runs.plan import PlannedRun, expand, unique
+from fedrepro.runs.plan import PlannedRun, expand, left_behind, unique
 from fedrepro.runs.plan_files import argument, is_own, use_plans
 from fedrepro.runs.plan_schema import SCALES, Scale
 
@@ -93,6 +94,7 @@ def _planned(arguments: TrainArguments) -> list[PlannedRun]:
     paper, scale = arguments.paper, arguments.scale
     if paper is not None and is_own(paper):
         scale = scale or OWN_SCALE
+        _say_left_behind([paper], scale)
     planned = command.selected(paper, scale)
     if not arguments.device.startswith("cuda"):
         planned = _without_gpu(planned)
@@ -131,6 +133,7 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
         raise FedreproError("--paper: leave it out where files of plans are given")
     names = [name for place in places for name in use_plans(place)]
     scale = arguments.scale or OWN_SCALE
+    _say_left_behind(names, scale)
     planned = list(unique([run for name in names for run in expand(name, scale)]).values())
     if not planned:
         raise FedreproError(
@@ -138,6 +141,12 @@ def _of_plans(arguments: TrainArguments, places: Sequence[str]) -> list[PlannedR
             "another --scale"
         )
     return planned
+
+
+def _say_left_behind(names: Sequence[str], scale: Scale) -> None:
+    """Say which defaults of plans of one's own groups have left behind, perhaps unawares."""
+    for sentence in itertools.chain.from_iterable(left_behind(name, scale) for name in names):
+        print(sentence, file=sys.stderr)
 
 
 def _without_gpu(planned: Sequence[PlannedRun]) -> list[PlannedRun]:

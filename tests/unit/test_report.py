@@ -213,7 +213,8 @@ def test_a_cell_shows_its_seeds_and_leads_to_its_runs(folder: Path) -> None:
 
 def test_every_series_of_a_figure_leads_to_its_runs(folder: Path) -> None:
     page = (folder / f"report/papers/{PAPER}.html").read_text()
-    item = recorded(folder)[expand(PAPER, "smoke")[0].id]
+    first_use = expand(PAPER, "smoke")[0]
+    item = dataclasses.replace(recorded(folder)[first_use.id], run=first_use)
     figures = load_plan(PAPER).made("figures", "smoke")
     lists = re.findall(r"<summary>Runs of each of its 2 series</summary>\n<ul>\n(.*)\n(.*)\n", page)
     assert len(lists) == len(figures) > 0

@@ -175,8 +175,10 @@ def test_commands_say_which_files_they_wrote(
     said = capsys.readouterr().out.split()
     assert said == ["out/all.csv", "out/all.svg", "out/all.png", "one.npz"]
     assert all(Path(file).stat().st_size for file in said)
-    assert main(["partition", "tricks", name, "--scale", "smoke", "--out", "."]) == 1
-    assert capsys.readouterr().err == "fedrepro: .: a folder is there; name a file, such as name\n"
+    Path("folder.npz").mkdir()
+    assert main(["partition", "tricks", name, "--scale", "smoke", "--out", "folder.npz"]) == 1
+    told = "fedrepro: folder.npz: a folder is there; name a file, such as folder.npz/name\n"
+    assert capsys.readouterr().err == told
 
 
 def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,16 +45,6 @@ def test_positions_of_every_kind_of_integer_are_int64(kind: Any) -> None:
     assert partition.counts.sum(axis=1).tolist() == [10, 5]
 
 
-def test_a_partition_keeps_its_positions_whatever_the_scheme_does_to_its_own() -> None:
-    given = HALF.copy()
-    partition = cut_of([given, given], validation=given)
-    given[:] = 0
-    for positions in (*partition.clients, partition.validation):
-        assert positions.tolist() == HALF.tolist()
-        with pytest.raises(ValueError, match="read-only"):
-            positions[0] = 5
-
-
 @pytest.mark.parametrize(
     ("clients", "others", "text"),
     [

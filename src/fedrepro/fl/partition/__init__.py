@@ -32,7 +32,7 @@ SCHEMES: Registry[type[Scheme]] = Registry(
 
 @dataclass(frozen=True)
 class Partition(Cut):
-    """A cut, and what records tell of it. Positions cannot be written to: runs may share them.
+    """A cut, and what records tell of it.
 
     Attributes:
         counts: examples of each class, int64 [clients, classes].
@@ -92,8 +92,6 @@ def _read_only(labels: IntArray) -> IntArray:
 def _checked(spec: Scheme, cut: object, train: int, test: int) -> Cut:
     """Return a cut with int64 arrays that name examples of the data set, some for each client.
 
-    Arrays that anybody could change are copied.
-
     Raises:
         FedreproError: it is none.
     """  # noqa: DOC501 - made by a function
@@ -109,9 +107,7 @@ def _checked(spec: Scheme, cut: object, train: int, test: int) -> Cut:
             raise _refused(spec, f"{what} {found!r:.50}, not positions, int64 [n]")
         if not 0 <= array.min() <= array.max() < limit:
             raise _refused(spec, f"{what} an example that the {limit} of the split do not have")
-        own = array.astype(np.int64, copy=array.flags.writeable)
-        own.flags.writeable = False
-        return own
+        return array.astype(np.int64)
 
     def node_set(name: str, given: NodeSets) -> NodeSets:
         if given.split not in ("train", "test"):

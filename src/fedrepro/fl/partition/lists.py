@@ -29,7 +29,7 @@ class NoLists(FedreproError):
 
 
 _KNOWN: dict[str, Clients] = {}
-"""The lists that this process has, by their digest; partitions of runs share the arrays."""
+"""The lists that this process has, by their digest."""
 
 
 def remember(clients: Sequence[Indices]) -> str:
@@ -60,9 +60,7 @@ def remember(clients: Sequence[Indices]) -> str:
         for position in (array.min(), array.max()):
             if not 0 <= position < 2**31:
                 raise NoLists(f"index lists: client {number} has the position {position}")
-        own = array.astype(np.int64)
-        own.flags.writeable = False
-        kept.append(own)
+        kept.append(array.astype(np.int64))
     name = digest(kept)
     _KNOWN[name] = tuple(kept)
     return name

@@ -312,7 +312,9 @@ def test_a_table_that_nothing_makes_is_named_with_those_that_suit_any_plan(folde
     (folder / "my/my-plan.yaml").write_text(yaml.safe_dump(PLAN | {"tables": tables}))
     use_plans("my")
     write_records(records.OWN_FOLDER)
-    text = r"/my/my-plan\.yaml: tables\.mine: .* has accuracy, comparison, rounds there, or"
+    text = (
+        r"/my/my-plan\.yaml: tables\.mine: .* has accuracy, comparison, rounds, metrics there, or"
+    )
     with pytest.raises(FedreproError, match=text):
         artefacts.frame(RunSet("my-plan", "lite"), "mine")
 
@@ -334,6 +336,23 @@ def test_it_gets_tables_and_curves(folder: Path) -> None:
     assert "2.00 ± 0.00 points" in (folder / "comparison.md").read_text()
     drawings.write_figure(runs, "curves", folder / "curves")
     assert (folder / "curves.svg").stat().st_size > 1000
+
+
+def test_its_own_metrics_have_a_table(folder: Path) -> None:
+    use_plans("my")
+    for run in expand("my-plan", "lite"):
+        own = {"worst_client": [0.25, 0.125]} if run.group == "fedprox" else {}
+        metrics = {"loss": [3.0, 2.0, 1.0], "accuracy": [0.5, 0.75], "evaluated_rounds": [1, 3]}
+        records.write(content(run, metrics=metrics | own, final={}), records.OWN_FOLDER)
+    artefacts.write_table(RunSet("my-plan", "lite"), "metrics", folder / "metrics")
+    lines = (folder / "metrics.md").read_text().splitlines()
+    heads, *rows = [[x.strip() for x in line.split("|")[1:-1]] for line in lines if "|" in line]
+    assert set(heads[1:]) == {"accuracy", "loss", "worst_client"}
+    shown = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+    assert shown["FedAvg"]["accuracy"] == "75.00 ± 0.00 % (n=2)"
+    assert shown["FedAvg"]["worst_client"] == ""
+    assert shown["FedProx, mu 0.1"]["worst_client"].startswith("0.125 ± 0")
+    assert shown["FedProx, mu 0.1"]["loss"].startswith("1")
 
 
 def test_rounds_are_counted_until_an_accuracy_is_reached(folder: Path) -> None:

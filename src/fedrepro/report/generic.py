@@ -102,6 +102,21 @@ def rounds(runs: RunSet) -> pd.DataFrame:
     return cells.assign(n=counts, unit="count", otherwise=otherwise)
 
 
+def metrics(runs: RunSet) -> pd.DataFrame:
+    """Return what is recorded of the last round: a row a group and grid point, a column a metric.
+
+    Accuracies are fractions, also those of metrics of one's own with "accuracy" in their names.
+    """
+    rows = []
+    for run in _members(runs):
+        for metric in sorted(runs.record(run).metrics.keys() - {"evaluated_rounds"}):
+            unit = "fraction" if METRIC in metric else "number"
+            cell = {"row": name_of(runs, run), "column": metric, "unit": unit}
+            last = list(runs.curve(run, metric).values())[-1]
+            rows.append({**cell, "seed": run.seed, "run": run.id, "value": last})
+    return summarise(pd.DataFrame(rows), "value", ["row", "column"], "unit")
+
+
 def curves(runs: RunSet) -> pd.DataFrame:
     """Return test accuracy (fraction) over the rounds: a series a group and grid point."""
     names = {run.id: name_of(runs, run) for run in _members(runs)}
@@ -114,6 +129,7 @@ TABLES: dict[str, Callable[[RunSet], pd.DataFrame]] = {
     "accuracy": accuracy,
     "comparison": comparison,
     "rounds": rounds,
+    "metrics": metrics,
 }
 
 FIGURES = {"curves": Figure(curves)}

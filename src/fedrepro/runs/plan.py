@@ -252,6 +252,7 @@ def _plain_artefacts(plan: PaperPlan) -> dict[str, dict[str, Artefact]]:
                 cells="mean ± sample standard deviation over the n seeds that reach it; "
                 "not reached: by none of them",
             ),
+            "metrics": artefact("All metrics after the last round"),
         },
         "figures": {"curves": artefact("Test accuracy over the rounds")},
     }

@@ -108,8 +108,8 @@ class Meter:
 
 
 def arithmetic(flops: float) -> str:
-    """Return FLOP/s for readers, in TFLOP/s, or in GFLOP/s if there are few."""
-    return f"{flops / 1e12:.1f} TFLOP/s" if flops >= 1e11 else f"{flops / 1e9:.1f} GFLOP/s"
+    """Return FLOP/s for readers, in TFLOP/s, or in GFLOP/s where that is less than one."""
+    return f"{flops / 1e12:.1f} TFLOP/s" if flops >= 1e12 else f"{flops / 1e9:.1f} GFLOP/s"
 
 
 class Pace:

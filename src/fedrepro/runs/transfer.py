@@ -210,7 +210,8 @@ def read(source: Path, checkpoints: Path) -> Imported:
                 _verify(name, file)
                 recorded(file.stem, _records_beside(name))
         except FedreproError as error:
-            raise FedreproError(f"nothing was imported from {source}: {error}") from error
+            why = str(error).removeprefix(f"{source}: ")
+            raise FedreproError(f"nothing was imported from {source}: {why}") from error
         imported = Imported()
         for name, file in sorted(members.items(), key=lambda item: item[1].suffix):  # records first
             if file.suffix == ".json":

@@ -573,15 +573,15 @@ class Result:
         if beside and own in beside:
             raise FedreproError(f"beside: '{own}' is what this result is called; choose another")
         canvas = Canvas()
+        factor, unit = (100, " (%)") if "accuracy" in metric else (1, "")
         results = {own: self, **(beside or {})}
         for (name, result), ink in zip(results.items(), series_inks(), strict=False):
             table, known = result.frame, list(result.frame.columns[3:])
             if metric not in known:
                 raise FedreproError(f"{name}: no metric '{metric}' {nearest(metric, known)}")
             cells = summarise(table.assign(x=table["round"]), metric, ["x"])
-            factor = 100 if "accuracy" in metric else 1
             canvas.curve(canvas.axis, cells, ink, name, factor=factor)
-        canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric)
+        canvas.axis.set(xlabel=ROUND, ylabel=ACCURACY if metric == "accuracy" else metric + unit)
         return canvas.legend()
 
     def __repr__(self) -> str:

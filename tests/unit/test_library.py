@@ -88,7 +88,7 @@ def test_the_program_goes_on_with_its_own_gpu(
 
 def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) -> None:
     parts = fr.partition("dirichlet", data, clients=3, alpha=1.0, seed=1, smallest=5)
-    algorithm = fr.algorithm("fedprox", mu=0.1)
+    algorithm = fr.algorithm("fedprox", mu=0.1, local_accuracy=True)
     result = fr.train(data, parts, algorithm, seeds=2, folder=tmp_path, **OPTIONS)
     assert [record.spec["seed"] for record in result.records] == [0, 1]
     assert {record.partition.sha256 for record in result.records} == {parts.partition.sha256}
@@ -104,6 +104,11 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     assert again.records[1] == result.records[0]
     figure = result.plot()
     assert len(figure.axes[0].lines) == 1 + 2
+    shown = [result.plot(metric).axes[0] for metric in ("local_accuracy", "loss")]
+    assert [axis.get_ylabel() for axis in shown] == ["local_accuracy (%)", "loss"]
+    assert shown[0].lines[0].get_ydata()[-1] == pytest.approx(
+        100 * result.final["local_accuracy"].mean()
+    )
     assert "<table" in result._repr_html_()
     for name in ("accur", "run"):
         with pytest.raises(FedreproError, match=rf"no metric '{name}' \(.*known: accuracy"):

@@ -167,7 +167,12 @@ def test_runs_that_fail_or_are_trained_elsewhere_do_not_count():
 
 @pytest.mark.parametrize(
     ("flops", "text"),
-    [(4.2e13, "42.0 TFLOP/s"), (1e12, "1.0 TFLOP/s"), (1.23e11, "123.0 GFLOP/s"), (0, "0.0 GFLOP/s")],
+    [
+        (4.2e13, "42.0 TFLOP/s"),
+        (1e12, "1.0 TFLOP/s"),
+        (1.23e11, "123.0 GFLOP/s"),
+        (0, "0.0 GFLOP/s"),
+    ],
 )
 def test_arithmetic_for_readers(flops, text):
     assert arithmetic(flops) == text

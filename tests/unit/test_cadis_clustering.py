@@ -104,6 +104,24 @@ def test_opposite_bridges_do_not_join():
     assert clustering.bridged(*pairs(3, s02=-0.999, s12=0.999), eps=0.02)[0, 1] < -0.99
 
 
+@given(seed=st.integers(0, 2**32 - 1), eps=st.sampled_from([0.1, 0.3, 2.0]))
+def test_bridges_join_no_more_clients_than_connected_components_do(seed, eps):
+    # What the explanation of claim NF1-clusters says. Two negative cosines make at most 0.25.
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.uniform(-0.5, 1, (8, 8)), 1)
+    drawn = np.triu(rng.random((8, 8)) < 0.5, 1)
+    similarity, known = upper + upper.T + np.eye(8), drawn | drawn.T | np.eye(8, dtype=bool)
+    similarity[0, 1] = similarity[1, 0] = -0.5
+    known[0, 1] = known[1, 0] = True
+    estimate = clustering.bridged(similarity, known, eps)
+    filled = ~known & ~np.isnan(estimate)
+    values = np.where(filled, estimate, similarity)
+    np.testing.assert_array_equal(
+        clustering.same_cluster(values, known | filled, 0.8),
+        clustering.same_cluster(similarity, known, 0.8),
+    )
+
+
 def members(relation):
     return [np.flatnonzero(row).tolist() for row in relation]
 

@@ -10,10 +10,9 @@ between pairs. The loops train for some seconds, the engine for whole rounds.
     python benchmarks/engine.py --device cuda --precision tf32
 
 Pixels and labels are random: speed does not depend on them. On a GPU a round is as long as the
-paper's and is measured with all that belongs to it: the mean of the clients' weights, from which
-the next round starts, and its evaluation on the test split where the paper evaluates every round.
-On a CPU it is a share of the paper's so that it takes seconds. ``lanes`` says how many clients are
-trained at once.
+paper's and is measured with all that belongs to it: the mean of the clients' weights, and its
+evaluation on the test split where the paper evaluates every round. On a CPU it is a share of the
+paper's so that it takes seconds. ``lanes`` says how many clients are trained at once.
 """
 
 from __future__ import annotations

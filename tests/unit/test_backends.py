@@ -488,7 +488,7 @@ def three_clients(**changes):
 
 
 def test_a_network_whose_size_cannot_be_told_fails_its_run_only(tmp_path, monkeypatch):
-    """As where a layer of a plugin has no computation on PyTorch's meta device."""
+    """As where a layer of a plugin does not compute on one example."""
     measure = GraphsBackend._slot_bytes
 
     def measured(self, job):

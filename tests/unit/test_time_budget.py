@@ -21,6 +21,7 @@ from fedrepro.runs.budget import share_done
 from fedrepro.runs.display import Log
 from fedrepro.runs.messages import Messages
 from fedrepro.runs.options import TrainOptions
+from fedrepro.runs.progress import Pace
 
 
 def planned(seed, rounds=4):
@@ -267,6 +268,17 @@ def test_a_gpu_goes_on_with_the_run_that_is_nearest_to_its_end(gpu, capsys):
     assert "time is up: 2 runs left; with a checkpoint to go on from: 1" in capsys.readouterr().err
     checkpoint.path_of(begun.id, session.CHECKPOINTS).write_text("damaged")
     assert share_done(begun, session.CHECKPOINTS) == 0.0
+
+
+@pytest.mark.parametrize(("now", "compared"), [(6.0, True), (8.0, False)])
+def test_a_gpu_compares_no_runs_once_the_time_is_up(gpu, monkeypatch, now, compared):
+    """None fits then, and each of hundreds would be compared with all that are left."""
+    calls = []
+    monkeypatch.setattr(Pace, "choose", lambda *_: calls.append(1) or 1)
+    chosen = budget.Budget(10.0, 0, {}, session.CHECKPOINTS)
+    gpu.now = now
+    assert chosen.choose([planned(0), planned(1)]) == compared
+    assert bool(calls) == compared
 
 
 def test_what_was_done_before_says_nothing_about_the_speed(monkeypatch, capsys):

@@ -59,11 +59,15 @@ class Budget:
         self._pace.watch(active, time.monotonic())
 
     def choose(self, left: Sequence[PlannedRun]) -> int:
-        """Return the position of the run to take next: the first, or on a GPU as :class:`Pace`."""
-        if self._cores or self.deadline == math.inf:
+        """Return the position of the run to take next: the first, or on a GPU as :class:`Pace`.
+
+        Once the time is up none fits, and none is compared with the others.
+        """
+        seconds = self.last_answer - time.monotonic()
+        if self._cores or not 0 <= seconds < math.inf:
             return 0
         done = functools.partial(share_done, checkpoints=self._checkpoints)
-        return self._pace.choose(left, done, self.last_answer - time.monotonic())
+        return self._pace.choose(left, done, seconds)
 
     def fits(self, run: PlannedRun) -> bool:
         """Return whether a round of the run is expected to end in time."""

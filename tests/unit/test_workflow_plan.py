@@ -22,6 +22,7 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.status import status
 from fedrepro.workflow import dag, sources
 from fedrepro.workflow.dag import MADE, Batch, Workflow
@@ -358,6 +359,24 @@ def test_a_record_of_no_run_names_the_nearest() -> None:
         error.value
     )
     assert "`fedrepro status --scale smoke --list` shows the ids" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("paper", "scale"), [("fedcd", "smoke"), ("emd", "paper"), ("precision", "paper")]
+)
+def test_a_record_of_another_plan_or_scale_says_of_which(paper: str, scale: Scale) -> None:
+    run = expand(paper, scale)[0]
+    said = (
+        f"{run.id} is a run of {paper} at scale {scale}, and this call has scale smoke of "
+        f"selective, emd; `{run.command}` trains it"
+    )
+    with pytest.raises(FedreproError, match=f"^{said}$"):
+        Workflow(CONFIG).no_run(run.id)
+
+
+def test_a_record_in_the_wrong_folder_says_which_is_right() -> None:
+    with pytest.raises(FedreproError, match=f" is {records.OWN_FOLDER}/{RUNS[0].id}.json$"):
+        Workflow(CONFIG).no_run(RUNS[0].id)
 
 
 def test_files_that_are_made_are_not_refused() -> None:

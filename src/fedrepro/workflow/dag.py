@@ -475,7 +475,7 @@ class Workflow:
         for paper in self.papers:
             self._require_judged(scale, paper)
         papers = self.reported
-        shown = (".csv", ".svg", ".html", ".json")
+        shown = (".csv", ".svg", ".html")
         made = [*self.tables(papers), *self.figures(papers), *self.notebooks(papers)]
         published = unique([run for paper in papers for run in expand(paper, "paper")]).values()
         claims = [name for paper in papers if (name := code.module_of(paper, "claims"))]

@@ -102,14 +102,15 @@ def test_its_artefacts_are_made(runs: Callable[[str], RunSet], tmp_path: Path, p
 
 @pytest.mark.parametrize("paper", papers())
 def test_others_are_refused(runs: Callable[[str], RunSet], paper: str) -> None:
-    plan = load_plan(paper)
-    name = next(n for n in plan.figures if n not in plan.made("figures", "quick"))
-    text = f"{paper}: {name} is not made at scale quick, which has .* only; choose `--scale lite`"
-    with pytest.raises(MissingRunsError, match=text):
-        artefacts.frame(runs(paper), name)
-    workflow = Workflow(CONFIG)
-    with pytest.raises(FedreproError, match=text):
-        workflow.of_figure("quick", paper, name)
+    plan, workflow = load_plan(paper), Workflow(CONFIG)
+    made = {"tables": workflow.of_table, "figures": workflow.of_figure}
+    for kind, made_of in made.items():
+        name = next(n for n in getattr(plan, kind) if n not in plan.made(kind, "quick"))
+        text = f"{paper}: {name} is not made at scale quick, which has .* only; choose `--scale l"
+        with pytest.raises(MissingRunsError, match=text):
+            artefacts.frame(runs(paper), name)
+        with pytest.raises(FedreproError, match=text):
+            made_of("quick", paper, name)
 
 
 @pytest.mark.parametrize("paper", papers())

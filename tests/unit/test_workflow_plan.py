@@ -18,10 +18,12 @@ import fedrepro
 from fedrepro.base.errors import FedreproError
 from fedrepro.base.paths import root
 from fedrepro.fl.cost import kind
+from fedrepro.fl.data import pill
 from fedrepro.fl.spec import partition_id
 from fedrepro.runs import records
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, unique
 from fedrepro.runs.plan_files import papers
+from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.status import status
 from fedrepro.workflow import dag, sources
 from fedrepro.workflow.dag import MADE, Batch, Workflow
@@ -76,7 +78,7 @@ def test_recorded_runs_belong_to_no_batch(write_record: Any) -> None:
     assert RUNS[-1].id in before[batch.name], "a batch keeps its name"
     write_record(RUNS[-1], records.FOLDER)
     workflow = Workflow(CONFIG | {"train": "never"})
-    assert workflow.batches == []
+    assert workflow.batches == workflow.pending(workflow.papers) == []
     assert workflow.summary == f"fedrepro, scale smoke: {len(RUNS)} runs recorded"
 
 
@@ -299,6 +301,9 @@ def test_where_there_are_no_records_nothing_is_trained_unless_told() -> None:
     workflow = Workflow(CONFIG | {"papers": ["fedcd"], "scale": "paper"})
     with pytest.raises(FedreproError, match=rf"no folder results/runs in {Path.cwd()}, .*ln -s"):
         workflow.pending(["fedcd"])
+    with pytest.MonkeyPatch.context() as in_the_clone:
+        in_the_clone.setattr(dag, "root", Path.cwd)
+        assert workflow.pending(["fedcd"]), "its records may all have been deleted"
     records.FOLDER.mkdir(parents=True)
     assert workflow.pending(["fedcd"])
 
@@ -339,6 +344,7 @@ def test_a_target_that_does_not_exist(target: str, text: str) -> None:
         ("smoke", "table/emd/table2.csv", "no folder results/smoke/table (did you mean 'tables'?"),
         ("smoke", "figures/emd/fig1a.pdf", "results/smoke/figures holds <paper>/<figure>.svg, <pa"),
         ("smoke", "tables/table2.csv", "results/smoke/tables holds <paper>/<table>.csv, <paper>/"),
+        ("smoke", "tables/5/table2.csv", "results/smoke/tables holds <paper>/<table>.csv"),
         ("smoke", "report/papers/emd.html", "results/smoke/report holds index.html, summary.txt"),
         ("lit", "figures/emd/fig1a.pdf", "results/lit: unknown scale 'lit' (did you mean 'lite'?"),
     ],
@@ -360,10 +366,29 @@ def test_a_record_of_no_run_names_the_nearest() -> None:
     assert "`fedrepro status --scale smoke --list` shows the ids" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("paper", "scale"), [("fedcd", "smoke"), ("emd", "paper"), ("precision", "paper")]
+)
+def test_a_record_of_another_plan_or_scale_says_of_which(paper: str, scale: Scale) -> None:
+    run = expand(paper, scale)[0]
+    said = (
+        f"{run.id} is a run of {paper} at scale {scale}, and this call has scale smoke of "
+        f"selective, emd; `{run.command}` trains it"
+    )
+    with pytest.raises(FedreproError, match=f"^{said}$"):
+        Workflow(CONFIG).no_run(run.id)
+
+
+def test_a_record_in_the_wrong_folder_says_which_is_right() -> None:
+    with pytest.raises(FedreproError, match=f" is {records.OWN_FOLDER}/{RUNS[0].id}.json$"):
+        Workflow(CONFIG).no_run(RUNS[0].id)
+
+
 def test_files_that_are_made_are_not_refused() -> None:
     workflow = Workflow(EVERY_PAPER)
     papers = workflow.papers
     made = [*workflow.everything(papers), *workflow.report(), *workflow.indices(papers)]
+    made.append("results/smoke/tables/my-plan/5.csv")
     assert [file for file in made if not re.fullmatch(f"results/smoke/({MADE})", file)] == []
 
 
@@ -485,11 +510,21 @@ def test_artefacts_depend_on_their_runs_and_on_files_that_exist(paper: str) -> N
         assert len(files["records"]) == len(wanted)
 
 
-def test_published_values_are_no_part_of_the_overview_of_partitions() -> None:
-    assert [Path(file).name for file in Workflow(CONFIG).of_overview("smoke", "emd")["config"]] == [
-        "emd.yaml"
-    ]
+def test_published_values_and_plots_are_no_part_of_the_overview_of_partitions() -> None:
+    made_of = Workflow(CONFIG).of_overview("smoke", "emd")
+    assert [Path(file).name for file in made_of["config"]] == ["emd.yaml"]
+    assert str(SOURCES / "report/generic.py") not in made_of["code"]
     assert len(Workflow(CONFIG).of_check("smoke", "emd")["config"]) == 2
+
+
+def test_in_the_clone_no_path_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made again where a clone is moved."""
+    away = Workflow(CONFIG).of_notebook("smoke", "emd")
+    monkeypatch.chdir(root())
+    for key, files in Workflow(CONFIG).of_notebook("smoke", "emd").items():
+        here, there = ([files], [away[key]]) if key == "template" else (files, away[key])
+        assert not [file for file in here if Path(file).is_absolute()]
+        assert key == "records" or [str(root() / file) for file in here] == there
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -504,6 +539,7 @@ def test_an_artefact_is_made_with_its_papers_code(paper: str) -> None:
     assert {*own.values()} & {*table} == {own["measurements"]}
     assert {*own.values()} & {*figure} == {*own.values()} - {own["claims"]}
     assert {*own.values()} & {*check} == {*own.values()} - {own["drawings"]}
+    assert {*own.values()} <= {*workflow.of_notebook("smoke", paper)["code"]}
     assert str(SOURCES / "report/verdicts.py") in check
     others = {str(SOURCES / "papers" / other) for other in papers() if other != paper}
     assert not [file for file in check if str(Path(file).parent) in others]
@@ -583,6 +619,10 @@ def test_a_data_set_is_found_by_what_it_is(tmp_path: Path) -> None:
     pack.mkdir()
     assert found("some packs") == ["official"]
     assert found("some packs", "synthetic") == []
+    for file in pill.FILES:
+        (pack / "raw" / pill.FOLDER / file).parent.mkdir(parents=True, exist_ok=True)
+        (pack / "raw" / pill.FOLDER / file).write_text("{}\n")
+    assert found("some packs", "pill") == [f"3  {Path(file).name}" for file in pill.FILES]
     (pack / "mnist.npz").touch()
     (pack / "SHA256SUMS").write_text(f"{'0' * 64}  mnist.npz\n")
     assert found("some packs") == [f"{'0' * 64}  mnist.npz"]
@@ -606,3 +646,4 @@ def test_partitions_name_their_data_set() -> None:
     for name, dataset in wanted.items():
         assert workflow.dataset_of("smoke", "emd", name) == dataset
     assert set(wanted.values()) == {"synthetic", "synthetic_rgb"}
+    assert workflow.datasets() == ["data/ready/synthetic.json", "data/ready/synthetic_rgb.json"]

@@ -4,6 +4,7 @@
 # looks up which runs have a valid record. The functions below answer for it; a name that does not
 # exist ends in one message that says which names do.
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -64,13 +65,25 @@ if PLAN.config.data_root:
     os.environ["FEDREPRO_DATA"] = PLAN.config.data_root
 
 
-def with_costs(record):
-    # Adds what training costs to Snakemake's table of jobs, the first message that knows the jobs.
+def with_more(record):
+    # Adds to messages of Snakemake what the plan knows. Its table of jobs, the first message that knows
+    # them, gets what training costs. A record that nothing makes gets the reason: a rule that gives it,
+    # as for other names, would be one of all recorded runs.
     if hasattr(record, "stats"):
         record.msg = "\n".join([record.msg, *costs(record.stats)])
     elif str(record.msg).startswith("Nothing to be done"):
         record.msg = "\n".join(filter(None, [record.msg, PLAN.stale()]))
+    elif getattr(record, "exception", None) == "MissingRuleException":
+        record.msg = "\n".join([record.msg, *why_no_rule(record.msg)])
     return True
+
+
+def why_no_rule(text):
+    if run := re.search(r"runs/([0-9a-f]{12})[.]json ", text):
+        try:
+            PLAN.no_run(run[1])
+        except FedreproError as error:
+            yield str(error)
 
 
 def costs(jobs):
@@ -87,7 +100,7 @@ def costs(jobs):
 
 if workflow.is_main_process:
     logger.info(PLAN.summary)
-    logger.addFilter(with_costs)
+    logger.addFilter(with_more)
 
 
 def pending(papers, kind=None):

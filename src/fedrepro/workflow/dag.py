@@ -26,8 +26,8 @@ from fedrepro.fl.spec import partition_id
 from fedrepro.report import code
 from fedrepro.runs import records
 from fedrepro.runs.command import unknown_run
-from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, unique
-from fedrepro.runs.plan_files import is_study, plan_files
+from fedrepro.runs.plan import PlannedRun, batches, expand, load_plan, scales, unique
+from fedrepro.runs.plan_files import is_study, plan_files, plans
 from fedrepro.runs.plan_schema import SCALES
 from fedrepro.runs.status import Status, describe, status
 from fedrepro.workflow import sources
@@ -198,11 +198,20 @@ class Workflow:
         )
 
     def no_run(self, name: str) -> NoReturn:
-        """Refuse the record of a run that does not exist.
+        """Refuse a record that no rule makes.
 
         Raises:
-            FedreproError: always; names the nearest runs of the plan, and what lists them.
+            FedreproError: always; names the record's place, or the plan and scale that the run is
+                of, or, where there is no such run, the nearest ones and what lists them.
         """
+        if name in self._records:
+            raise FedreproError(f"the record of run {name} is {self._records[name]}")
+        runs = (run for plan in plans() for scale in scales(plan) for run in expand(plan, scale))
+        if run := next((run for run in runs if run.id == name), None):
+            raise FedreproError(
+                f"{name} is a run of {run.paper} at scale {run.scale}, and this call has scale "
+                f"{self.scale} of {', '.join(self.papers)}; `{run.command}` trains it"
+            )
         raise unknown_run(name, self._records, "has the id", scale=self.scale)
 
     def datasets(self) -> list[str]:
@@ -466,7 +475,7 @@ class Workflow:
         for paper in self.papers:
             self._require_judged(scale, paper)
         papers = self.reported
-        shown = (".csv", ".svg", ".html", ".json")
+        shown = (".csv", ".svg", ".html")
         made = [*self.tables(papers), *self.figures(papers), *self.notebooks(papers)]
         published = unique([run for paper in papers for run in expand(paper, "paper")]).values()
         claims = [name for paper in papers if (name := code.module_of(paper, "claims"))]

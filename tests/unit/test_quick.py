@@ -106,7 +106,9 @@ def test_others_are_refused(runs: Callable[[str], RunSet], paper: str) -> None:
     made = {"tables": workflow.of_table, "figures": workflow.of_figure}
     for kind, made_of in made.items():
         name = next(n for n in getattr(plan, kind) if n not in plan.made(kind, "quick"))
-        text = f"{paper}: {name} is not made at scale quick, which has .* only; choose `--scale l"
+        text = (
+            f"{paper}: {name} is not made at scale quick, which has .* only; choose `--scale lite`"
+        )
         with pytest.raises(MissingRunsError, match=text):
             artefacts.frame(runs(paper), name)
         with pytest.raises(FedreproError, match=text):

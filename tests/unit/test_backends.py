@@ -465,6 +465,28 @@ def test_a_relu_that_serves_twice_is_stacked_as_two(monkeypatch):
     )
 
 
+@pytest.mark.parametrize("name", ["loop", "here", "stacked", "two workers", "graphs"])
+def test_subnormal_numbers_are_taken_for_zero(name, two_workers):
+    """CPUs are slow with them, and a client that fits its examples has gradients full of them."""
+    backend = {
+        "loop": LoopBackend,
+        "here": lambda: PoolBackend(1),
+        "stacked": lambda: PoolBackend(1, stack=True),
+        "two workers": lambda: two_workers,
+        "graphs": GraphsBackend,
+    }[name]()
+    spec = make_spec(optimizer=sgd(lr=2e-38))
+    fed = federation(spec)
+    zero = torch.zeros_like(fed.initial_weights(0))
+    request = Train(make_lanes(fed, (30, 30), weights=zero), 0)
+    assert not any(one.weights.any() for one in answer(backend, spec, request))
+    biased = zero.clone()
+    biased[fed.layout.parameters - 1] = 1e-39  # of the last class
+    (found,) = answer(backend, spec, Predict([biased], "test"))
+    assert not found.classes.any()
+    assert torch.full((), 1e-39).item(), "the program computes as before"
+
+
 # Alone or fused
 
 

@@ -35,6 +35,7 @@ from fedrepro.fl.engine.device import (
     has_failed,
     leave,
     precision,
+    subnormals_flushed,
 )
 from fedrepro.fl.engine.jobs import (
     Answer,
@@ -167,6 +168,7 @@ class GraphsBackend:
         module, data = self._resources.blueprint(spec), self._resources.data(spec)
         return memory.prediction_bytes(module, data.shape, lane.PREDICT_BATCH)
 
+    @subnormals_flushed()
     def collect(self, deadline: float = math.inf) -> list[Answer]:
         """Keep the device busy until at least one request is answered; return all answers.
 

@@ -12,7 +12,7 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import lane
-from fedrepro.fl.engine.device import has_failed, precision
+from fedrepro.fl.engine.device import has_failed, precision, subnormals_flushed
 from fedrepro.fl.engine.jobs import (
     Answer,
     Ask,
@@ -57,7 +57,7 @@ class LoopBackend:
             return []
         ticket, ask = self._open.pop(0)
         started = time.perf_counter()
-        with precision(ask.spec):
+        with precision(ask.spec), subnormals_flushed():
             result = self._answer(ask, deadline)
         return [Answer(ticket, result, time.perf_counter() - started)]
 

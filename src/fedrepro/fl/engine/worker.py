@@ -19,6 +19,7 @@ import torch
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.engine import dense, lane
+from fedrepro.fl.engine.device import subnormals_flushed
 from fedrepro.fl.engine.jobs import (
     LaneError,
     LaneJob,
@@ -160,6 +161,7 @@ def attempt(
         return unexpected(error)
 
 
+@subnormals_flushed()
 def perform(
     task: TrainTask | PredictJob, resources: Resources, deadline: float = math.inf
 ) -> list[Trained | LaneError] | list[Prediction]:

@@ -68,6 +68,21 @@ def _close_figures() -> Iterator[None]:
         sys.modules["matplotlib.pyplot"].close("all")
 
 
+@pytest.fixture(autouse=True)
+def _settings_of_pytorch_stay() -> Iterator[None]:
+    """Fail the test that leaves gradients off or subnormal numbers flushed, not those after it."""
+    yield
+    if "torch" not in sys.modules:
+        return
+    torch = sys.modules["torch"]
+    grown = torch.ones((), requires_grad=True) * 2
+    tiny = torch.full((), 1e-39).item()
+    torch.set_grad_enabled(True)
+    torch.set_flush_denormal(False)
+    assert grown.requires_grad, "the test leaves gradients off"
+    assert tiny, "the test leaves subnormal numbers flushed"
+
+
 @pytest.fixture(scope="session")
 def write_record() -> WriteRecord:
     """Write a valid record with made-up numbers: ``(run, folder, **changes) -> file``."""

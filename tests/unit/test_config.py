@@ -64,6 +64,7 @@ def test_every_key_is_written_out() -> None:
         ({"max_minutes": 0}, ["max_minutes", "greater than or equal to 1"]),
         ({"runs_per_batch": 0}, ["runs_per_batch", "greater than or equal to 1"]),
         ({"threads": 0}, ["threads", "greater than or equal to 1"]),
+        ({"threads": True}, ["threads: true is no number"]),
     ],
 )
 def test_mistakes(change: dict[str, Any], texts: list[str]) -> None:

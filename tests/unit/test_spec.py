@@ -141,6 +141,9 @@ def test_canonical_json() -> None:
     [
         ({"batchsize": 3}, "batchsize"),
         ({"batch": 0}, "greater than or equal to 1"),
+        ({"rounds": True}, "rounds: true is no number"),
+        ({"optimizer": {"name": "sgd", "lr": True}}, "lr: true is no number"),
+        ({"evaluate_every": False}, "evaluate_every: false is no number"),
         ({"optimizer": {"name": "sgd", "lr": float("inf")}}, "finite"),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}}, "nesterov needs momentum"),
         ({"partition": {"scheme": "iid", "clients": 3}}, "iid_plain"),

@@ -6,16 +6,35 @@ import difflib
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails
 
 
 class Strict(BaseModel):
-    """Frozen; unknown keys, NaN and infinity are errors."""
+    """Frozen; unknown keys, NaN, infinity and ``true`` for a number are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_flag_for_a_number(cls, content: Any) -> Any:
+        if isinstance(content, dict):
+            for name in _numbers(cls) & content.keys():
+                if isinstance(content[name], bool):
+                    raise ValueError(f"{name}: {str(content[name]).lower()} is no number")
+        return content
+
+
+@functools.cache
+def _numbers(model: type[BaseModel]) -> set[str]:
+    """Return the fields of a model that take a number and no flag, for which pydantic takes one."""
+    kinds = {
+        name: {field.annotation, *get_args(field.annotation)}
+        for name, field in model.model_fields.items()
+    }
+    return {name for name, kind in kinds.items() if kind & {int, float} and bool not in kind}
 
 
 def reason_of(problem: ErrorDetails) -> str:

@@ -44,7 +44,7 @@ def subnormals_flushed() -> Iterator[None]:
     The gradients of a client that fits its examples are full of them, below 1.2e-38. They move no
     weight that is not as small, and a CPU takes many times as long for each as for another number.
     """
-    before = not torch.full((), 1e-39).item()
+    before = not torch.full((), 1e-39, dtype=torch.float32).item()
     torch.set_flush_denormal(True)
     try:
         yield

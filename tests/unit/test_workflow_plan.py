@@ -239,6 +239,15 @@ def test_a_job_asks_for_more_time_than_like_runs_took(
     assert batch.minutes == minutes
 
 
+def test_runs_of_one_model_each_share_the_cores_of_a_job(write_record: Any) -> None:
+    first, *pending = (run for run in expand("emd", "paper") if run.group == "mnist_sgd_large")
+    took(first, write_record, 3600 * 6, "cpu")
+    workflow = Workflow(CONFIG | {"papers": ["emd"], "scale": "paper", "threads": 8})
+    (batch,) = (one for one in workflow.batches if pending[0].id in one.runs)
+    assert batch.runs == tuple(run.id for run in pending)
+    assert batch.minutes == 2 * 60 * 6, "one core each"
+
+
 def test_a_job_on_another_machine_finds_its_runs_though_they_are_recorded_by_now(
     write_record: Any,
 ) -> None:

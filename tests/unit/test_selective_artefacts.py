@@ -297,6 +297,7 @@ def test_merge_counts_groups_that_unite_label_groups(runs):
     assert cell(frame, "Model 3", "as written: share at")["values"] == (100,)
     assert cell(frame, "Model 3", "as written: apart at")["values"] == (0,)
     assert cell(frame, "Model 2", "as run: share at")["published"] == 8
+    assert set(frame["unit"]) == {"count"}
 
 
 def test_merges():

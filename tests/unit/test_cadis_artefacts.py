@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -16,11 +17,12 @@ from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
 from scipy.stats import linregress
-from seeds import Edited, MadeUpRuns
+from seeds import Edited, MadeUpRuns, Seeds
 
 from fedrepro.base import paths
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
+from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS
 from fedrepro.papers.cadis import measurements as cadis_tables
 from fedrepro.papers.cadis.drawings import DRAWINGS, ROUNDS, TRUE_CLUSTERS
@@ -141,6 +143,7 @@ def test_labels_have_a_name_to_be_printed_by(paper):
 
 def test_table1_repeats_central_training_and_adds_the_gains(paper):
     table = artefacts.frame(paper, "table1")
+    assert [row for row, _ in itertools.groupby(table["row"])] == list(table["row"].unique())
     assert table["row"].nunique() == 11
     best = cell(table, "MNIST 30/100", "CADIS")
     assert best["mean"] == pytest.approx(0.96)
@@ -159,10 +162,22 @@ def test_table1_repeats_central_training_and_adds_the_gains(paper):
     assert cell(table, "CIFAR-10 10/100", "FedFA, as run")["published"] == 0.1
 
 
+def test_a_gain_is_over_the_best_baseline_of_its_seed(lite):
+    others = World(accuracy={"MNIST MC FedFA": 0.95}), World(accuracy={"MNIST MC FedDyn": 0.96})
+    table = TABLES["table1_mnist"](Seeds(lite, *others))
+    gain = cell(table, "MNIST 10/100", OVER_BEST)
+    assert gain["values"] == pytest.approx((0.9345 / 0.95 - 1, 0.9345 / 0.96 - 1), rel=1e-4)
+    groups = {run.id: run.group for run in lite.planned(lite.groups_of("table1_mnist"))}
+    of_cadis, *best = ("mnist_mc_cadis", "mnist_mc_fedfa", "mnist_mc_feddyn")
+    assert [groups[run] for run in gain["runs"]] == [of_cadis, best[0], of_cadis, best[1]]
+
+
 def test_tables_show_what_is_recorded(tmp_path):
     runs = RunSet("cadis", "paper", tmp_path)
     with pytest.raises(MissingRunsError, match=r"no record of \d+ of the runs for table1, "):
         artefacts.frame(runs, "table1", partial=True)
+    with pytest.raises(MissingRunsError, match="no record of"):
+        results(runs.recorded(), ["mnist_mc_cadis"])
     for run in runs.members(["mnist_mc_fedavg", "mnist_mc_cadis"]):
         records.write(World().record(run), tmp_path)
     some = artefacts.frame(runs, "table1", partial=True)
@@ -224,6 +239,8 @@ def test_the_ablation_of_other_partitions_names_them(lite):
         *(f"synthetic pills, {part}" for part in parts),
     }
     assert set(frame["n"]) == {5, 6}
+    partitions = [row.partition(",")[0] for row in frame["row"]]
+    assert [of for of, _ in itertools.groupby(partitions)] == [*dict.fromkeys(partitions)]
 
 
 def test_the_tail_of_a_run_and_its_steps_by_hand():
@@ -265,12 +282,12 @@ def test_the_ends_of_runs_stand_beside_their_best(lite):
 
 
 def test_the_ends_of_runs_are_their_last_fifth_and_half(lite):
-    squares = [i * i / 1000 for i in range(20)]
-    table = TABLES["ends"](Edited(lite, lambda _, values: squares))
+    cubes = [i**3 / 10_000 for i in range(20)]
+    table = TABLES["ends"](Edited(lite, lambda _, values: cubes))
     assert cell(table, "CADIS", "mean of the last fifth")["mean"] == pytest.approx(
-        np.mean(squares[16:])
+        np.mean(cubes[16:])
     )
-    assert cell(table, "CADIS", LATE_STEP)["mean"] == pytest.approx((0.361 - 0.1) / 9)
+    assert cell(table, "CADIS", LATE_STEP)["mean"] == pytest.approx((0.6859 - 0.1) / 9)
 
 
 def test_table2_counts_rounds_to_the_target(paper):
@@ -293,7 +310,8 @@ def test_table2_compares_with_fedavg_seed_by_seed(lite):
     ratios = [a / b for a, b in zip(fedavg["values"], cadis["values"], strict=True)]
     assert speed_up["values"] == pytest.approx(ratios, rel=1e-5)
     assert {*speed_up["runs"]} == {*fedavg["runs"], *cadis["runs"]}
-    assert "FedAvg, speed-up" not in set(table["column"])
+    compared = {name for name in table["column"] if name.endswith("speed-up")}
+    assert compared == {f"{name}, speed-up" for name in ("FedProx", "FedFA", "FedDyn", "CADIS")}
 
 
 def test_a_speed_up_to_what_neither_reaches_is_undefined():
@@ -376,6 +394,9 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert cell(table, row, "clusters as run, 0.8")["unit"] == "count"
     row = "change of the biases, fresh model"
     assert cell(table, row, "clusters as run, 0.8")["mean"] == 1
+    apart = TABLES["recovery"](MadeUpRuns("smoke", World(one=2.0)))
+    found = [cell(apart, row, f"clusters as run, {tau:g}")["mean"] for tau in THRESHOLDS]
+    assert found == [1, 1, 1, 1, 1, 2], "at the highest threshold alone"
 
 
 def test_recovery_by_length_of_local_training(lite):
@@ -413,6 +434,7 @@ def test_clusters_and_partitions(paper):
     facts = artefacts.frame(paper, "partitions")
     assert cell(facts, "MNIST BC", "largest cluster")["mean"] == 60
     assert facts["row"].nunique() == 12
+    assert set(facts["unit"]) == {"count"}
 
 
 def test_weights_of_the_largest_cluster_by_hand():
@@ -434,6 +456,7 @@ def test_cluster_weight_of_the_authors_lists(paper):
     assert mc["of the clients"] == pytest.approx(0.3)
     assert mc["CADIS, learnt clusters"] == mc["CADIS, true clusters"]
     assert mc["CADIS, true clusters"] == pytest.approx(0.2, abs=0.01)
+    assert set(frame["unit"]) == {"fraction"}
 
 
 def test_whom_a_model_serves_is_read_off_the_participants_of_each_round():
@@ -612,7 +635,9 @@ def test_overhead_is_what_was_measured(lite, tmp_path, monkeypatch):
     table = TABLES["overhead"](lite)
     server = cell(table, "FedAvg", f"N: {SERVER_MS}")
     assert (server["mean"], server["low"], server["high"], server["n"]) == (2.5, 1, 3, 3)
-    assert cell(table, "CADIS", f"N: {LOCAL_RATIO}")["mean"] == pytest.approx(1.35)
+    local = cell(table, "CADIS", f"N: {LOCAL_RATIO}")
+    assert local["mean"] == pytest.approx(1.35)
+    assert (server["unit"], local["unit"]) == ("ms", "ratio")
     frame = FIGURES["fig11"].data(lite)
     assert frame["panel"].tolist() == [SERVER_MS, SERVER_MS, LOCAL_RATIO]
     (tmp_path / "benchmarks/cadis.json").write_text("{")

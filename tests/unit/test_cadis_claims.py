@@ -474,6 +474,15 @@ def test_single_evaluations_scatter_beside_a_rise_and_a_jump():
     assert np.mean(each) == pytest.approx(0.02, rel=0.1)
 
 
+def test_the_scatter_about_a_round_is_that_of_ten_evaluations_on_either_side():
+    curve = dict(enumerate(np.random.default_rng(0).normal(size=40).tolist()))
+    changes = np.diff([curve[t] for t in range(10, 31)])
+    median = np.median(np.abs(changes - np.median(changes)))
+    expected = 1.4826 * median / np.sqrt(2)  # 1.4826 times it is the sd of a normal law
+    record = SimpleNamespace(curve=lambda _: curve)
+    assert measurements.scatter(record, 20) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("name", ["NA1-cifar10", "ND2-cifar10", "ND3-cifar10", "ND4-cifar10"])
 def test_networks_near_chance_decide_nothing(as_claimed, name):
     low = {f"CIFAR-10 MC {method}": 0.2 for method in ("FedAvg", "CADIS")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import numpy as np
@@ -29,6 +30,7 @@ from fedrepro.papers.selective.measurements import (
     _rule,
     merge_points,
     merges,
+    over_percents,
     published_curve,
     traffic,
 )
@@ -243,6 +245,9 @@ def test_groups(runs):
     assert cell(frame, "0", "selective, as run")["mean"] == 3
     assert cell(frame, "100", "selective, as written")["values"] == (1, 1)
     assert cell(frame, "50", "selective, as written, dot product as printed")["mean"] == 1
+    for name in ("groups", "grouping_rules", "agreement"):
+        rows = [int(row) for row in artefacts.frame(runs, name)["row"]]
+        assert rows == sorted(rows)
 
 
 @pytest.mark.parametrize("models", ["as run", "as written"])
@@ -292,6 +297,7 @@ def test_merge_counts_groups_that_unite_label_groups(runs):
     assert cell(frame, "Model 3", "as written: share at")["values"] == (100,)
     assert cell(frame, "Model 3", "as written: apart at")["values"] == (0,)
     assert cell(frame, "Model 2", "as run: share at")["published"] == 8
+    assert set(frame["unit"]) == {"count"}
 
 
 def test_merges():
@@ -334,8 +340,47 @@ def test_seeds_of_some_n_alone_tell_no_merge_unless_they_have_all_up_to_it(tmp_p
         assert {*merge_points(runs, group)["n"]} == {seeds}
 
 
+def test_where_label_groups_merge_by_hand():
+    """Seed 0 comes apart again; seed 1 has all N up to there, seed 2 lacks one, seed 3 a record."""
+    groups = {
+        0: {4: THREE_GROUPS, 0: THREE_GROUPS, 2: ONE_GROUP},
+        1: {0: THREE_GROUPS, 2: ONE_GROUP},
+        2: {0: THREE_GROUPS, 4: ONE_GROUP},
+        3: {0: THREE_GROUPS, 2: ONE_GROUP},
+    }
+    rows = [(seed, n, f"{seed}@{n}", of) for seed, each in groups.items() for n, of in each.items()]
+    finals = pd.DataFrame(rows, columns=["seed", "percent", "run", "groups"])
+    missing = [SimpleNamespace(seed=3)]
+    made = SimpleNamespace(final=lambda *_: finals, missing=lambda _: missing)
+    found = merge_points(made, "selective").set_index("column")
+    assert found["values"].to_dict() == {"apart at": (0, 0), "share at": (2, 2)}
+    assert found["runs"].to_dict() == {"apart at": ("0@0", "1@0"), "share at": ("0@2", "1@2")}
+
+
+def test_means_over_n_are_of_the_seeds_that_have_them_all():
+    """Seed 0 has N = 0, 10 and 50, seed 1 lacks the last."""
+    rows = [(0, 0, "a", 0.1), (0, 10, "b", 0.2), (0, 50, "c", 0.9), (1, 0, "d", 0.3)]
+    rows.append((1, 10, "e", 0.5))
+    finals = pd.DataFrame(rows, columns=["seed", "percent", "run", "accuracy_tuning"])
+    finals = finals.assign(threshold=0.8, accuracy_noniid=finals["accuracy_tuning"] / 2)
+    planned = [SimpleNamespace(coordinates={"percent": n}) for n in (0, 10, 50)]
+    made = SimpleNamespace(
+        labelled=lambda **_: ["tuned"], final=lambda *_: finals, planned=lambda _: planned
+    )
+    (whole,) = over_percents(made).to_dict("records")
+    assert (whole["seed"], whole["run"]) == (0, ("a", "b", "c"))
+    assert [whole["tuning"], whole["noniid"]] == pytest.approx([0.4, 0.2])
+    some = over_percents(made, [0, 10])
+    assert some["tuning"].tolist() == pytest.approx([0.15, 0.4])
+    assert some["run"].tolist() == [("a", "b"), ("d", "e")]
+
+
 def test_threshold(runs):
     frame = artefacts.frame(runs, "threshold")
+    at = ["tuning images, N = 0", "tuning images, N = 50", "tuning images, mean"]
+    at.append("non-IID test, mean")
+    keys = [(each, column) for each in ("0.5", "0.82", "0.95") for column in at]
+    assert artefacts.keys_of(frame) == keys
     assert cell(frame, "0.82", "tuning images, N = 50")["mean"] == pytest.approx(0.132)
     assert cell(frame, "0.5", "tuning images, mean")["mean"] == pytest.approx(0.075)
     assert cell(frame, "0.95", "non-IID test, mean")["mean"] == pytest.approx(0.325)
@@ -380,6 +425,25 @@ def test_a_node_in_two_groups_sends_twice():
     once, twice = traffic(spec, THREE_GROUPS), traffic(spec, [[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]])
     models = list(TRAFFIC).index("models sent, MB")
     assert twice[models] * 9 == pytest.approx(once[models] * 10)
+
+
+def test_the_groups_that_a_run_formed_are_what_it_sends():
+    overlapping = [[0, 1, 2], [2, 3, 4, 5], [6, 7, 8]]
+    made = MadeUpRuns("smoke", World(lambda run: {"groups": overlapping}))
+    frame = artefacts.frame(made, "communication")
+    selective = cell(frame, "Model 1: selective, as written", "models sent, MB")["mean"]
+    # 10 nodes' models in 3 rounds, up and down
+    assert selective == pytest.approx(10 * 3 * 2 * 23_860 * 4 / 1e6)
+
+
+def test_running_statistics_are_sent_where_they_are_averaged():
+    """Model 3 has batch normalisation of 32, 64, 128, 128 and 64 features, and 74 rounds."""
+    specs = {run.group: run.spec for run in expand("selective", "paper")}
+    groups = ("m3_federated_as_written", "m3_federated_as_run")
+    averaged, local = (traffic(specs[group], [[0]]) for group in groups)
+    models = list(TRAFFIC).index("models sent, MB")
+    statistics = 2 * (32 + 64 + 128 + 128 + 64)
+    assert averaged[models] - local[models] == pytest.approx(2 * 74 * statistics * 4 / 1e6)
 
 
 def test_a_node_trains_all_epochs_of_every_round():

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from seeds import Some
 from selective_records import ACCURACIES, LABELS, ONE_GROUP, THREE_GROUPS, MadeUpRuns
 
 from fedrepro.base.errors import FedreproError
+from fedrepro.papers.selective import claims
 from fedrepro.papers.selective.claims import RULES, _group
 from fedrepro.report import verdicts
 from fedrepro.report.expected import load_expected
 from fedrepro.report.finding import Finding, Margin
+from fedrepro.report.rules import Sample
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
@@ -189,6 +192,18 @@ def test_published_curves_are_counted_where_one_is_behind():
     finding = decide("B9-all-published", MadeUpRuns(as_claimed))
     told = "smallest -2.61 points at N = 22; behind at 30 of 50 N"
     assert finding.evidence.endswith(told)
+
+
+def test_a_published_curve_is_not_behind_where_both_are_equal(monkeypatch):
+    curves = {"federated": [0.5, 0.6, 0.7], "selective": [0.5, 0.7, 0.6]}
+
+    def made_up(figure, method):
+        return SimpleNamespace(x=[0, 2, 4], published=curves[method])
+
+    monkeypatch.setattr(claims, "published_curve", made_up)
+    values = ALL["B9-all-published"].values | {"what": "federated", "over": "selective"}
+    finding = RULES["published_no_worse"](MadeUpRuns(as_claimed), **values)
+    assert finding.evidence.endswith("; behind at 1 of 3 N")
 
 
 def test_true_averaging_does_not_collapse():
@@ -394,7 +409,13 @@ JUST = {
     "B9-order": [changed("selective_as_run", {12}, *NONIID, value=AT_12 + 0.001)],
     "B10": [changed("selective_as_run", {0}, *NONIID, value=0.992)],
     "B10-all": [changed("selective_as_run", {20}, *NONIID, value=0.976)],
-    "B12-zero": [changed("m3_federated_as_run", {0}, value=0.973)],
+    # it says nothing of N = 0
+    "B12": [changed("m3_federated_as_run", {0}, value=0.95)],
+    # it is compared with central training on the IID test
+    "B12-zero": [
+        changed("m3_federated_as_run", {0}, value=0.973),
+        changed("m3_centralised", {100}, *NONIID, value=0.999),
+    ],
     "B13": [
         changed("selective_as_run", {100}, value=0.968),
         changed("selective_as_run", {100}, *NONIID, value=0.96),
@@ -454,6 +475,7 @@ def test_a_claim_is_tested_by_the_margins_that_it_states(name, margins):
 @pytest.mark.parametrize(
     ("name", "group", "n", "value", "ours"),
     [
+        ("B2", "m2_federated_as_run", 0, 0.5, 0.5 - 0.36),  # of Model 1; Model 3 has 0.975
         ("B7", "federated_as_run", 6, 0.67, (0.67 - 0.36) / (0.964 - 0.36)),
         ("B7", "local", 100, 0.2, 0),  # of no gain no share is there, at whatever N
         ("B7", "local", 100, 0.33, 0),
@@ -479,6 +501,8 @@ def test_evidence_has_leads_falls_and_losses_of_the_right_sign():
     lost = "lost from N = 100 to N = 0: selective -2.40 points, federated 65.40 points"
     assert loses.evidence == lost
     assert decide("T2", MadeUpRuns(tuned_at(0.9, noniid=0.885))).ours == pytest.approx(0.005)
+    tuned = decide("T2", MadeUpRuns(tuned_at(0.9, noniid=0.8)))  # not on the non-IID test
+    assert tuned.ours == pytest.approx(0.96 - 0.968)
 
 
 @pytest.mark.parametrize(
@@ -543,6 +567,7 @@ def test_local_and_central_training_of_a_variant_are_its_own_where_it_has_some(
 def test_no_rise_is_no_rise():
     final = changed("m2_federated_as_run", {0}, value=0.36)
     assert not decide("B2-order", MadeUpRuns(final)).holds
+    assert not decide("B2-all-m2", MadeUpRuns(final)).holds
 
 
 def test_another_number_of_rounds_than_said_is_not_that_one():
@@ -635,17 +660,18 @@ def test_what_is_no_claim_of_every_n_needs_all_its_runs():
 
 
 def test_of_equally_good_thresholds_the_lowest_is_best():
-    """As good as 0.8 is 0.82, but for what the last digits of a mean of fractions make of it."""
-
     def final(run: PlannedRun) -> Values:
         values = tuned_at(0.8)(run)
         if run.coordinates.get("threshold") == 0.82:
-            values["accuracy_tuning"] = 0.97 + 1e-12
+            values["accuracy_tuning"] = 0.97
         return values
 
     finding = decide("T1", MadeUpRuns(final))
     assert finding.ours == 0.8
     assert "best on the tuning images: 0.8 with" in finding.evidence
+    last_digits = {0.8: 0.97, 0.82: 0.97 + 1e-12}  # of a mean of fractions
+    samples = {value: Sample("", (mean,), ("a",)) for value, mean in last_digits.items()}
+    assert claims._best(samples) == 0.8
 
 
 def test_one_seed_with_other_groups_fails_the_grouping_claim():
@@ -726,3 +752,5 @@ def test_evidence_names_the_runs_it_rests_on():
     ids = {run.id for run in runs.members(["local"]) if run.coordinates["percent"] == 0}
     assert set(finding.runs) == ids
     assert len(ids) == 10
+    tuned = {run.id for run in runs.members(["selective_threshold"])}
+    assert set(decide("T1", runs).runs) == tuned

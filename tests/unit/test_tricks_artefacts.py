@@ -318,11 +318,11 @@ def test_grid_and_selection_on_test_and_on_held_out_images():
     assert honest["mean"] == pytest.approx(0.88)
     papers = cell(choice, "best on test images, as in the paper: momentum 0.5", "test accuracy")
     assert papers["mean"] == pytest.approx(0.9)
-    assert set(choice["column"]) == {"test accuracy", "held-out accuracy"}
+    assert choice["column"].tolist() == ["test accuracy", "held-out accuracy"] * 4
 
 
 def test_a_cell_is_chosen_by_its_mean_over_the_seeds():
-    table = pd.DataFrame({"cell": list("aabb"), TEST: [0.9, 0.1, 0.6, 0.6]})
+    table = pd.DataFrame({"cell": list("aaabbb"), TEST: [0.9, 0.9, 0.1, 0.7, 0.7, 0.7]})
     assert chosen(table, TEST) == "b"
 
 
@@ -343,14 +343,15 @@ def test_diagnostics_are_of_the_second_half(smoke, paper):
 
 
 def test_late_leaves_the_first_half_out():
-    rounds = pd.DataFrame({"round": [1, 2, 3, 4], "value": [9.0, 9.0, 1.0, 3.0]})
+    values = [9.0, 9.0, 9.0, 1.0, 2.0, 6.0]
+    rounds = pd.DataFrame({"round": range(1, 7), "value": values})
     keys = dict.fromkeys(("group", "title", "run", "quantity"), "a")
     rounds = rounds.assign(seed=0, **keys)
-    assert late(rounds)["value"].tolist() == [2.0]
-    assert lately(rounds)["value"].tolist() == [1.0, 3.0]
-    assert lately(rounds, percent=25)["value"].tolist() == [3.0]
+    assert late(rounds)["value"].tolist() == [3.0]
+    assert lately(rounds)["value"].tolist() == [1.0, 2.0, 6.0]
+    assert lately(rounds, percent=25)["value"].tolist() == [2.0, 6.0]
     short = rounds[:2].assign(run="b", value=[5.0, 6.0])
-    assert lately(pd.concat([rounds, short]))["value"].tolist() == [1.0, 3.0, 6.0]
+    assert lately(pd.concat([rounds, short]))["value"].tolist() == [1.0, 2.0, 6.0, 6.0]
 
 
 def test_trees_of_figure_1():
@@ -368,6 +369,38 @@ def test_figure_1_covers_the_plane(smoke):
     assert frame["series"].nunique() == 4
     assert len(frame) == 4 * 64
     assert set(frame[frame["series"] == VOTES]["class"]) == {0}
+    first = frame[frame["series"] == FIRST]
+    assert (first["class"] > 0).tolist() == (first["x0"] < 4).tolist()
+
+
+def test_figure_1_is_coloured_by_what_each_tree_says(smoke):
+    figure = DRAWINGS["fig1"](artefacts.frame(smoke, "fig1"))
+    patches = figure.legends[0].legend_handles
+    named = {patch.get_facecolor()[:3]: patch.get_label() for patch in patches}
+    said, points = {}, {}
+    for axis in figure.axes:
+        (image,) = axis.images
+        assert (image.origin, *image.get_extent()) == ("lower", 0, 8, 0, 8)
+        shades = image.cmap(image.norm(image.get_array()))[..., :3]
+        said[axis.get_title()] = {  # x0 and x1 of the four points
+            (x0, x1): named[tuple(shades[x1, x0])] for x0 in (2, 6) for x1 in (2, 6)
+        }
+        points[axis.get_title()] = {text.get_position(): text.get_text() for text in axis.texts}
+    left, right = ((2, 2), (2, 6)), ((6, 2), (6, 6))
+    plus, minus = "predicts +", "predicts −"
+    assert said == {
+        EVERYTHING: {(x0, x1): plus if known > 0 else minus for x0, x1, known in POINTS},
+        FIRST: dict.fromkeys(left, plus) | dict.fromkeys(right, minus),
+        SECOND: dict.fromkeys(left, minus) | dict.fromkeys(right, plus),
+        VOTES: dict.fromkeys((*left, *right), "votes cancel"),
+    }
+    every = {(x0, x1): "+" if known > 0 else "−" for x0, x1, known in POINTS}
+    assert points == {
+        EVERYTHING: every,
+        FIRST: {place: sign for place, sign in every.items() if place[1] > 4},
+        SECOND: {place: sign for place, sign in every.items() if place[1] < 4},
+        VOTES: every,
+    }
 
 
 def test_two_directions_by_hand():
@@ -416,6 +449,17 @@ def test_figure_2(paper):
     assert set(frame[frame["series"] == "SGD on the union"]["in_plane"]) == {1.0}
 
 
+def test_an_update_of_no_length_shows_nothing_of_it():
+    """The agents undo each other, so that their average is zero."""
+    opposite = [[1.0, -1.0, 0.3], [-1.0, 1.0, -0.3], [0.3, -0.3, 1.0]]
+    runs = MadeUpRuns("paper", World(projected_products=opposite))
+    frame = artefacts.frame(runs, "fig2")
+    average = frame[
+        (frame["title"] == "projected gradient descent") & (frame["series"] == "average")
+    ]
+    assert set(average["length"]) == set(average["in_plane"]) == {0}
+
+
 def test_curves_end_at_what_is_reported(paper, smoke):
     frame = artefacts.frame(paper, "curves")
     assert frame["series"].nunique() == 10
@@ -448,6 +492,53 @@ def test_marks_of_the_grid_search(paper):
     assert sum(mark != "" for mark in marks.values()) == 2
     table = searched(paper).groupby("cell")[HELD_OUT].mean()
     assert list(frame["x"]) == pytest.approx(list(table[frame["series"]]))
+    tested = searched(paper).groupby("cell")[TEST].mean()
+    assert list(frame["mean"]) == pytest.approx(list(tested[frame["series"]]))
+
+
+def inks(figure) -> dict[str, tuple[str, str]]:
+    """Return colour and line style of the entries of a figure's legend."""
+    lines = figure.legends[0].legend_handles
+    return {line.get_label(): (line.get_color(), line.get_linestyle()) for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("name", "baselines"),
+    [("curves", ("centralised", "iid", "niid")), ("agreement", ("iid", "niid"))],
+)
+def test_a_panel_has_the_rows_of_its_table_and_the_baselines(paper, name, baselines):
+    frame = artefacts.frame(paper, name)
+    figure = DRAWINGS[name](frame)
+    legend = inks(figure)
+    series = frame["series"].unique()
+    assert len({legend[each] for each in series}) == len(series)
+    for axis, table in zip(figure.axes, ROWS, strict=True):
+        title = table.replace("table", "table ").replace("_", " ")
+        assert axis.get_title().lower().startswith(title)
+        here = frame[frame["group"].isin({*baselines, *ROWS[table]})]
+        thick = [line for line in axis.lines if line.get_linewidth() > 0.5]
+        means = [
+            ((line.get_color(), line.get_linestyle()), line.get_ydata().tolist())
+            for line in thick
+            if line.get_marker() != "o"
+        ]
+        assert means == [
+            (legend[each], (100 * points["mean"]).tolist())
+            for each, points in here.groupby("series", sort=False)
+        ]
+        circles = [line.get_ydata()[0] for line in thick if line.get_marker() == "o"]
+        reported = here["reported"].dropna() if "reported" in here else pd.Series()
+        assert circles == (100 * reported).tolist()
+
+
+def test_longer_trainings_have_a_panel_each(paper):
+    frame = artefacts.frame(paper, "longer")
+    assert list(frame["group"].unique()) == paper.plan.figures["longer"].runs
+    figure = DRAWINGS["longer"](frame)
+    for axis, (name, points) in zip(figure.axes, frame.groupby("series", sort=False), strict=True):
+        line = axis.lines[0]
+        assert line.get_ydata().tolist() == (100 * points["mean"]).tolist()
+        assert (line.get_color(), line.get_linestyle()) == inks(figure)[name]
 
 
 def test_configurations_that_coincide_share_a_line(paper):
@@ -465,18 +556,32 @@ def test_configurations_that_coincide_share_a_line(paper):
 def test_one_round_or_run_apart_does_not_coincide():
     frame = pd.DataFrame(
         {
-            "group": ["a", "a", "b", "b", "c", "c"],
-            "x": [1, 2] * 3,
-            "values": [(1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 0.9)],
+            "group": ["a", "a", "b", "b", "c", "c", "d", "d"],
+            "x": [1, 2] * 3 + [1, 3],
+            "values": [(1, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 0.9), (1, 1), (1, 1)],
         }
     )
-    assert coinciding(frame) == [["c"], ["a", "b"]]
+    assert coinciding(frame) == [["c"], ["d"], ["a", "b"]]
 
 
 def test_the_grid_search_has_a_panel_for_each_projection(paper):
-    figure = DRAWINGS["grid_search"](artefacts.frame(paper, "grid_search"))
-    markers = [sum(len(line.get_xdata()) == 1 for line in axis.lines) for axis in figure.axes]
-    assert markers == [12, 12, 12]
+    frame = artefacts.frame(paper, "grid_search")
+    figure = DRAWINGS["grid_search"](frame)
+    without, plain, noisy = figure.axes
+    assert plain.get_xlabel() == "accuracy on held-out images (%)"
+    assert without.get_ylabel() == "accuracy on test images (%)"
+    for axis, title, projected, noise in (
+        (without, "no projection", False, 0),
+        (plain, "projection", True, 0),
+        (noisy, "projection and noise", True, 1e-4),
+    ):
+        assert axis.get_title() == title
+        here = frame[(frame["projected"] == projected) & (frame["gradient_noise"] == noise)]
+        assert len(here) == 12
+        *markers, equal = axis.lines
+        drawn = [tuple(line.get_xydata()[0]) for line in markers]
+        assert drawn == [*zip(100 * here["x"], 100 * here["mean"], strict=True)]
+        assert (equal.get_slope(), len({*equal.get_xy1()})) == (1, 1)
     assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2"]
     assert figure.legends[0].get_title().get_text() == (
         "1: baseline; 2: best on test images, best on held-out images, the paper's best"
@@ -485,7 +590,9 @@ def test_the_grid_search_has_a_panel_for_each_projection(paper):
 
 def test_a_marker_of_the_grid_search_says_what_is_on(paper):
     frame = artefacts.frame(paper, "grid_search")
-    (panel, *_) = DRAWINGS["grid_search"](frame).axes
+    figure = DRAWINGS["grid_search"](frame)
+    (panel, *_) = figure.axes
+    legend = {handle.get_label(): handle for handle in figure.legends[0].legend_handles}
 
     def marker(name):
         (point,) = 100 * frame.loc[frame["series"] == name, ["x", "mean"]].to_numpy()
@@ -495,6 +602,11 @@ def test_a_marker_of_the_grid_search_says_what_is_on(paper):
     orange, blue = style.PALETTE["orange"], style.PALETTE["blue"]
     assert marker("server data, momentum 0.9, agreement") == ("s", orange, orange)
     assert marker("none") == ("o", blue, "none")
+    for momentum, name in (("no momentum", "none"), ("momentum 0.5", "momentum 0.5")):
+        assert marker(name)[0] == legend[momentum].get_marker()
+    assert legend["momentum 0.9"].get_marker() == "s"
+    colours = [legend[name].get_facecolor() for name in ("server data", "no server data")]
+    assert colours == [mpl.colors.to_rgba(colour) for colour in (orange, blue)]
 
 
 def test_figure_2_draws_the_average_over_sgd(paper):
@@ -506,6 +618,26 @@ def test_figure_2_draws_the_average_over_sgd(paper):
     assert ends[-1] == (first.loc["average", "x"], first.loc["average", "y"])
     shown = first.loc[["agent 1", "agent 2"], "in_plane"].min()
     assert panel.get_title() == f"round 1: {100 * shown:.0f} %"
+
+
+def test_figure_2_has_a_row_a_training_and_a_column_a_round(paper):
+    frame = artefacts.frame(paper, "fig2")
+    frame.loc[frame["series"] == "agent 2", "in_plane"] = 0.5
+    figure = DRAWINGS["fig2"](frame)
+    legend = {name: mpl.colors.to_rgba(colour) for name, (colour, _) in inks(figure).items()}
+    assert len(set(legend.values())) == 4
+    panels = frame.groupby(["title", "round"], sort=False)
+    for axis, ((_, number), panel) in zip(figure.axes, panels, strict=True):
+        assert axis.get_title() == f"round {number}: 50 %"
+        assert axis.get_aspect() == 1
+        drawn = [(text.arrow_patch.get_edgecolor(), text.xyann, text.xy) for text in axis.texts]
+        assert drawn == [
+            (legend[series], (0, 0), (x, y))
+            for series in ("SGD on the union", "agent 1", "agent 2", "average")
+            for x, y in panel.loc[panel["series"] == series, ["x", "y"]].to_numpy()
+        ]
+    rows = [axis.get_ylabel().splitlines()[0] for axis in figure.axes[::3]]
+    assert rows == list(frame["title"].unique())
 
 
 @pytest.mark.parametrize("name", sorted(DRAWINGS))

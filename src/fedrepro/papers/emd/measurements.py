@@ -281,10 +281,8 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     groups = runs.groups_of("choices")
     runs.some([group for group in groups if "choice" in runs.plan.runs[group].labels])
     table = reported(runs, groups)
-    table = table[table["training"].isin(CHOICE_TRAININGS)].assign(
-        column=table["training"].map(CHOICE_TRAININGS),
-        row=table["choice"].map(CHOICES).fillna(COMMITTED),
-    )
+    table["column"] = table["training"].map(CHOICE_TRAININGS)
+    table["row"] = table["choice"].map(CHOICES).fillna(COMMITTED)
     if "init_seed" in table:
         others = table["init_seed"].notna()
         numbers = table.loc[others, "init_seed"].map("{:g}".format)

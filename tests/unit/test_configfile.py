@@ -51,6 +51,11 @@ def test_a_key_may_replace_a_merged_one(tmp_path: Path) -> None:
     assert held["both"] == {"a": 3, "b": 2, "c": 5}
 
 
+def test_of_several_merged_mappings_the_first_counts(tmp_path: Path) -> None:
+    text = "content: {one: &one {rounds: 1}, two: &two {rounds: 2}, both: {<<: [*one, *two]}}\n"
+    assert read(tmp_path, text)["both"] == {"rounds": 1}
+
+
 @pytest.mark.parametrize(("text", "held"), [("", "is empty"), ("[a]", "holds no keys")])
 def test_a_file_without_keys_says_which_it_may_have(tmp_path: Path, text: str, held: str) -> None:
     with pytest.raises(FedreproError, match=rf"held\.yaml: {held}; it may have the keys content$"):

@@ -130,6 +130,15 @@ def test_lock_satisfies_pyproject(python: str) -> None:
         assert requirement.specifier.contains(versions[name]), f"{name}: run `make lock`"
 
 
+@pytest.mark.parametrize(
+    "requirement",
+    [*PROJECT["dependencies"], *EXTRAS["shared"], *EXTRAS["site"], *EXTRAS["slurm"]],
+)
+def test_what_is_installed_beside_other_packages_has_a_lower_bound(requirement: str) -> None:
+    """Else pip keeps any older version that is there, such as a typer that runs no command."""
+    assert ">=" in {bound.operator for bound in Requirement(requirement).specifier}
+
+
 def test_the_lock_of_the_cluster_adds_what_the_main_lock_lacks() -> None:
     added = {
         canonicalize_name(requirement.name): requirement for requirement, _ in lock_entries(SLURM)

@@ -96,11 +96,9 @@ def test_a_name_in_place_of_a_component_is_shown_as_one(key: str, given: str, ta
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000, "? " * 100_000])
 def test_a_file_nested_without_end_is_refused(tmp_path: Path, text: str) -> None:
-    """PyYAML's parser in C ends the process by a segmentation fault; that of 6.0.4 has a limit."""
-    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML: ") as refused:
+    """PyYAML's parser in C ends the process by a segmentation fault."""
+    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML: nested more than 100"):
         read(tmp_path, text)
-    said = str(refused.value)
-    assert "nested more than 100" in said or "exceeded maximum nesting depth" in said
 
 
 @pytest.mark.parametrize("text", ["a: 2001-02-30", f"a: {'9' * 9999}", "a: 2001-01-01T99:00:00"])

@@ -46,15 +46,16 @@ class _Loader(_SAFE):  # type: ignore[misc]
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Put the keys of ``<<`` before the others, which replace them."""
-        if id(node) not in self._seen:  # aliases lead to one node from several places
-            self._seen.add(id(node))
-            keys = set()
-            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-                if (key.tag, key.value) in keys:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"key '{key.value}' is there twice", key.start_mark
-                    )
-                keys.add((key.tag, key.value))
+        if id(node) in self._seen:  # aliases lead to one node from several places
+            return
+        self._seen.add(id(node))
+        keys = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in keys:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key '{key.value}' is there twice", key.start_mark
+                )
+            keys.add((key.tag, key.value))
         merged: list[tuple[yaml.Node, yaml.Node]] = []
         own = []
         for key, value in node.value:

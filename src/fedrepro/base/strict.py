@@ -21,9 +21,9 @@ class Strict(BaseModel):
     @classmethod
     def _no_flag_for_a_number(cls, content: Any) -> Any:
         if isinstance(content, dict):
-            for name in _numbers(cls) & content.keys():
-                if isinstance(content[name], bool):
-                    raise ValueError(f"{name}: {str(content[name]).lower()} is no number")
+            for name, value in content.items():
+                if isinstance(value, bool) and name in _numbers(cls):
+                    raise ValueError(f"{name}: {str(value).lower()} is no number")
         return content
 
 

@@ -462,6 +462,12 @@ def test_unknown_paper(plans: Plans) -> None:
         load_plan("tyo")
 
 
+def test_a_run_id_for_a_paper_leads_to_the_run(plans: Plans) -> None:
+    plans()
+    with pytest.raises(FedreproError, match=r"unknown paper '0b77a2'.*: `fedrepro show 0b77a2`$"):
+        load_plan("0b77a2")
+
+
 def plan_of(runs: Iterator[tuple[str, list[PlannedRun]]]) -> dict[str, list[str]]:
     return {name: [run.id for run in members] for name, members in runs}
 

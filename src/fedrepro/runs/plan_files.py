@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -108,6 +109,8 @@ def file_of(name: str) -> Path:
     if name not in files:
         own = f"{name}.yaml"
         hint = f"; a plan of your own is named by its file: {own}" if Path(own).is_file() else ""
+        if re.fullmatch(r"(?=.*\d)[0-9a-f]{4,12}", name):
+            hint = f"; if it is a run: `fedrepro show {name}`"
         raise FedreproError(f"unknown paper '{name}' {nearest(name, sorted(files))}{hint}")
     return files[name]
 

@@ -30,6 +30,13 @@ test: lint  ## Everything CI checks: style, types, all tests
 unit: $(READY)  ## The fast tests only
 	$(PYTEST) $(PARALLEL) tests/unit
 
+.PHONY: floors
+floors: envs/floors.lock  ## The fast tests with the oldest versions that pyproject.toml allows
+	LOCK=$< bash envs/install.sh .venv-floors
+	PATH="$(CURDIR)/.venv-floors/bin:$$PATH" OMP_NUM_THREADS=1 \
+		pytest $(PARALLEL) --override-ini filterwarnings=default tests/unit \
+		--ignore tests/unit/test_packaging.py  # which holds what is installed against the lock
+
 .PHONY: slurm
 slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests
 	bash envs/install.sh .venv envs/slurm.lock
@@ -103,13 +110,16 @@ lock:  ## Make the locked versions in envs again from pyproject.toml (needs uv; 
 	$(LOCK) --extra slurm --output-file envs/slurm.lock \
 	    --constraint envs/requirements.lock \
 	    $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' envs/requirements.lock)
+	$(LOCK) --extra test --resolution lowest-direct --output-file envs/floors.lock \
+	    --constraint <(grep -f <(sed -n '/^test = /,/^]/s/^ *"\([a-z-]*\).*/^\1==/p' pyproject.toml) \
+	        envs/requirements.lock | sed 's/ .*//')
 	sed -i '/^      - /d' envs/fedrepro.yaml
 	$(COMPILE) --no-header --python-platform x86_64-unknown-linux-gnu \
 	    --constraint envs/requirements.lock | sed 's/^/      - /' >> envs/fedrepro.yaml
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-floors build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 
 $(READY): envs/requirements.lock envs/install.sh pyproject.toml
 	bash envs/install.sh .venv

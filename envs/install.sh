@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Makes or updates a virtual environment with the locked packages and this package (editable):
 #     bash envs/install.sh FOLDER [ANOTHER_LOCK]
-# Uses uv where it works, else venv and pip. PYTHON=python3.12 chooses the interpreter.
+# Uses uv where it works, else venv and pip. PYTHON=python3.12 chooses the interpreter, and
+# LOCK=envs/floors.lock other versions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+lock=${LOCK:-envs/requirements.lock}
 venv=${1:?"usage: bash envs/install.sh FOLDER [ANOTHER_LOCK]"}
 other=${2:-}
 
 if [[ $(uname -sm) != "Linux x86_64" ]]; then
-    echo "envs/requirements.lock serves Linux x86-64 only, this is $(uname -sm)." \
+    echo "$lock serves Linux x86-64 only, this is $(uname -sm)." \
         "Elsewhere: pip install -e '.[dev]' (versions are then not the locked ones)." >&2
     exit 1
 fi
@@ -53,7 +55,7 @@ else
 fi
 
 echo "Installing the locked packages into $venv (the first time downloads some gigabytes) ..."
-"${install[@]}" --require-hashes -r envs/requirements.lock
+"${install[@]}" --require-hashes -r "$lock"
 if [[ $other ]]; then
     "${install[@]}" --require-hashes --no-deps -r "$other"
 fi

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import fedrepro
 from fedrepro.workflow.dag import Workflow
@@ -24,8 +25,14 @@ ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "envs/requirements.lock").read_text()
 SLURM = (ROOT / "envs/slurm.lock").read_text()
+FLOORS = (ROOT / "envs/floors.lock").read_text()
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-DIRECT = PROJECT["dependencies"] + EXTRAS["dev"] + EXTRAS["site"] + EXTRAS["shared"]
+DIRECT = [
+    requirement
+    for group in (PROJECT["dependencies"], *(EXTRAS[e] for e in ("dev", "test", "shared", "site")))
+    for requirement in group
+    if Requirement(requirement).name != "fedrepro"  # which extras name for another extra
+]
 
 
 def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:
@@ -38,8 +45,8 @@ def lock_entries(lock: str = LOCK) -> list[tuple[Requirement, list[str]]]:
     return entries
 
 
-def pinned(python: str) -> dict[str, str]:
-    """Name -> version of the lock's entries on Linux x86-64 under ``python`` (such as "3.11")."""
+def pinned(python: str, lock: str = LOCK) -> dict[str, str]:
+    """Name -> version of a lock's entries on Linux x86-64 under ``python`` (such as "3.11")."""
     environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -52,7 +59,7 @@ def pinned(python: str) -> dict[str, str]:
     }
     return {
         canonicalize_name(r.name): str(r.specifier).removeprefix("==")
-        for r, _ in lock_entries()
+        for r, _ in lock_entries(lock)
         if r.marker is None or r.marker.evaluate(environment)
     }
 
@@ -102,7 +109,7 @@ def test_documented_snakemake_commands_are_understood(
     assert set(arguments.targets) <= targets | {*workflow.everything(workflow.papers)}
 
 
-@pytest.mark.parametrize("lock", [LOCK, SLURM])
+@pytest.mark.parametrize("lock", [LOCK, SLURM, FLOORS])
 def test_every_locked_requirement_has_one_version_and_hashes(lock: str) -> None:
     for requirement, hashes in lock_entries(lock):
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
@@ -111,7 +118,7 @@ def test_every_locked_requirement_has_one_version_and_hashes(lock: str) -> None:
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes), requirement.name
 
 
-@pytest.mark.parametrize("lock", [LOCK, SLURM])
+@pytest.mark.parametrize("lock", [LOCK, SLURM, FLOORS])
 def test_locks_name_no_index_url_or_path(lock: str) -> None:
     options = set(re.findall(r"(?:^|\s)(--?[a-z][a-z-]*)", re.sub(r"^#.*", "", lock)))
     assert options == {"--hash"}
@@ -137,6 +144,21 @@ def test_lock_satisfies_pyproject(python: str) -> None:
 def test_what_is_installed_beside_other_packages_has_a_lower_bound(requirement: str) -> None:
     """Else pip keeps any older version that is there, such as a typer that runs no command."""
     assert ">=" in {bound.operator for bound in Requirement(requirement).specifier}
+
+
+def test_floors_are_the_lower_bounds() -> None:
+    """Each can be had: no other dependency asks for a newer version."""
+    versions = pinned("3.11", FLOORS)
+    for requirement in map(Requirement, PROJECT["dependencies"] + EXTRAS["shared"]):
+        (bound,) = (one.version for one in requirement.specifier if one.operator == ">=")
+        locked = versions[canonicalize_name(requirement.name)]
+        assert Version(locked) == Version(bound), f"{requirement.name}: run `make lock`"
+
+
+def test_tests_of_floors_have_the_locked_tools() -> None:
+    locked, floors = pinned("3.11"), pinned("3.11", FLOORS)
+    tools = [name for one in EXTRAS["test"] if (name := Requirement(one).name) != "fedrepro"]
+    assert {name: floors[name] for name in tools} == {name: locked[name] for name in tools}
 
 
 def test_the_lock_of_the_cluster_adds_what_the_main_lock_lacks() -> None:

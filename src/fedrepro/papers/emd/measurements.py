@@ -283,16 +283,21 @@ def by_choice(runs: RunSet) -> pd.DataFrame:
     table = reported(runs, groups)
     table["column"] = table["training"].map(CHOICE_TRAININGS)
     table["row"] = table["choice"].map(CHOICES).fillna(COMMITTED)
-    if "init_seed" in table:
-        others = table["init_seed"].notna()
-        numbers = table.loc[others, "init_seed"].map("{:g}".format)
-        table.loc[others, "row"] += ", " + numbers
+    _number_draws(table, ", ")
     committed = table[table["row"] == COMMITTED]
     same = [
         committed.assign(row=name, accuracy=committed[key]) for key, name in OF_THE_SAME_RUN.items()
     ]
     columns = ["row", "column", "seed", "run", "accuracy"]
     return pd.concat([committed, *same, table[table["row"] != COMMITTED]])[columns]
+
+
+def _number_draws(table: pd.DataFrame, before: str) -> None:
+    """Add to the rows of runs with other initial weights than all others have, which draw it is."""
+    if "init_seed" in table:
+        others = table["init_seed"].notna()
+        numbers = table.loc[others, "init_seed"].map("{:g}".format)
+        table.loc[others, "row"] += before + numbers
 
 
 def choice_divergence(runs: RunSet) -> pd.DataFrame:
@@ -303,6 +308,7 @@ def choice_divergence(runs: RunSet) -> pd.DataFrame:
     groups = runs.groups_of("choice_divergence")
     table = divergences(runs, groups)
     table["row"] = table["transform"].map(PIXELS) + ", " + table["init"].map(INITIAL_WEIGHTS)
+    _number_draws(table, ", other draw ")
     levels = sorted({run.coordinates["emd"] for run in runs.planned(groups)})
     low, high = table[table["emd"] == levels[0]], table[table["emd"] == levels[-1]]
     rise = differences(high, low, "value", on=["row", "layer", "seed"])

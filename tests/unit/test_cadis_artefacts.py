@@ -390,12 +390,12 @@ def test_recovery_lists_vectors_rules_and_thresholds(smoke):
     assert cell(table, row, "same labels")["mean"] == pytest.approx(0.96)
     assert cell(table, row, "other labels")["mean"] == pytest.approx(0.95)
     assert cell(table, row, "other labels")["unit"] == "number"
-    assert cell(table, row, "clusters as run, 0.8")["mean"] == 5
-    assert cell(table, row, "clusters as run, 0.8")["unit"] == "count"
+    assert cell(table, row, "clusters rescaled as run, 0.8")["mean"] == 5
+    assert cell(table, row, "clusters rescaled as run, 0.8")["unit"] == "count"
     row = "change of the biases, fresh model"
-    assert cell(table, row, "clusters as run, 0.8")["mean"] == 1
+    assert cell(table, row, "clusters rescaled as run, 0.8")["mean"] == 1
     apart = TABLES["recovery"](MadeUpRuns("smoke", World(one=2.0)))
-    found = [cell(apart, row, f"clusters as run, {tau:g}")["mean"] for tau in THRESHOLDS]
+    found = [cell(apart, row, f"clusters rescaled as run, {tau:g}")["mean"] for tau in THRESHOLDS]
     assert found == [1, 1, 1, 1, 1, 2], "at the highest threshold alone"
 
 

@@ -278,7 +278,7 @@ VECTORS = {
     "weight": "weights",
     "bias": "biases",
 }
-CUTS = {"all": "clusters", "as_run": "clusters as run"}
+CUTS = {"all": "clusters", "as_run": "clusters rescaled as run"}
 COSINES = ("same labels", "other labels")
 
 
@@ -286,7 +286,7 @@ def recovery(runs: RunSet) -> pd.DataFrame:
     """Show how one local training of all clients tells clusters apart, by what is compared.
 
     Columns: the mean cosine of pairs of the same and of other labels, and how many clusters a cut
-    at a threshold makes.
+    at a threshold makes: connected components, of cosines rescaled as written or as run.
     """
     found = results(runs, runs.groups_of("recovery"))
     lines = found.merge(pd.DataFrame({"vector": [*VECTORS]}), how="cross")

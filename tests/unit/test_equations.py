@@ -376,11 +376,12 @@ def test_cadis(reading, rounds, within):
         {},
         {"delete_rule": "paper", "score_scope": "all"},
         {"final_round": 3, "final_threshold": 0.45},
+        {"final_round": 3, "final_threshold": 0.45, "score_noise_sd": 0.1},
     ],
-    ids=["deleted_as_run", "deleted_as_written", "ended"],
+    ids=["deleted_as_run", "deleted_as_written", "ended", "noisy"],
 )
 def test_fedcd(reading):
-    """Kopparapu et al. 2020, Algorithm 1 and eqs. 1 to 4, cloned as in the code."""
+    """Kopparapu et al. 2020, Algorithm 1 and eqs. 1 to 4, cloned and with noise as in the code."""
     momentum, decay, rounds, milestones = 0.9, 5e-4, 6, (0, 2)
     ref = Reference(
         partition={
@@ -427,6 +428,15 @@ def test_fedcd(reading):
         crowd = max(values) / 10 if created > 3 else 0.0
         return [m for m, s in c.items() if s < low or s < crowd]
 
+    def noisy(c: dict[int, float], *stream: int | str) -> dict[int, float]:
+        sd, models = params.score_noise_sd, list(c)
+        if sd and len(models) > 1:
+            rng = streams.generator(ref.spec.seed, "score", *stream)
+            chosen, noise = models[rng.integers(len(models))], rng.normal(0, sd)
+            rest = -noise / (len(models) - 1)
+            c = {m: max(s + (noise if m == chosen else rest), 0) for m, s in c.items()}
+        return {m: s / sum(c.values()) for m, s in c.items()}
+
     for t in range(rounds):
         if t - 1 in milestones:
             born = len(models)
@@ -434,11 +444,13 @@ def test_fedcd(reading):
                 for m in list(scores[i]):
                     history[i][born + m] = [1 - history[i][m][-1]]
                     scores[i][born + m] = 0.0
-                scores[i] = scored(i)
+                scores[i] = noisy(scored(i), t, i, "clone")
             models += models
         trained: dict[int, list[tuple[float, Vector]]] = {}
         for i in ref.drawn(t):
             for m, c in scores[i].items():
+                if c == 0:
+                    continue  # after noise
                 w, v = models[m], velocity.get((i, m), torch.zeros_like(ref.start))
                 for batch in ref.batches(i, t, "model", m):
                     v = momentum * v + ref.gradient(w, batch) + decay * w
@@ -453,8 +465,8 @@ def test_fedcd(reading):
                 history[i][m].append(ref.accuracy(models[m], validation[i]))
             if len(models) > 1:
                 c = scored(i)
-                kept = {m: s for m, s in c.items() if m not in lost(c, len(models))}
-                scores[i] = {m: s / sum(kept.values()) for m, s in kept.items()}
+                gone = lost(c, len(models))
+                scores[i] = noisy({m: s for m, s in c.items() if m not in gone}, t, i)
             late = params.final_round is not None and t >= params.final_round
             if late and len(scores[i]) == 2 and min(scores[i].values()) <= params.final_threshold:
                 scores[i] = {max(scores[i], key=lambda m, c=scores[i]: c[m]): 1.0}

@@ -32,7 +32,7 @@ unit: $(READY)  ## The fast tests only
 
 .PHONY: floors
 floors: envs/floors.lock  ## The fast tests with the oldest versions that pyproject.toml allows
-	LOCK=$< bash envs/install.sh .venv-floors
+	FEDREPRO_LOCK=$< bash envs/install.sh .venv-floors
 	PATH="$(CURDIR)/.venv-floors/bin:$$PATH" OMP_NUM_THREADS=1 \
 		pytest $(PARALLEL) --override-ini filterwarnings=default tests/unit \
 		--ignore tests/unit/test_packaging.py  # which holds what is installed against the lock

@@ -2,10 +2,10 @@
 # Makes or updates a virtual environment with the locked packages and this package (editable):
 #     bash envs/install.sh FOLDER [ANOTHER_LOCK]
 # Uses uv where it works, else venv and pip. PYTHON=python3.12 chooses the interpreter, and
-# LOCK=envs/floors.lock other versions.
+# FEDREPRO_LOCK=envs/floors.lock other versions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-lock=${LOCK:-envs/requirements.lock}
+lock=${FEDREPRO_LOCK:-envs/requirements.lock}
 venv=${1:?"usage: bash envs/install.sh FOLDER [ANOTHER_LOCK]"}
 other=${2:-}
 

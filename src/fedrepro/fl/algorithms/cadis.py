@@ -50,7 +50,9 @@ class Params(SamplingParams):
         description="what is compared (eq. 11: weight_change; as run: bias_change or bias)",
     )
     pairing: clustering.Pairing = Field(
-        default="correct", description="as_run compares wrong pairs of clients"
+        default="correct",
+        description="as_run compares wrong pairs of clients, in ascending order; set_order: in "
+        "that of a Python set, as the authors' code does",
     )
     rescale: clustering.Rescale = Field(
         default="all", description="as_run: positive entries alone, and absolute values"
@@ -135,7 +137,7 @@ def init(fed: Federation) -> State:
 def round(fed: Federation, state: State, t: int) -> Steps:
     """Train the participants, update the clusters, and average by them (eq. 1-2, 11-13, 18-20)."""
     params = fed.params(Params)
-    clients = fed.participants(t, params.participants)
+    clients = clustering.places(fed.participants(t, params.participants), params.pairing)
     start = state.weights
     log = yield from participants.log_received(fed, start, clients, wanted=params.local_accuracy)
     weight = params.distillation

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.float64]
 Relation = NDArray[np.bool_]
 
-Pairing = Literal["correct", "as_run"]
+Pairing = Literal["correct", "as_run", "set_order"]
 Rescale = Literal["all", "as_run"]
 Closure = Literal["components", "two_hop", "none"]
 
@@ -28,13 +28,24 @@ FLAT = 1e-6
 """Similarities that differ by less all count as equal."""
 
 
+def places(clients: Sequence[int], pairing: Pairing) -> list[int]:
+    """Return a round's clients in the order in which they are paired.
+
+    Args:
+        clients: in ascending order.
+        pairing: ``set_order`` takes that of a Python set of them, as the authors' code does: with
+            up to 18 clients nearly the order of the numbers modulo 32.
+    """
+    return list(set(clients)) if pairing == "set_order" else list(clients)
+
+
 def cosines(vectors: NDArray[np.float32], pairing: Pairing = "correct") -> Matrix:
     """Return the cosine of every pair of clients of a round (eq. 11).
 
     Args:
         vectors: float32 [K, size], as of :func:`fedrepro.fl.algorithms.classifier.vectors`.
-        pairing: ``as_run`` takes vector number q - p - 1 instead of q for the clients at places
-            p < q, so that the places p and 2p + 1 always get 1.
+        pairing: ``as_run`` and ``set_order`` take vector number q - p - 1 instead of q for the
+            clients at places p < q, so that the places p and 2p + 1 always get 1.
 
     Returns:
         float64 [K, K], NaN on the diagonal and where a vector is zero.
@@ -45,7 +56,7 @@ def cosines(vectors: NDArray[np.float32], pairing: Pairing = "correct") -> Matri
         unit = exact / norms
     count = len(vectors)
     values = unit @ unit.T
-    if pairing == "as_run":
+    if pairing != "correct":
         first, second = np.triu_indices(count, 1)
         upper = np.full((count, count), np.nan)
         upper[first, second] = values[first, second - first - 1]

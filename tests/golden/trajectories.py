@@ -254,7 +254,7 @@ _CASES = {
             "name": "cadis",
             "participants": 6,
             "vector": "bias_change",
-            "pairing": "as_run",
+            "pairing": "set_order",
             "rescale": "as_run",
             "closure": "two_hop",
             "threshold": 0.9,

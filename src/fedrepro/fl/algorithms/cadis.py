@@ -51,8 +51,7 @@ class Params(SamplingParams):
     )
     pairing: clustering.Pairing = Field(
         default="correct",
-        description="as_run compares wrong pairs of clients, in ascending order; set_order: in "
-        "that of a Python set, as the authors' code does",
+        description="set_order compares wrong pairs of clients, as the authors' code does",
     )
     rescale: clustering.Rescale = Field(
         default="all", description="as_run: positive entries alone, and absolute values"

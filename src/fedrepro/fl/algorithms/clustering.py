@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.float64]
 Relation = NDArray[np.bool_]
 
-Pairing = Literal["correct", "as_run", "set_order"]
+Pairing = Literal["correct", "set_order"]
 Rescale = Literal["all", "as_run"]
 Closure = Literal["components", "two_hop", "none"]
 
@@ -33,8 +33,8 @@ def places(clients: Sequence[int], pairing: Pairing) -> list[int]:
 
     Args:
         clients: in ascending order.
-        pairing: ``set_order`` takes that of a Python set of them, as the authors' code does: with
-            up to 18 clients nearly the order of the numbers modulo 32.
+        pairing: ``set_order`` takes that of a Python set, as the authors' code does: with 5 to 18
+            clients that of their numbers modulo 32, but where two of these are equal.
     """
     return list(set(clients)) if pairing == "set_order" else list(clients)
 
@@ -44,8 +44,8 @@ def cosines(vectors: NDArray[np.float32], pairing: Pairing = "correct") -> Matri
 
     Args:
         vectors: float32 [K, size], as of :func:`fedrepro.fl.algorithms.classifier.vectors`.
-        pairing: ``as_run`` and ``set_order`` take vector number q - p - 1 instead of q for the
-            clients at places p < q, so that the places p and 2p + 1 always get 1.
+        pairing: ``set_order`` takes vector number q - p - 1 instead of q for the clients at
+            places p < q, so that the places p and 2p + 1 always get 1.
 
     Returns:
         float64 [K, K], NaN on the diagonal and where a vector is zero.
@@ -56,7 +56,7 @@ def cosines(vectors: NDArray[np.float32], pairing: Pairing = "correct") -> Matri
         unit = exact / norms
     count = len(vectors)
     values = unit @ unit.T
-    if pairing != "correct":
+    if pairing == "set_order":
         first, second = np.triu_indices(count, 1)
         upper = np.full((count, count), np.nan)
         upper[first, second] = values[first, second - first - 1]

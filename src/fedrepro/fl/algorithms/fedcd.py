@@ -77,7 +77,8 @@ class Params(SamplingParams):
         "no clone is born)",
     )
     delete_rule: Literal["code", "paper"] = Field(
-        default="code", description="mean - c > sd or c < max / 10, or max - c > sd (eq. 4)"
+        default="code",
+        description="mean - c > sd or, once 4 models exist, c < max / 10; or max - c > sd (eq. 4)",
     )
     final_round: int | None = Field(
         default=20, ge=0, description="round, from 0, from which the worse of two models may go"

@@ -3,7 +3,8 @@
 Matrices are [N, N], symmetric, over all clients. ``together`` counts the rounds two clients have
 trained in together; ``similarity`` is their mean cosine, 0 for pairs that have not met.
 
-Options named ``as_run`` do what the public code does; docs/papers/cadis.md explains the effects.
+Options named ``as_run`` or ``set_order`` do what the public code does; docs/papers/cadis.md
+explains the effects.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def places(clients: Sequence[int], pairing: Pairing) -> list[int]:
     Args:
         clients: in ascending order.
         pairing: ``set_order`` takes that of a Python set, as the authors' code does: with 5 to 18
-            clients that of their numbers modulo 32, but where two of these are equal.
+            clients that of their numbers modulo 32, if no two of these are equal.
     """
     return list(set(clients)) if pairing == "set_order" else list(clients)
 

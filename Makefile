@@ -32,10 +32,20 @@ unit: $(READY)  ## The fast tests only
 
 .PHONY: floors
 floors: envs/floors.lock  ## The fast tests with the oldest versions that pyproject.toml allows
-	FEDREPRO_LOCK=$< bash envs/install.sh .venv-floors
-	PATH="$(CURDIR)/.venv-floors/bin:$$PATH" OMP_NUM_THREADS=1 \
+
+.PHONY: newest
+newest: build/newest.lock  ## The fast tests with the newest versions that it allows (needs uv)
+
+floors newest:
+	FEDREPRO_LOCK=$< bash envs/install.sh .venv-$@
+	PATH="$(CURDIR)/.venv-$@/bin:$$PATH" OMP_NUM_THREADS=1 \
 		pytest $(PARALLEL) --override-ini filterwarnings=default tests/unit \
 		--ignore tests/unit/test_packaging.py  # which holds what is installed against the lock
+
+.PHONY: build/newest.lock
+build/newest.lock:
+	mkdir -p $(@D)
+	$(LOCK) --extra test --upgrade --output-file $@
 
 .PHONY: slurm
 slurm: $(READY)  ## Add Snakemake's SLURM plugin to .venv, for profiles/slurm and its tests
@@ -119,7 +129,7 @@ lock:  ## Make the locked versions in envs again from pyproject.toml (needs uv; 
 
 .PHONY: clean
 clean:  ## Remove .venv, caches and builds; keeps data, records, checkpoints and results
-	rm -rf .venv .venv-floors build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-* build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
 
 $(READY): envs/requirements.lock envs/install.sh pyproject.toml
 	bash envs/install.sh .venv

@@ -1,4 +1,4 @@
-"""The workflow file of hosted CI: pinned actions, no rights, and what ``make`` offers."""
+"""The workflow files of hosted CI: pinned actions, no rights, and what ``make`` offers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / ".github/workflows").glob("*.y*ml"))
-TEXT = (ROOT / ".github/workflows/ci.yml").read_text()
-WORKFLOW: dict[str, Any] = yaml.safe_load(TEXT)
-JOB: dict[str, Any] = WORKFLOW["jobs"]["make"]
+WORKFLOWS: dict[str, dict[str, Any]] = {
+    file.stem: yaml.safe_load(file.read_text()) for file in FILES
+}
+JOB: dict[str, Any] = WORKFLOWS["ci"]["jobs"]["make"]
 CASES: list[dict[str, Any]] = JOB["strategy"]["matrix"]["include"]
+NEWEST: dict[str, Any] = WORKFLOWS["newest"]["jobs"]["make"]
 TARGETS = set(re.findall(r"^\.PHONY: (\w+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -27,25 +29,29 @@ def test_actions_are_pinned_by_commit_and_name_their_release(file: Path) -> None
         assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), action
 
 
-def test_a_job_may_read_and_no_more() -> None:
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    assert not [name for name, job in WORKFLOW["jobs"].items() if "permissions" in job]
-    assert "secrets" not in TEXT
-    (checkout,) = [s for s in JOB["steps"] if s.get("uses", "").startswith("actions/checkout@")]
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_job_may_read_and_no_more(file: Path) -> None:
+    workflow = WORKFLOWS[file.stem]
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets" not in file.read_text()
+    (job,) = workflow["jobs"].values()
+    assert "permissions" not in job
+    (checkout,) = [s for s in job["steps"] if s.get("uses", "").startswith("actions/checkout@")]
     assert checkout["with"]["persist-credentials"] is False
 
 
 def test_every_job_ends_and_gives_way_to_a_later_push() -> None:
-    assert WORKFLOW["concurrency"]["group"]
-    assert [job["timeout-minutes"] for job in WORKFLOW["jobs"].values()] == [
-        "${{ matrix.minutes }}"
-    ]
+    assert all(workflow["concurrency"]["group"] for workflow in WORKFLOWS.values())
+    assert JOB["timeout-minutes"] == "${{ matrix.minutes }}"
     assert all(0 < case["minutes"] <= 60 for case in CASES)
+    assert 0 < NEWEST["timeout-minutes"] <= 60
 
 
 def test_commands_are_targets_of_the_makefile() -> None:
     commands = [step["run"] for step in JOB["steps"] if "run" in step]
     assert commands == ['make "$TARGET"']
+    assert [step["run"] for step in NEWEST["steps"] if "run" in step] == ["make newest"]
+    assert "newest" in TARGETS
     assert JOB["env"] == {"PYTHON": "${{ matrix.python }}", "TARGET": "${{ matrix.target }}"}
     assert {"lint", "test", "figures"} <= {case["target"] for case in CASES} <= TARGETS
 

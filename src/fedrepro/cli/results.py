@@ -173,7 +173,8 @@ def figure(
 ) -> None:
     """Print one figure's numbers, or write it as svg, png, csv.
 
-    A terminal is not given the numbers, which may be thousands of lines.
+    Without --out the numbers go into a pipe or file, not to a terminal: they may be thousands of
+    lines.
     """
     from fedrepro.report import artefacts
     from fedrepro.runs.runset import RunSet
@@ -256,9 +257,9 @@ def report(
 ) -> None:
     """Write the report: pages from every number to its runs.
 
-    It is made of the tables, figures, verdicts and notebooks in results/<scale>, which
-    `snakemake all_report` makes first; with --partial of the records alone, without notebooks. What
-    the folder holds is replaced.
+    It is made from the tables, figures, verdicts and notebooks in results/<scale>, which
+    `snakemake all_report` makes first; with --partial, from the records alone, without notebooks.
+    An older report in the folder is replaced.
     """
     from fedrepro.report.html import site
 

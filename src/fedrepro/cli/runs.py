@@ -40,10 +40,10 @@ def status(
 ) -> None:
     """Count the runs with and without a record; estimate the rest.
 
-    A run is recorded if it has a valid record, and pending if it has none. Beside the pending ones
-    stands the time to train them, one after another on one core, without those that need a GPU,
-    and on a GPU, where like runs have been trained on one. Below the table are counted the
-    committed records that no plan asks for, and those of a plan of your own that other code
+    A run is recorded if it has a valid record, and pending if it has none. The time to train the
+    pending runs is estimated twice: one after another on one core, for those that need no GPU, and
+    on a GPU, for those like runs that were trained on one. Below the table are the numbers of
+    committed records that no plan asks for, and of records of a plan of your own that other code
     trained.
     """
     from fedrepro.runs.status import status
@@ -125,7 +125,7 @@ def show_run(
     """Show a recorded run: what it is, where it is used, its curves.
 
     The package of its components need not be installed. A run of a paper that is not recorded here
-    is read in the clone.
+    is read from the clone.
     """
     from fedrepro.report import recorded
 
@@ -144,7 +144,7 @@ def compare(
 ) -> None:
     """Compare recorded runs: how specs differ, how they ended.
 
-    Found as by `fedrepro show`, wherever each is recorded.
+    Runs are found as by `fedrepro show`, wherever each is recorded.
     """
     from fedrepro.report import recorded
 
@@ -256,8 +256,8 @@ def prune(
 ) -> None:
     """List or remove records that no plan asks for at any scale.
 
-    Of a plan of your own, these are records in results/own/runs with the spec of one of its runs,
-    and with another id since the code of a component, or its version, is another one. Other files
+    For a plan of your own, these are the records in results/own/runs that have the spec of one of
+    its runs, but another id, because the code or version of a component has changed. Other files
     are left alone.
     """
     from fedrepro.runs import status

@@ -193,8 +193,8 @@ class TrainArguments(TrainOptions, _Chosen):  # in the order of --help, _Chosen 
     Name the runs by their ids, give the file of a plan of your own, or say --pending. The record of
     a run is results/runs/ID.json, or results/own/runs/ID.json for your own plans and the scales
     quick and smoke. A run with a record is not trained: to repeat it, delete its record. A killed
-    run goes on from its last checkpoint. Several processes may train at the same time: with
-    --pending, each leaves alone what another one is training; with ids, it waits for that.
+    run resumes from its last checkpoint. Several processes may train at the same time: with
+    --pending, each skips the runs that another one is training; with ids, it waits for them.
     """
 
     deadline: Annotated[

@@ -173,7 +173,7 @@ def test_claims_are_found_and_sorted_by_their_verdicts_of_all_scales() -> None:
 
 def test_the_first_page_counts_papers_and_explains_words(folder: Path) -> None:
     first = (folder / "report/index.html").read_text()
-    assert "<h1>What holds of 1 paper on" in first
+    assert "<h1>What holds in 1 paper on" in first
     for word in DECIDED:
         assert f'<dt><span class="verdict {word}">{word}</span></dt>' in first
     note = load_plan(PAPER).at("smoke").note

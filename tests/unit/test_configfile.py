@@ -94,14 +94,18 @@ def test_a_name_in_place_of_a_component_is_shown_as_one(key: str, given: str, ta
     assert f"  {key}: write `{key}: {{{tag}: {given}}}`" in str(error.value).splitlines()
 
 
-@pytest.mark.parametrize("levels", [500, 100_000])
 @pytest.mark.parametrize("level", ["[", "- ", "{a: ", "? "])
-def test_a_file_nested_without_end_is_refused(tmp_path: Path, level: str, levels: int) -> None:
+def test_a_file_nested_too_deep_is_refused(tmp_path: Path, level: str) -> None:
+    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML: nested more than 100"):
+        read(tmp_path, level * 500)
+
+
+@pytest.mark.parametrize("level", ["[", "- ", "{a: ", "? "])
+def test_a_file_nested_without_end_is_refused(tmp_path: Path, level: str) -> None:
     """Before 6.0.4 PyYAML's parser in C ends the process by a segmentation fault."""
-    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML: ") as error:
-        read(tmp_path, level * levels)
-    ours = "nested more than 100 deep (line 1)" in str(error.value)
-    assert ours or (levels > 1000 and "exceeded maximum nesting depth" in str(error.value))
+    reasons = r"(nested more than 100|while increasing \w+ level\nexceeded maximum nesting depth)"
+    with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML: " + reasons):
+        read(tmp_path, level * 100_000)
 
 
 @pytest.mark.parametrize("text", ["a: 2001-02-30", f"a: {'9' * 9999}", "a: 2001-01-01T99:00:00"])

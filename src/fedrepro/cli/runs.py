@@ -42,7 +42,7 @@ def status(
 
     A run is recorded if it has a valid record, and pending if it has none. The time to train the
     pending runs is estimated twice: one after another on one core, for those that need no GPU, and
-    on a GPU, for those like runs that were trained on one. Below the table are the numbers of
+    on a GPU, for those similar to runs trained on one. Below the table are the numbers of
     committed records that no plan asks for, and of records of a plan of your own that other code
     trained.
     """

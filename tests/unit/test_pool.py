@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from multiprocessing import forkserver
+from multiprocessing import forkserver, popen_forkserver
 from pathlib import Path
 from subprocess import PIPE, Popen, call, check_output
 
@@ -97,11 +97,14 @@ def test_training_goes_on_when_workers_are_killed(make_pool, monkeypatch, tmp_pa
     assert not set(killed) & {one.process.pid for one in backend._pool}
 
 
-def test_workers_that_die_while_idle_are_replaced(make_pool):
-    """No lane is blamed for it, however often it happens."""
+@pytest.mark.parametrize("told_late", [False, True])
+def test_workers_that_die_while_idle_are_replaced(make_pool, monkeypatch, told_late):
+    """No lane is blamed for it, however often it happens and whenever the fork server tells."""
     spec, request = some_request()
     backend = make_pool(2)
     expected = weights(answer(backend, spec, request))
+    if told_late:
+        only_waiting_tells_of_ends(monkeypatch)
     for _ in range(3):
         pids = [one.process.pid for one in backend._pool]
         assert pids
@@ -110,6 +113,16 @@ def test_workers_that_die_while_idle_are_replaced(make_pool):
         assert not wait_for_end(pids)
         found = answer(backend, spec, request)
         assert all(map(torch.equal, weights(found), expected))
+
+
+def only_waiting_tells_of_ends(monkeypatch):
+    """Let the fork server tell of a process's end later than anyone asks without waiting."""
+    poll = popen_forkserver.Popen.poll
+    monkeypatch.setattr(
+        popen_forkserver.Popen,
+        "poll",
+        lambda process, flag=os.WNOHANG: poll(process, flag) if flag != os.WNOHANG else None,
+    )
 
 
 def kill_fork_server(monkeypatch, times):

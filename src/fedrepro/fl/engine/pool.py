@@ -301,7 +301,9 @@ class PoolBackend:
 
     def _hand_out(self) -> None:
         idle = [worker for worker in self._pool if not worker.pieces]
-        for worker in [worker for worker in idle if not worker.process.is_alive()]:
+        # An idle worker sends nothing, so its pipe has something to read only if it has died;
+        # is_alive() says so later, once the fork server has told.
+        for worker in [worker for worker in idle if worker.pipe.poll()]:
             idle.remove(worker)
             self._bury(worker)
         missing = self.workers - len(self._pool)

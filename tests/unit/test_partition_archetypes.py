@@ -219,6 +219,7 @@ def test_seeds_draw_differently_and_repeat():
         ({"validation_pool": 9999}, "validation_pool must be a multiple of the 10 classes"),
         ({"validation_pool": 50_000}, r"leave images of each \(the smallest class has 5000\)"),
         ({"bias_low": 0.0, "bias_high": 0.0, "train": 20_000}, r"labels \[1, 2, 3, 4\]"),
+        ({"train": 50_001}, r"partition\.train must be at most the 50000 images .* got 50001"),
     ],
 )
 def test_infeasible_hierarchical_partitions(changes, text):
@@ -237,6 +238,8 @@ def test_infeasible_hierarchical_partitions(changes, text):
             | {"overflow": "redraw"},
             "hardly ever give one of the 10 labels in 19 draws",
         ),
+        ({"validation": 10**14}, r"partition\.validation must be at most the 50000 images"),
+        ({"test": 10**14}, r"partition\.test must be at most the 10000 images"),
     ],
 )
 def test_infeasible_hypergeometric_partitions(changes, text):

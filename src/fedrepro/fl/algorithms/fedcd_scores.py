@@ -16,8 +16,6 @@ Scores = Mapping[int, float]
 
 LOWEST = 1e-5
 """What an accuracy of 0 counts as."""
-UNKNOWN = 0.5
-"""What a model counts that was never validated."""
 CROWD = 3
 """With more models than this ever created, a score below a tenth of the best is dropped too."""
 _SLACK = 1e-12
@@ -26,11 +24,12 @@ _SLACK = 1e-12
 def raw_score(history: Sequence[float], window: int) -> float:
     """Return the mean of the last ``window`` accuracies (equation 2), a fraction.
 
-    A history shorter than ``window`` counts by its last entry alone, as in the public code, and an
-    empty one as :data:`UNKNOWN`.
+    A history shorter than ``window`` counts by its last entry alone, as in the public code.
+
+    Args:
+        history: validation accuracies, fractions, at least one.
+        window: l, number of accuracies averaged.
     """
-    if not history:
-        return UNKNOWN
     recent = history[-window:] if len(history) >= window else history[-1:]
     return max(sum(recent) / len(recent), LOWEST)
 

@@ -80,11 +80,21 @@ def draw_devices(
         rng: draws the pool, class by class, then device by device its three sets.
 
     Raises:
-        FedreproError: there are too few images of a label, the pool does not divide evenly, or a
-            device ends up without images in one of its sets.
+        FedreproError: there are too few images, in all or of a label, the pool does not divide
+            evenly, or a device ends up without images in one of its sets.
     """
     check_labels(train_labels)
     check_labels(test_labels)
+    for name, count, labels in (
+        ("train", sizes.train, train_labels),
+        ("validation", sizes.validation, train_labels),
+        ("test", sizes.test, test_labels),
+    ):
+        if count > labels.size:
+            raise FedreproError(
+                f"partition.{name} must be at most the {labels.size} images that there are, got "
+                f"{count}"
+            )
     training = [np.flatnonzero(train_labels == label) for label in range(classes)]
     test = [np.flatnonzero(test_labels == label) for label in range(classes)]
     validation = training

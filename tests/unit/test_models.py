@@ -141,9 +141,55 @@ def tied():
     return [nn.Flatten(), encoder, decoder, nn.Linear(784, 10)]
 
 
+class Chained(nn.Sequential):
+    """A residual block of PyTorch's container, which the engine takes apart."""
+
+    def forward(self, x):
+        x = self[0](x)
+        return self[2](x + self[1](x))
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.batches = 0
+
+    def forward(self, x):
+        self.batches += self.training
+        return x / (1 + self.batches)
+
+
+class Centred(nn.Module):
+    """As books write batch normalisation: the mean of training matters in evaluation only."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(784))
+
+    def forward(self, x):
+        if not self.training:
+            return x - self.mean
+        mean = x.mean(dim=0)
+        self.mean = 0.9 * self.mean + 0.1 * mean
+        return x - mean
+
+
+class Spare(Plain):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(784, 2)
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
+        (
+            Chained(nn.Flatten(), nn.Linear(784, 784), nn.Linear(784, 10)),
+            "is a Chained, whose own code would not be used in every place; put that into a layer",
+        ),
+        ([nn.Flatten(), Counted(), nn.Linear(784, 10)], "remembers what it was trained on: let"),
+        ([nn.Flatten(), Centred(), nn.Linear(784, 10)], "remembers what it .* buffers in place"),
+        ([nn.Flatten(), Spare(), nn.Linear(784, 10)], "does not use 1.head.weight, which would be"),
         (Plain(), "must be a torch.nn.Sequential that ends with the torch.nn.Linear"),
         ([], "must be a torch.nn.Sequential that ends with"),
         ([nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)], "without a softmax after it"),

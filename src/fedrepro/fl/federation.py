@@ -52,9 +52,9 @@ def require_network(network: Network, shape: Shape, classes: int, width: float) 
         if problem:
             raise FedreproError(f"model.name: network {name} {problem}")
         before = torch.get_rng_state()
+        images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
         try:
-            set_keys(net, torch.tensor(0))
-            logits = net.train()(torch.zeros(2, *shape))
+            logits, problem = _tried(net, images)
         except (RuntimeError, ValueError) as error:
             raise FedreproError(
                 f"model.name: {name} cannot take examples of {_sizes(shape)} ({error}); take "
@@ -70,6 +70,8 @@ def require_network(network: Network, shape: Shape, classes: int, width: float) 
                 f"model.name: network {name} draws random numbers that depend on what else is "
                 "trained; for dropout, take Dropout of fedrepro.fl.models.parts.layers"
             )
+        if problem:
+            raise FedreproError(f"model.name: network {name} {problem}")
 
 
 def _problem(net: torch.nn.Module, classes: int) -> str:
@@ -79,6 +81,11 @@ def _problem(net: torch.nn.Module, classes: int) -> str:
         return (
             "must be a torch.nn.Sequential that ends with the torch.nn.Linear to the logits, "
             "without a softmax after it"
+        )
+    if type(net) is not torch.nn.Sequential:
+        return (
+            f"is a {type(net).__name__}, whose own code would not be used in every place; put that "
+            "into a layer of a plain torch.nn.Sequential"
         )
     if last.out_features != classes:
         return f"has {last.out_features} outputs, and there are {classes} classes"
@@ -120,6 +127,54 @@ def _difference(net: torch.nn.Module, again: torch.nn.Module) -> str:
             "`build`, from PyTorch's global generator"
         )
     return ""
+
+
+def _tried(net: torch.nn.Module, images: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """Return a network's logits of some examples, and what is wrong with how it makes them.
+
+    Lanes train one after another in a network, to which each brings its parameters and
+    floating-point buffers. With these back in place, it must be as it was.
+
+    Args:
+        net: the network.
+        images: float32 [n, channels, height, width].
+
+    Returns:
+        Logits in training mode, [n, classes], and the problem; "" if there is none.
+
+    Raises:
+        RuntimeError, ValueError: it cannot take them.
+    """
+    set_keys(net, torch.tensor(0))
+    brought = [one for one in (*net.parameters(), *net.buffers()) if one.is_floating_point()]
+    saved = [tensor.clone() for tensor in brought]
+
+    def logits(*, training: bool) -> torch.Tensor:
+        with torch.no_grad():
+            for tensor, value in zip(brought, saved, strict=True):
+                tensor.copy_(value)
+        found: torch.Tensor = net.train(training)(images.clone())
+        return found
+
+    modes = (False, True)
+    first, again = ([logits(training=mode) for mode in modes] for _ in range(2))
+    if not all(map(_close, first, again)):
+        return first[1], (
+            "remembers what it was trained on: let it have no counter and no attribute that "
+            "changes, and change buffers in place (`self.mean.lerp_(mean, 0.1)`)"
+        )
+    parameters = dict(net.named_parameters())
+    with torch.enable_grad():
+        total = logits(training=True).sum()
+    found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+    unused = [name for name, one in zip(parameters, found, strict=True) if one is None]
+    if unused:
+        return first[1], f"does not use {unused[0]}, which would be trained: leave it out"
+    return first[1], ""
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
 def _sizes(shape: Sequence[int]) -> str:

@@ -6,8 +6,9 @@ the engine relies on:
 - It is an :class:`torch.nn.Sequential` whose last child is the :class:`torch.nn.Linear` from the
   representation to the logits, so ``net[:-1]`` is the representation map.
 - Dropout and batch normalisation are those of :mod:`fedrepro.fl.models.parts.layers`.
-- Every parameter is trained, and belongs to one layer. Only layers without any, such as a ReLU, may
-  stand in two places.
+- Every parameter is used and trained, and belongs to one layer. Only layers without any, such as a
+  ReLU, may stand in two places.
+- What else changes in training is in buffers of floats, which are changed in place.
 - It can be captured as a CUDA graph: nothing in it waits for the device or depends on values.
 - It runs in the ``channels_last`` memory format.
 - ``width`` in (0, 1] scales a layer of n channels or units to ``max(1, round(n * width))``; where

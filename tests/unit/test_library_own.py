@@ -79,11 +79,15 @@ def make_algorithm(objective: Objective = PLAIN, **options: Any) -> Algorithm:
 
 
 def make_network(width: int = 8) -> Network:
-    """A network with a layer that a worker could not import."""
+    """A network with a layer that a worker could not import, whose constant is in no state_dict."""
 
     class Doubled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("factor", torch.tensor(2.0), persistent=False)
+
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return 2 * x
+            return self.factor * x
 
     def build(shape: Any, classes: int, _: float) -> nn.Sequential:
         inputs = int(np.prod(shape))

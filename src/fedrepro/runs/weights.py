@@ -50,7 +50,8 @@ def write(run: ActiveRun, folder: Path) -> None:
         network = models.build(model.name, shape, run.dataset.classes, model.width)
     named = network.state_dict()  # which says the version of each layer, too
     for position, name in enumerate(layout.names):
-        named[name] = layout.view(flat, position).clone()
+        if name in named:  # a buffer with persistent=False is in no state_dict
+            named[name] = layout.view(flat, position).clone()
     content = io.BytesIO()
     torch.save(named, content)
     write_bytes(path_of(run.id, folder), content.getvalue(), durable=True)

@@ -24,6 +24,7 @@ from fedrepro.fl.engine.driver import Listener, drive
 from fedrepro.fl.engine.graphs import GraphsBackend
 from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Objective, Predict, Train, Trained
 from fedrepro.fl.spec import RunSpec, run_id
@@ -343,11 +344,11 @@ def test_what_an_evaluation_returns_is_numbers_or_lists(tmp_path, monkeypatch):
 @pytest.mark.parametrize("sometimes", [lambda t: t > 0, lambda t: t == 0], ids=["late", "early"])
 def test_what_evaluations_return_only_sometimes_fails_its_run(tmp_path, monkeypatch, sometimes):
     """Its values would be taken for those of other rounds."""
+    evaluations = itertools.count()
 
     def evaluate(fed, state):
         yield Predict([state.weights], "test")
-        state.evaluations = getattr(state, "evaluations", -1) + 1
-        return {"accuracy": 0.5} | ({"b": 1.0} if sometimes(state.evaluations) else {})
+        return {"accuracy": 0.5} | ({"b": 1.0} if sometimes(next(evaluations)) else {})
 
     small_runs.change_algorithm(monkeypatch, "sgd", evaluate=evaluate)
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
@@ -420,10 +421,10 @@ def test_numbers_of_numpy_may_be_logged_and_resumed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kept", "text"),
     [
-        (np.zeros(3), "x of its state holds a numpy.ndarray"),
-        ([np.float64(1)], "x of its state holds a numpy.float64"),
-        ({np.int64(1): 2.0}, "x of its state holds a numpy.int64"),
-        ((torch.zeros(1),), "x of its state holds a torch.Tensor"),
+        (np.zeros(3), "moments of its state holds a numpy.ndarray"),
+        ([np.float64(1)], "moments of its state holds a numpy.float64"),
+        ({np.int64(1): 2.0}, "moments of its state holds a numpy.int64"),
+        ((torch.zeros(1),), "moments of its state holds a torch.Tensor"),
         ({(1, 2): [None, "a", 1.5, {3: torch.zeros(2)}]}, ""),
     ],
 )
@@ -431,13 +432,92 @@ def test_a_state_that_no_checkpoint_can_hold_fails_its_run(tmp_path, monkeypatch
     def a_round(fed, state, t):
         yield Predict([state.weights], "test")
         state.weights = state.weights + 1
-        state.x = kept
+        state.moments = kept
         return {}
 
     small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
     _, failures = collect([make_spec(algorithm={"name": "sgd"}, rounds=2)], tmp_path)
     assert text in str(*failures.values())
     assert bool(failures) == bool(text)
+
+
+@dataclasses.dataclass
+class Sharing:
+    """A state that forgets an annotation."""
+
+    weights: torch.Tensor
+    controls = {}  # noqa: RUF012 - which is the point
+
+
+def test_a_state_that_its_class_shares_among_runs_fails_its_run(tmp_path, monkeypatch):
+    init = {"init": lambda fed: Sharing(fed.initial_weights())}
+    small_runs.change_algorithm(monkeypatch, "sgd", **init)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    text = "sgd: controls of its state belongs to the class, so all runs share it"
+    assert text in str(*failures.values())
+
+
+def test_a_state_that_gets_more_in_a_round_fails_its_run(tmp_path, monkeypatch):
+    """As a resumed run could not tell that from a checkpoint of other code."""
+
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        state.velocity = state.weights
+        return {}
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert "sgd: velocity of its state comes or goes in a round" in str(*failures.values())
+
+
+def test_a_tensor_that_would_be_elsewhere_after_a_resume_is_refused():
+    place = torch.device("meta")  # in place of a GPU
+    CheckedState("own", SimpleNamespace(x=torch.zeros(2, device=place), y=torch.zeros(2).double()))
+    with pytest.raises(FedreproError, match=r"own: x .* torch.float64 on meta, which a run that"):
+        CheckedState("own", SimpleNamespace(x=[torch.zeros(2, device=place).double()]))
+
+
+class PlainState:
+    """A state of a class with arguments of its own."""
+
+    def __init__(self, fed):
+        self.weights = fed.initial_weights()
+        self.sum = torch.zeros(())
+
+
+@dataclasses.dataclass
+class Derived:
+    """A state that begins with what follows from a field."""
+
+    weights: torch.Tensor
+    sum: torch.Tensor | None = None
+
+    def __post_init__(self):
+        self.sum = torch.zeros(())
+
+
+@pytest.mark.parametrize("init", [PlainState, lambda fed: Derived(fed.initial_weights())])
+def test_a_state_resumes_as_it_was_however_it_is_made(tmp_path, monkeypatch, init):
+    def a_round(fed, state, t):
+        lane = Lane(state.weights, fed.clients[0], ("client", 0))
+        [trained] = yield Train([lane], t)
+        state.weights = trained.weights
+        state.sum = state.sum + trained.weights.sum()
+        return {"sum": float(state.sum)}
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    small_runs.change_algorithm(monkeypatch, "sgd", init=init, round=a_round)
+    spec = make_spec(algorithm={"name": "sgd"}, rounds=4)
+    whole, _ = collect([spec], tmp_path / "whole")
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path / "cut", on_progress=stop, checkpoint_seconds=0)
+    resumed, failures = collect([spec], tmp_path / "cut")
+    assert not failures
+    found, expected = (runs[run_id(spec)].progress.metrics for runs in (resumed, whole))
+    assert found == expected
 
 
 def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):

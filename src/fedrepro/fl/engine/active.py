@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping
@@ -162,12 +163,10 @@ class ActiveRun:
         if found is None:
             return
         fresh = self.state
-        try:
-            self.state = type(fresh)(**on_device(found.state, self.fed.device))
-        except TypeError as error:
-            raise checkpoint.unusable(
-                self._file, "does not fit this version of the code"
-            ) from error
+        if vars(fresh).keys() != found.state.keys():
+            raise checkpoint.unusable(self._file, "does not fit this version of the code")
+        self.state = copy.copy(fresh)  # not made by its class, whose code may change what it holds
+        vars(self.state).update(on_device(found.state, self.fed.device))
         if field := saved.misfit(self.state, fresh):
             raise checkpoint.unusable(
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"

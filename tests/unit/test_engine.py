@@ -549,6 +549,34 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
             lambda fed, w: Train([lane_of(fed, w, linear=w[:7])], 0),
             "Lane.linear has 7 numbers, and",
         ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, optimizer_state={"velocity": w[:1]})], 0),
+            "Lane.optimizer_state['velocity'] has 1 numbers, and",
+        ),
+        (
+            lambda fed, w: Train([lane_of(fed, w.clone().requires_grad_())], 0),
+            "Lane.weights: weights come with a gradient; leave it with `.detach()`",
+        ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, lr=torch.tensor(0.1))], 0),
+            "Lane.lr is tensor(0.1000), not a finite number from 0 on; `float(x)` makes one",
+        ),
+        (lambda fed, w: asked(fed, w, proximal=torch.ones(())), "Objective.proximal is tensor(1.)"),
+        (lambda fed, w: asked(fed, w, gradient_noise=-1.0), "Objective.gradient_noise is -1.0"),
+        (
+            lambda fed, w: asked(fed, w, quantise_bits=2.5),
+            "quantise_bits is 2.5, not a whole",
+        ),
+        (
+            lambda fed, w: asked(fed, w, terms=("a", 0.5)),
+            "terms has 'a', not a pair of",
+        ),
+        (lambda fed, w: asked(fed, w, terms=(("a", math.nan),)), "the weight of a is nan, not a f"),
+        (
+            lambda fed, w: asked(fed, w, projection="step"),
+            "projection is 'step', not weights",
+        ),
+        (lambda fed, w: asked(fed, w, projection="weights"), "Objective.radius is inf, not a fin"),
         (lambda fed, w: Predict([w, w[:7]], "test"), "Predict.models has 7 numbers, and"),
         (lambda fed, w: Train([lane_of(fed, w, examples=[0, 1])], 0), "Lane.examples is [0, 1]"),
         (
@@ -636,6 +664,10 @@ def lane_of(fed, weights, **changes):
     return dataclasses.replace(lane, **changes)
 
 
+def asked(fed, weights, **objective):
+    return Train([lane_of(fed, weights)], 0, objective=Objective(**objective))
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -653,18 +685,20 @@ def test_an_algorithm_that_is_not_written_as_one_fails_its_runs(
     assert "Traceback" not in str(*failures.values())
 
 
-def test_lanes_of_one_request_that_share_a_stream_fail_their_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("ids", [(), (0, "0")], ids=str)
+def test_lanes_of_one_request_that_share_a_stream_fail_their_run(tmp_path, monkeypatch, ids):
     """They would have the same shuffles and dropout masks, and nothing would show it."""
 
     def a_round(fed, state, t):
-        lanes = [Lane(state.weights, fed.clients[k], ("client",)) for k in range(2)]
+        streams = [("client", *ids[k : k + 1]) for k in range(2)]
+        lanes = [Lane(state.weights, fed.clients[k], streams[k]) for k in range(2)]
         trained = yield Train(lanes, t)
         state.weights = trained[0].weights
         return {}
 
     small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
     _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
-    assert "sgd: two lanes of a request have the stream ('client',)" in str(*failures.values())
+    assert "sgd: two lanes of a request have the stream ('client'," in str(*failures.values())
 
 
 def test_pretraining_logs_what_all_rounds_do():

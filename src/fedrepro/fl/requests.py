@@ -39,7 +39,8 @@ class Lane:
         weights: start weights, float32 [parameters + buffers]; left unchanged.
         examples: positions in the training split, int64 [n].
         stream: ids that name the lane's random streams within the run and round, such as
-            ``("client", 3)``; two lanes of one request must differ.
+            ``("client", 3)``; two lanes of one request must differ. A second request of the round
+            with the same ids draws the same shuffles, masks and noise.
         optimizer_state: moments to continue from; None starts fresh.
         batch: examples a step; None takes the spec's.
         epochs: passes over its examples; None takes the request's.
@@ -75,7 +76,7 @@ class Objective:
         gradient_noise: standard deviation of Gaussian noise on every gradient coordinate.
         projection: after each step, bound the norm of the ``weights`` or of the ``update``
             ``w - w_0`` by ``radius`` (Ozdayi et al. 2020, section 3.2).
-        radius: the bound on the Euclidean norm, > 0.
+        radius: the bound on the Euclidean norm, > 0; finite with ``projection``.
         quantise_bits: after training, round the weights stochastically to this many bits
             (Kopparapu et al. 2020, section 3.4, as in their code); None leaves them.
     """

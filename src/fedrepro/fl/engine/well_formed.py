@@ -6,7 +6,9 @@ that the algorithm does not declare would not be part of a run's identity.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.requests import IntArray, Lane, Predict, Request, Train
+from fedrepro.fl.requests import IntArray, Lane, Objective, Predict, Request, Train
 
 
 def check_request(name: str, request: Request, dataset: Dataset, layout: Layout) -> None:
@@ -48,6 +50,7 @@ def _check_training(name: str, request: Train, examples: int, layout: Layout) ->
     lanes = request.lanes
     if not (isinstance(lanes, Sequence) and all(isinstance(lane, Lane) for lane in lanes)):
         raise FedreproError(f"Train.lanes is {lanes!r:.50}, not a list of Lane")
+    _check_objective(request.objective)
     undeclared = {term for term, _ in request.objective.terms} - set(ALGORITHMS[name].terms)
     if undeclared:
         raise FedreproError(
@@ -59,18 +62,43 @@ def _check_training(name: str, request: Train, examples: int, layout: Layout) ->
     for lane in lanes:
         if not isinstance(lane.stream, tuple):
             raise FedreproError(f"Lane.stream is {lane.stream!r:.50}, not a tuple of ids")
-        if lane.stream in known:
+        ids = "/".join(map(str, lane.stream))  # as streams are named: 1 and "1" are one
+        if ids in known:
             raise FedreproError(
                 f"two lanes of a request have the stream {lane.stream}, so their shuffles and "
                 "dropout masks would be the same; give each ids of its own"
             )
-        known.add(lane.stream)
+        known.add(ids)
         _check_vector("Lane.weights", lane.weights, layout.size)
         if lane.linear is not None:
             _check_vector("Lane.linear", lane.linear, layout.parameters)
+        for moment, vector in (lane.optimizer_state or {}).items():
+            if moment != "step":
+                _check_vector(f"Lane.optimizer_state['{moment}']", vector, layout.parameters)
         _check_positions("Lane.examples", lane.examples, examples)
+        if lane.lr is not None:
+            _check_number("Lane.lr", lane.lr, least=0)
         _check_count("Lane.batch", lane.batch, least=1)
         _check_count("Lane.epochs", lane.epochs, least=0)
+
+
+def _check_objective(objective: Objective) -> None:
+    """Refuse numbers by which lanes could not be told apart: of a tensor, text has four digits."""
+    _check_number("Objective.proximal", objective.proximal, least=0)
+    _check_number("Objective.gradient_noise", objective.gradient_noise, least=0)
+    _check_count("Objective.quantise_bits", objective.quantise_bits, least=1)
+    for term in objective.terms:
+        if not (isinstance(term, tuple) and len(term) == 2):
+            raise FedreproError(
+                f"Objective.terms has {term!r:.50}, not a pair of a name and a weight"
+            )
+        _check_number(f"Objective.terms: the weight of {term[0]}", term[1])
+    if objective.projection not in (None, "weights", "update"):
+        raise FedreproError(
+            f"Objective.projection is {objective.projection!r:.50}, not weights or update"
+        )
+    if objective.projection is not None:
+        _check_number("Objective.radius", objective.radius, least=0)
 
 
 def _check_prediction(request: Predict, dataset: Dataset, layout: Layout) -> None:
@@ -112,11 +140,22 @@ def _check_count(what: str, count: object, *, least: int) -> None:
         raise FedreproError(f"{what} is {count!r:.50}, not a whole number from {least} on")
 
 
+def _check_number(what: str, value: Any, least: float = -math.inf) -> None:
+    number = isinstance(value, int | float | np.integer | np.floating)
+    if not (number and math.isfinite(value) and value >= least):
+        bound = "" if least == -math.inf else f" from {least:g} on"
+        raise FedreproError(
+            f"{what} is {value!r:.50}, not a finite number{bound}; `float(x)` makes one of a tensor"
+        )
+
+
 def _check_vector(what: str, weights: object, size: int) -> None:
     if not (isinstance(weights, torch.Tensor) and weights.ndim == 1):
         raise FedreproError(f"{what}: {weights!r:.50} is not a flat tensor of weights")
     if weights.dtype != torch.float32:
         raise FedreproError(f"{what}: weights are {weights.dtype}; convert them with `.float()`")
+    if weights.requires_grad:
+        raise FedreproError(f"{what}: weights come with a gradient; leave it with `.detach()`")
     if len(weights) != size:
         raise FedreproError(
             f"{what} has {len(weights)} numbers, and this network needs {size} (spec field model)"

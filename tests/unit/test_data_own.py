@@ -77,7 +77,7 @@ def test_another_process_has_to_make_it_again(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(registry, "_HELD", {})
     monkeypatch.setattr(registry, "_DESCRIBED", {})
     for ask in (data.load, data.describe):
-        with pytest.raises(FedreproError, match=r"make it again with `Dataset\.from_arrays`"):
+        with pytest.raises(FedreproError, match=r"--paper my-plan.yaml.* it again with `Dataset\."):
             ask(spec.name)
 
 

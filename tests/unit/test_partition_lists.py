@@ -42,7 +42,7 @@ def test_lists_come_from_files(tmp_path: Path) -> None:
 def test_lists_of_another_process_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Lists.model_validate({"scheme": "lists"} | lists.described(CLIENTS))
     monkeypatch.setattr(lists, "_KNOWN", {})
-    with pytest.raises(FedreproError, match="give them again"):
+    with pytest.raises(FedreproError, match=r"give them again .* --paper my-plan.yaml"):
         build_partition(spec, LABELS, LABELS, 10, seed=0)
 
 

@@ -373,8 +373,9 @@ def in_memory(name: str) -> Dataset | None:
 
 def _not_here(name: str) -> FedreproError:
     return FedreproError(
-        f"the arrays of the data set {name} are not here: name their file in the plan "
-        "(`dataset.file`), or make it again with `Dataset.from_arrays`"
+        f"the arrays of the data set {name} are not here: name their file in a plan "
+        "(`dataset.file`) and that plan in the command (`--paper my-plan.yaml`), or make it again "
+        "with `Dataset.from_arrays`"
     )
 
 

@@ -143,7 +143,8 @@ class Lists(Scheme):
         if self.sha256 not in _KNOWN:
             raise FedreproError(
                 f"the index lists {self.sha256[:12]} of this run are not here: give them again "
-                "(partition.file of the plan, or the lists that the program had)"
+                "(the lists that the program had, or a plan's partition.file, and the plan in the "
+                "command: --paper my-plan.yaml)"
             )
         clients = _KNOWN[self.sha256]
         found = (len(clients), sum(len(client) for client in clients))

@@ -737,6 +737,28 @@ def test_an_error_of_the_program_fails_its_run_with_the_traceback(tmp_path, monk
     assert message.endswith("ZeroDivisionError: a fault of the program")
 
 
+def test_an_error_rounds_after_a_resume_is_not_blamed_on_the_checkpoint(tmp_path, monkeypatch):
+    usual = ALGORITHMS["sgd"].round
+
+    def a_round(fed, state, t):
+        if t == 3:
+            raise KeyError("never seen")
+        return (yield from usual(fed, state, t))
+
+    def stop(active):
+        if active and active[0].progress.round == 2:
+            raise Interrupt
+
+    small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
+    spec = make_spec(algorithm={"name": "sgd"}, rounds=5)
+    with pytest.raises(Interrupt):
+        collect([spec], tmp_path, on_progress=stop, checkpoint_seconds=0)
+    _, failures = collect([spec], tmp_path)
+    message = str(failures[run_id(spec)])
+    assert "algorithm sgd, round 4: KeyError: 'never seen'\nTraceback" in message
+    assert ".pt" not in message
+
+
 def test_a_data_set_that_cannot_be_had_is_looked_for_and_explained_once(tmp_path):
     specs = [make_spec(seed=seed, dataset={"name": "mnist"}) for seed in range(3)]
     good, looked_for, failures = make_spec(), [], []

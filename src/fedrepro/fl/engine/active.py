@@ -270,9 +270,11 @@ class ActiveRun:
     def explained(self, error: Exception) -> Exception:
         """Return what to say of an error: a checkpoint that the run went on from is to blame.
 
-        What a checkpoint holds deep in the state is not checked before it is used.
+        What a checkpoint holds deep in the state is not checked before it is used. After a whole
+        round of its own, it is rather the algorithm's code that fails.
         """
-        if not (self.resumed_at and isinstance(error, ProgramFailed)):
+        first = self.resumed_at and self.progress.round == self.resumed_at
+        if not (first and isinstance(error, ProgramFailed)):
             return error
         last = str(error).splitlines()[-1]
         return checkpoint.unusable(

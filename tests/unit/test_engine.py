@@ -470,6 +470,32 @@ def test_a_state_that_gets_more_in_a_round_fails_its_run(tmp_path, monkeypatch):
     assert "sgd: velocity of its state comes or goes in a round" in str(*failures.values())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {"sum": state.weights.sum().double()},
+        lambda state: {"weights": torch.cat([state.weights, torch.zeros(1)])},
+        lambda state: {"weights": [state.weights]},
+    ],
+)
+def test_a_state_that_becomes_of_another_kind_fails_its_run(tmp_path, monkeypatch, change):
+    """A checkpoint of it would be refused as one of other code."""
+
+    def a_round(fed, state, t):
+        yield Predict([state.weights], "test")
+        vars(state).update(change(state))
+        return {}
+
+    def evaluate(fed, state):
+        yield Predict([fed.initial_weights()], "test")
+        return {"accuracy": 0.5}
+
+    parts = {"init": PlainState, "round": a_round, "evaluate": evaluate}
+    small_runs.change_algorithm(monkeypatch, "sgd", **parts)
+    _, failures = collect([make_spec(algorithm={"name": "sgd"})], tmp_path)
+    assert " of its state is of another kind, shape or dtype than `init`" in str(*failures.values())
+
+
 def test_a_tensor_that_would_be_elsewhere_after_a_resume_is_refused():
     place = torch.device("meta")  # in place of a GPU
     CheckedState("own", SimpleNamespace(x=torch.zeros(2, device=place), y=torch.zeros(2).double()))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
 from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import Effect
-from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, on_device, tensors
+from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, mapped, on_device, tensors
 from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
@@ -146,6 +146,8 @@ class ActiveRun:
         self._saving = storage.saving
         self._last_save = time.monotonic()
         self.state_bytes = 0
+        kinds = mapped(vars(self.state), lambda tensor: tensor.to("meta"))  # shapes without memory
+        self._fresh = SimpleNamespace(**kinds)
         self._restore()
         self.current_round = self.resumed_at = self.progress.round
         self._copier = HostCopier()
@@ -162,12 +164,11 @@ class ActiveRun:
         found = saved.read(self._file, self.id)
         if found is None:
             return
-        fresh = self.state
-        if vars(fresh).keys() != found.state.keys():
+        if vars(self.state).keys() != found.state.keys():
             raise checkpoint.unusable(self._file, "does not fit this version of the code")
-        self.state = copy.copy(fresh)  # not made by its class, whose code may change what it holds
+        # Not made by its class, whose code may change what it holds.
         vars(self.state).update(on_device(found.state, self.fed.device))
-        if field := saved.misfit(self.state, fresh):
+        if field := saved.misfit(self.state, self._fresh):
             raise checkpoint.unusable(
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"
             )
@@ -220,8 +221,17 @@ class ActiveRun:
         """Keep the newest snapshot and, until that is complete, the one before.
 
         A whole round later that one is complete, so nothing is waited for.
+
+        Raises:
+            FedreproError: a checkpoint of the state could not be used.
         """
         self._checked.require_unchanged()
+        if field := saved.misfit(self.state, self._fresh):
+            raise FedreproError(
+                f"algorithm {self.spec.algorithm.name}: {field} of its state is of another kind, "
+                "shape or dtype than `init` made it, so that no checkpoint would fit: let `init` "
+                "make it as it will be, or None, or keep a list"
+            )
         self._checked = CheckedState(self.spec.algorithm.name, self.state)
         before = [boundary for boundary in self._boundaries if boundary.arrives()]
         newest = self._snapshot()

@@ -102,10 +102,11 @@ def test_long_lists_of_entries_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_baselines_need_three_values() -> None:
     assert block("baselines", "emd", "paper") == ""
     text = block("baselines", "cadis", "paper")
-    assert text.startswith("How many values are reproduced, and how many would be if")
-    ((place, _, _, tried, *shares),) = rows(text.partition(":\n\n")[2])[2:]
-    assert (place, tried) == ("Table 1", "3")
-    assert shares == ["100 %", "100 %", "100 %"]
+    assert text.startswith("How many of our values are within the tolerances, and how many")
+    heads, _, row = rows(text.partition(":\n\n")[2])
+    assert (row[0], row[3]) == ("Table 1", "3")
+    assert row[4:] == ["100 %", "100 %", "100 %"]
+    assert "reproduced" not in heads, "N2 is within its tolerance, and deviates"
 
 
 def test_changes_say_what_was_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,14 +170,14 @@ def significance(checks: Iterable[Check]) -> Significance:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What share of a curve or table would be reproduced by values of ours from other places.
+    """What share of a curve or table is within the tolerances, and with ours from other places.
 
     Attributes:
         group: the curve or table.
         unit: of its values that are compared.
         reading: of the paper.
         tried: how many values.
-        reproduced: share within the tolerance where they belong.
+        reproduced: share within the tolerance where they belong, whatever the verdict.
         shuffled: share expected if our values were dealt out at random.
         neighbour: mean of the shares if each were that of the place before, or after.
     """

@@ -97,13 +97,13 @@ def _score(paper: str) -> str:
 
 
 _BASELINES = (
-    "How many values are reproduced, and how many would be if our values were shuffled, or each "
-    "replaced by its neighbour's (where a curve or table has at least three):"
+    "How many of our values are within the tolerances, and how many would be if they were "
+    "shuffled, or each replaced by its neighbour's (where a curve or table has at least three):"
 )
 
 
 def _baselines(paper: str, scale: Scale) -> str:
-    """One row a curve or table: what share of it our values reproduce, and would elsewhere.
+    """One row a curve or table: what share of our values is within its tolerances, and would be.
 
     Nothing where no curve or table has three values that were tried.
     """
@@ -113,7 +113,7 @@ def _baselines(paper: str, scale: Scale) -> str:
             "unit": item.unit,
             "reading": score.in_words(item.reading),
             "tried": item.tried,
-            "reproduced": f"{100 * item.reproduced:.0f} %",
+            "within tolerance": f"{100 * item.reproduced:.0f} %",
             "if shuffled": f"{100 * item.shuffled:.0f} %",
             "if the neighbour's": f"{100 * item.neighbour:.0f} %",
         }

@@ -176,7 +176,7 @@ def _mean_over(
 
 
 def _late(runs: RunSet, what: str, metric: str, window: int, **where: Any) -> Sample:
-    """Return the mean of the last ``window`` evaluations; those before tell of its error."""
+    """Return the mean of the last ``window`` evaluations; it and those before tell of its error."""
 
     def rounds(record: RunRecord) -> list[float]:
         return record.metrics[metric][-WINDOWS * window :]

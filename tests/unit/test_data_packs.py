@@ -373,6 +373,11 @@ def test_import_refuses_what_is_not_a_whole_pack() -> None:
         commands.import_pack(Path("loose/mnist.npz"))
     with pytest.raises(FedreproError, match="nothing to do"):
         commands.import_pack(PACK, PACK)
+    Path("loop").symlink_to("loop")
+    with pytest.raises(FedreproError, match="Cannot write the pack loop"):
+        commands.import_pack(PACK, Path("loop"))
+    with pytest.raises(FedreproError, match="Cannot write the pack loop"):
+        commands.pack(Path("loop"), ["mnist"], PACK)
     (PACK / "cifar10_test.npz").unlink()
     with pytest.raises(FedreproError, match=r"cifar10_test\.npz is missing"):
         commands.import_pack(PACK)

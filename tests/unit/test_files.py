@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import stat
 import sys
 from collections.abc import Callable
@@ -62,6 +63,45 @@ def test_a_file_below_a_file_is_refused_by_its_own_name(tmp_path: Path, name: st
     (tmp_path / "file").touch()
     with pytest.raises(FedreproError, match=rf"file/{name}: a file is where a folder"):
         write_bytes(tmp_path / "file" / name, b"1")
+
+
+WRITERS = [lambda file: write_bytes(file, b"1"), lambda file: transfer.write(file, [])]
+
+
+@pytest.mark.parametrize("write", [*WRITERS, transfer.require_addable])
+def test_what_is_no_file_is_not_replaced_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None]
+) -> None:
+    """As root may replace ``/dev/null``."""
+    monkeypatch.chdir(tmp_path)  # a socket's name may not be long
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+    with pytest.raises(FedreproError, match=r"socket: is no file, and would be replaced by one"):
+        write(Path("socket"))
+    assert Path("socket").is_socket()
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_one(tmp_path: Path, write: Callable[[Path], None], there: bool) -> None:
+    target, link = tmp_path / "kept/file", tmp_path / "link"
+    target.parent.mkdir()
+    link.symlink_to("kept/file")
+    if there:
+        write(target)
+    write(link)
+    assert link.is_symlink()
+    assert target.stat().st_size
+    assert sorted(tmp_path.iterdir()) == [target.parent, link]
+
+
+def test_a_link_to_itself_can_be_replaced(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    for write in WRITERS:
+        link.symlink_to(link)
+        write(link)
+        assert link.is_file()
+        link.unlink()
 
 
 def test_a_record_is_on_the_disk_before_it_has_its_name(disk: list[str]) -> None:

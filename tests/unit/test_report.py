@@ -440,6 +440,9 @@ def test_a_folder_of_something_else_is_left_alone(
     with pytest.raises(FedreproError, match="other: holds something else than a report"):
         site.write([PAPER], "smoke", folder / "results", precious.parent)
     assert precious.read_text() == "precious"
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(FedreproError, match="loop: cannot be written"):
+        site.write([PAPER], "smoke", folder / "results", folder / "loop")
 
 
 def test_a_missing_result_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ def write_text(file: Path, text: str) -> None:
 def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
     """Write a file atomically, in a folder that is made if need be.
 
-    On failure the old file stays and no half-written one is left.
+    On failure the old file stays and no half-written one is left. A link stays one: the file that
+    it leads to is written.
 
     Args:
         file: it.
@@ -32,20 +33,22 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
             loss of power; for what takes long to make again.
 
     Raises:
-        FedreproError: the file cannot be written, or is a folder.
+        FedreproError: the file cannot be written, or is a folder, device or pipe.
     """
     if file.is_dir():
         raise FedreproError(f"{file}: a folder is there; name a file, such as {file / 'name'}")
-    temporary = temporary_name(file)
+    require_replaceable(file)
+    target = Path(os.path.realpath(file)) if file.is_symlink() else file
+    temporary = temporary_name(target)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
         if durable:
             sync(temporary)
-        temporary.replace(file)
+        temporary.replace(target)
         if durable:
             with contextlib.suppress(OSError):  # not every file system can do it with a folder
-                sync(file.parent)
+                sync(target.parent)
     except (FileExistsError, NotADirectoryError) as error:
         raise FedreproError(
             f"{file}: a file is where a folder of it would be; name another place"
@@ -58,6 +61,19 @@ def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:
     finally:
         with contextlib.suppress(OSError):  # its folder may never have been made
             temporary.unlink()
+
+
+def require_replaceable(file: Path) -> None:
+    """Refuse what is there and is no file: a file moved to ``/dev/null`` would replace it.
+
+    Raises:
+        FedreproError: it is a device or a pipe, say.
+    """
+    if file.exists() and not file.is_file():
+        raise FedreproError(
+            f"{file}: is no file, and would be replaced by one (it is a device or a pipe, say); "
+            "name a file"
+        )
 
 
 def temporary_name(file: Path) -> Path:

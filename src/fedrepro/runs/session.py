@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import os
 import sys
 import tempfile
 import time
@@ -100,7 +101,7 @@ def check_out(out: Path | None) -> None:
     """
     if out is not None:
         transfer.require_addable(out)
-        require_writable(out.parent)
+        require_writable(Path(os.path.realpath(out)).parent)
 
 
 def write_out(

@@ -26,7 +26,13 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from fedrepro.base.errors import BadFile, FedreproError
-from fedrepro.base.files import sweep, sync, temporary_name, write_bytes
+from fedrepro.base.files import (
+    require_replaceable,
+    sweep,
+    sync,
+    temporary_name,
+    write_bytes,
+)
 from fedrepro.runs import records
 from fedrepro.runs.locks import Claims
 
@@ -91,11 +97,12 @@ def write(out: Path, files: Sequence[Path]) -> None:
     new = {file.as_posix(): file for file in files}
     with _locked(out):
         ended = {Path(name).stem for name in (*_names(out), *new) if name.endswith(".json")}
-        sweep(out.parent, f"{glob.escape(out.name)}.*.tmp")
-        partial = temporary_name(out)
+        target = Path(os.path.realpath(out))  # a link stays one
+        sweep(target.parent, f"{glob.escape(target.name)}.*.tmp")
+        partial = temporary_name(target)
         mode: Literal["w:gz", "w"] = "w:gz" if out.suffix == ".gz" else "w"
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             with tarfile.open(partial, mode) as tar:
                 if out.exists():
                     for member, stream in _members(out):
@@ -105,7 +112,7 @@ def write(out: Path, files: Sequence[Path]) -> None:
                     if not _is_superseded(name, ended):
                         _add(tar, name, file)
             sync(partial)
-            partial.replace(out)
+            partial.replace(target)
         except OSError as error:
             raise FedreproError(
                 f"{out}: cannot write the records and checkpoints: {error}"
@@ -148,7 +155,7 @@ def _locked(out: Path) -> Iterator[None]:
 
     The lock lies in the folder of temporary files, since that of ``out`` may have no locks.
     """  # noqa: DOC501 - made by a function
-    digest = hashlib.sha256(str(out.resolve()).encode()).hexdigest()
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(out))).hexdigest()
     try:
         name = f"fedrepro-{os.getuid()}-{digest[:12]}.lock"
         lock = FileLock(Path(tempfile.gettempdir()) / name)
@@ -385,6 +392,8 @@ def _names(source: Path) -> list[str]:
     """
     if not source.exists():
         return []
+    if not source.is_dir():  # which cannot be read as a tar file
+        require_replaceable(source)
     with _reading(source):
         return [member.name for member, _ in _members(source)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -136,7 +137,7 @@ def pack(out: Path, names: Sequence[str] = (), data_root: Path | None = None) ->
             if folder is None:
                 writers |= packs.writers(info, data)
         if folder is not None:
-            if folder.resolve() == out.resolve():
+            if os.path.realpath(folder) == os.path.realpath(out):
                 raise FedreproError(f"{name} is already in the pack {out}: choose another folder.")
             writers |= {file: partial(_copy, folder / file) for file in files}
             expected |= {file: packs.sums(folder)[file] for file in files}
@@ -174,7 +175,7 @@ def import_pack(source: Path, root: Path | None = None) -> str:
             f"{folder} has no {packs.SUMS}, so it is not a pack: write one with `fedrepro data "
             "pack`, or name the folder that holds that file."
         )
-    if folder.resolve() == target.resolve():
+    if os.path.realpath(folder) == os.path.realpath(target):
         raise FedreproError(f"{folder} is the pack to import into: nothing to do.")
     limits = _limits()
     files = [file for file in ([only] if only else sorted(listed)) if file in limits]

@@ -105,7 +105,7 @@ def _write(
 @contextlib.contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of another once it is filled without an error."""
-    old = folder.resolve()  # a link stays one
+    old = Path(os.path.realpath(folder))  # a link stays one
     try:
         old.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f"{old.name}.", suffix=".tmp", dir=old.parent) as beside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from fedrepro.cli import app, main
 from fedrepro.cli.output import show
 from fedrepro.report import artefacts, documents, verdicts
 from fedrepro.report.html import site
+from fedrepro.runs import training
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +208,52 @@ def test_the_paper_as_an_option_is_checked(
     assert main([*words, "--paper"]) == 2
     assert f"Usage: fedrepro {words[0]} " in (error := capsys.readouterr().err)
     assert "--paper: name a paper" in error
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_leads_nowhere(tmp_path: Path, closed: str) -> None:
+    """As a service's may be; no file of ours is taken for it."""
+    for program in ("fedrepro.cli schema --out schemas", "fedrepro.runs train --help"):
+        command = f"{sys.executable} -m {program} {closed}"
+        assert subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False).returncode == 0
+    assert len(list((tmp_path / "schemas").iterdir())) > 4
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["status", "--paper", "tricks", "--scale", "smoke"], 0),
+        (["data", "list"], 0),
+        (["data", "verify", "synthetic"], 1),
+        (["schema", "--out", "schemas"], 1),
+        (["train", "--pending", "--paper", "tricks"], 1),
+    ],
+)
+def test_work_that_ends_as_nobody_reads_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], status: int
+) -> None:
+    def train(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError  # of its messages, in the middle
+
+    monkeypatch.setattr(training, "train", train)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with contextlib.suppress(BrokenPipeError), open(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main(words) == status
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("words", ["--help", "--version", "data list"])
+def test_no_room_for_the_output_is_told(words: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m fedrepro.cli {words} >/dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.fullmatch("fedrepro: .*No space left on device.*\n", done.stderr)
 
 
 def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,11 @@ from fedrepro.base.errors import FedreproError
 
 try:
     from fedrepro.cli import data, records, results, runs, train
+    from fedrepro.runs.command import open_streams, told
 except FedreproError as error:  # a component of another distribution that cannot be had
     raise SystemExit(f"fedrepro: {error}") from error
 
+open_streams()
 # Frames and colours are for terminals: help and errors in a file are plain text.
 app = typer.Typer(
     add_completion=False,
@@ -63,4 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(end.code or 0)
     except KeyboardInterrupt:  # before the command has begun
         return 128 + signal.SIGINT
+    except OSError as error:  # no room for a help, say
+        print(f"fedrepro: {told(error)}", file=sys.stderr)
+        return 1
     return 0

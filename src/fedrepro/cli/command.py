@@ -88,6 +88,10 @@ DataRoot = Annotated[
 ]
 
 
+_SHOWING = ("status", "why", "show", "compare", "table", "figure", "list")
+"""Commands of which whoever reads the output may have seen enough."""
+
+
 class Command(TyperCommand):
     """A command of ours: papers are checked before it runs, and user errors are one message.
 
@@ -115,8 +119,8 @@ class Command(TyperCommand):
             status: int | None = super(Command, self).invoke(ctx)
             return status
 
-        # a verdict that nobody read is none
-        raise typer.Exit(carry_out(work, unread=1 if self.name == "check" else 0))
+        # work that ended in its middle, or a verdict that nobody read, is no success
+        raise typer.Exit(carry_out(work, unread=0 if self.name in _SHOWING else 1))
 
 
 def _paper_first(args: Sequence[str]) -> list[str]:

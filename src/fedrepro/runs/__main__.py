@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from fedrepro import __version__
 from fedrepro.runs import training
-from fedrepro.runs.command import carry_out
+from fedrepro.runs.command import carry_out, open_streams
 from fedrepro.runs.options import Described, TrainArguments, described
 
 
@@ -71,6 +71,7 @@ def parse(argv: Sequence[str] | None = None) -> TrainArguments:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    open_streams()
     arguments = parse(argv)
     return carry_out(lambda: training.train(arguments))
 

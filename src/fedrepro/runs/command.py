@@ -20,14 +20,25 @@ _MOST_IDS = 5
 """Ids that an error lists."""
 
 
-def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
+def open_streams() -> None:
+    """Let standard streams that were closed (``>&-``) lead nowhere, as Python's are then None.
+
+    A file that is opened next would get the number of one, and what libraries write to that.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(nowhere, mode))
+
+
+def carry_out(work: Callable[[], int | None], *, unread: int = 1) -> int:
     """Do the work of a command; user errors are one message, no traceback.
 
     Where the device is lost, the process ends here.
 
     Args:
         work: returns the exit status; None: 0.
-        unread: the exit status where the reader of the output has gone.
+        unread: the exit status where the reader of the output has gone, which ends the work.
 
     Returns:
         The exit status.
@@ -47,7 +58,7 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it is flushed at the end
         return unread
     except OSError as error:  # of files that no command is expected to fail at
-        print(f"fedrepro: {_told(error)}", file=sys.stderr)
+        print(f"fedrepro: {told(error)}", file=sys.stderr)
         return 1
     except MemoryError as error:
         reason = str(error) or "it is used up"
@@ -66,7 +77,7 @@ def carry_out(work: Callable[[], int | None], *, unread: int = 0) -> int:
     return status or 0
 
 
-def _told(error: OSError) -> str:
+def told(error: OSError) -> str:
     """Say what the system refused, and of which file."""
     reason = error.strerror or str(error) or type(error).__name__
     files = [os.fspath(file) for file in (error.filename, error.filename2) if file is not None]

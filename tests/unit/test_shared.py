@@ -148,6 +148,15 @@ def test_an_empty_address_is_no_store(address, machine, capsys):
     assert not records.is_recorded(IDS[0])
 
 
+@pytest.mark.parametrize("address", ["s3:/bucket", "me@host:folder", "data:,x"])
+def test_a_slip_in_an_address_is_no_folder(address, machine):
+    with pytest.raises(FedreproError, match=rf"'{address}' is no address .* give \./{address}"):
+        Store(address)
+    Path(address).mkdir(parents=True)
+    Store(address)
+    Store(f"./{address}")
+
+
 # Records
 
 

@@ -24,6 +24,9 @@ MOST_BYTES = MOST_RECORD_BYTES + 1
 PATIENCE = 120.0
 """Seconds that a server has for an answer; clients wait without end to be let write an object."""
 
+_SLIP = re.compile(r"(?!\w[\w+.-]*(://|::)|(file|local):)[^/]*:")
+"""What would be taken for a folder, and is meant otherwise: ``s3:/bucket``, ``host:folder``."""
+
 _AT_ONCE = 64  # objects that are read together
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -48,6 +51,11 @@ class Store:
             raise FedreproError(
                 f"'{address}' is no address of a store; give a folder, or an address such as "
                 "s3://bucket/folder"
+            )
+        if _SLIP.match(address) and not os.path.isdir(address):
+            raise FedreproError(
+                f"'{address}' is no address of a store, which has '://', such as "
+                f"s3://bucket/folder; if it is to be a folder here, give ./{address}"
             )
         self.address = re.sub(r"//[^/]*@", "//", address)
         try:

@@ -146,6 +146,11 @@ def test_canonical_json() -> None:
         ({"evaluate_every": False}, "evaluate_every: false is no number"),
         ({"optimizer": {"name": "sgd", "lr": float("inf")}}, "finite"),
         ({"optimizer": {"name": "sgd", "lr": 0.1, "nesterov": True}}, "nesterov needs momentum"),
+        (
+            {"optimizer": {"name": "sgd", "lr": 0.1, "weight_decay": 1e39}},
+            r"optimizer\.weight_decay: 1e\+39 is too large for float32",
+        ),
+        ({"algorithm": {"name": "fedprox", "mu": 1e300}}, r"algorithm\.mu: 1e\+300 is too large"),
         ({"partition": {"scheme": "iid", "clients": 3}}, "iid_plain"),
         ({"partition": {"scheme": "emd_shift", "clients": 3, "emd": 2.1, "per_class": 1}}, "2"),
         ({"partition": CLUSTERS | {"clusters": [-1, 11]}}, r"clusters\.0\n.*than or equal to 1"),

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 RUN_ID_LENGTH = 12
 TUTORIAL_CROP = 24
 """Height and width in pixels of the examples of ``transform: tutorial24``."""
+MOST_FLOAT32 = 3.4028234663852886e38
+"""Largest number of the type that runs are computed in."""
 ENGINE_VERSION = 1
 """Raised when the numbers of all runs change."""
 
@@ -258,6 +260,14 @@ class RunSpec(Strict):
                 f"partition {self.partition.scheme} is of the data set {needed}, not of "
                 f"{self.dataset.name}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _numbers_are_of_float32(self) -> RunSpec:
+        for part, values in (("optimizer", self.optimizer), ("algorithm", self.algorithm)):
+            for name, value in values:
+                if isinstance(value, float) and abs(value) > MOST_FLOAT32:
+                    raise ValueError(f"{part}.{name}: {value} is too large for float32")
         return self
 
     @model_validator(mode="after")

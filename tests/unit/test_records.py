@@ -119,6 +119,15 @@ def test_binary(file: Path, tmp_path: Path) -> None:
     assert "not a whole run record" in refusals(tmp_path)
 
 
+def test_a_file_in_place_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    for refuse in (records.is_recorded, records.read):
+        with pytest.raises(
+            FedreproError, match=r"json: a file is where a folder .*; move that away"
+        ):
+            refuse(RUN.id, tmp_path / "results")
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -346,10 +346,16 @@ def test_a_run_that_cannot_be_locked_is_a_clear_error(monkeypatch, fault, messag
         session.train([planned(0)])
 
 
-def test_checkpoints_that_cannot_be_written_are_a_clear_error():
-    session.CHECKPOINTS.write_text("a file where the folder should be")
-    with pytest.raises(FedreproError, match=r"\.lock: cannot be written"):
-        session.train([planned(0)])
+@pytest.mark.parametrize("folder", [session.CHECKPOINTS, Path("results/own"), Path("results")])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_in_the_place_of_a_folder_is_a_clear_error(folder, kind):
+    """As a link to a disk that is not mounted."""
+    run = dataclasses.replace(planned(0), folder=Path("results/own/runs"))
+    folder.parent.mkdir(exist_ok=True)
+    folder.symlink_to("/nowhere/x") if kind == "link" else folder.touch()
+    text = "a file, or a link that leads nowhere, is where this folder|a file is where a folder"
+    with pytest.raises(FedreproError, match=rf"^{folder}.*: ({text}) .*move (it|that) away"):
+        session.train([run])
 
 
 def test_what_else_there_is_of_a_recorded_run_is_deleted():

@@ -121,6 +121,11 @@ def require_writable(folder: Path, size: int = 1) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:  # without a name: no kill leaves it
             probe.write(bytes(size))
+    except (FileExistsError, NotADirectoryError) as error:
+        raise FedreproError(
+            f"{folder}: a file, or a link that leads nowhere, is where this folder or one that it "
+            "is in would be; move it away, or make what it leads to"
+        ) from error
     except OSError as error:
         raise FedreproError(
             f"{folder}: no file can be written there ({error.strerror or error}); free some space "

@@ -273,6 +273,8 @@ def _content(file: Path) -> bytes | None:
         return file.read_bytes()
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise BadFile(file, "a file is where a folder of it would be", "move that away") from error
     except OSError as error:
         raise _not_whole(file, error) from error
 

@@ -77,8 +77,9 @@ def train(
     budget = math.inf if options.time_budget is None else options.time_budget
     deadline = time.monotonic() + budget
     check_out(options.out)
-    for folder in sorted({run.records for run in runs if not run.recorded}):
-        require_writable(folder, _RECORD_BYTES)
+    if folders := {run.records for run in runs if not run.recorded}:
+        for folder in [*sorted(folders), options.checkpoints]:
+            require_writable(folder, _RECORD_BYTES)
     for folder in {options.checkpoints, *(run.records for run in runs)}:
         sweep(folder)
     torch.set_num_threads(1)  # results are then equal to the bit on every run

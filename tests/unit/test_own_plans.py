@@ -294,6 +294,10 @@ def test_a_folder_makes_its_plans_known(folder: Path) -> None:
     assert expand("my-plan", "paper")[0].id == expand("my-plan", "smoke")[0].id
 
 
+def test_a_plan_that_is_named_twice_is_one(folder: Path) -> None:
+    assert use_plans(os.pathsep.join(["my", "my/my-plan.yaml"])) == ["my-plan"]
+
+
 def test_what_an_editor_hides_beside_a_plan_is_none(folder: Path) -> None:
     Path("my/.#my-plan.yaml").symlink_to("user@host.1234:5678")
     assert use_plans("my") == ["my-plan"]
@@ -626,7 +630,11 @@ def test_a_plan_may_ask_for_other_data(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "text"),
-    [("nowhere", "nowhere: no plan there"), ("empty", "empty: no plan there")],
+    [
+        ("nowhere", "nowhere: no plan there"),
+        ("empty", "empty: no plan there"),
+        (os.pathsep, f"^{os.pathsep}: no plan there"),
+    ],
 )
 def test_a_wrong_place_is_named(folder: Path, place: str, text: str) -> None:
     (folder / "empty").mkdir()

@@ -75,14 +75,16 @@ def use_plans(places: str) -> list[str]:
     """Make the user's own plans known to this process and those it starts; return their slugs.
 
     Raises:
-        FedreproError: as :func:`own_plan_files` and :func:`plan_files`.
+        FedreproError: there is none, or as :func:`own_plan_files` and :func:`plan_files`.
     """
     files = own_plan_files(places)
+    if not files:  # of two empty variables, say
+        raise FedreproError(f"{places}: no plan there; give a YAML file or a folder of them")
     before = os.environ.get(OWN_PLANS, "")
     known = dict.fromkeys([*filter(None, before.split(os.pathsep)), *map(str, files)])
     os.environ[OWN_PLANS] = os.pathsep.join(known)
     plan_files()
-    return [file.stem for file in files]
+    return list(dict.fromkeys(file.stem for file in files))
 
 
 def is_own(name: str) -> bool:

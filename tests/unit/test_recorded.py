@@ -116,7 +116,10 @@ def test_a_run_is_found_by_the_file_of_its_record(
     assert "theirs/none.json: no such file; give the file of a record" in capsys.readouterr().err
     file.write_text(file.read_text().replace("0.5", "0.6"))
     assert main(["show", str(file)]) == 1
-    assert f"{file}: was edited" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"{file}: was edited" in error
+    assert error.endswith("; give the file of a record, which is named after its run\n")
+    assert "delete" not in error, "it may be no record at all"
 
 
 def test_one_curve_of_a_run() -> None:

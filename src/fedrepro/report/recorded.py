@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.base.configfile import validate
-from fedrepro.base.errors import FedreproError
+from fedrepro.base.errors import BadFile, FedreproError
 from fedrepro.base.files import write_text
 from fedrepro.base.paths import find_root
 from fedrepro.fl.spec import RunSpec, run_id
@@ -119,10 +119,15 @@ def _in_file(file: Path, planned: Mapping[str, PlannedRun]) -> Recorded:
     """Return the run whose record a file is, of a plan or not."""
     if not file.is_file():
         raise FedreproError(f"{file}: no such file; give the file of a record, or the id of a run")
-    if file.stem not in planned:
-        return _unplanned(file)
-    run = dataclasses.replace(planned[file.stem], folder=file.parent)
-    return Recorded(run, records.read(run.id, file.parent))
+    try:
+        if file.stem not in planned:
+            return _unplanned(file)
+        run = dataclasses.replace(planned[file.stem], folder=file.parent)
+        return Recorded(run, records.read(run.id, file.parent))
+    except BadFile as error:  # whose cure is for records where ours are: to delete it
+        raise FedreproError(
+            f"{file}: {error.problem}; give the file of a record, which is named after its run"
+        ) from error
 
 
 def _find(name: str, planned: Mapping[str, PlannedRun], paper: str | None) -> Recorded:

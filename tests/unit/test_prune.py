@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedrepro.base import paths
+from fedrepro.base.paths import root
 from fedrepro.cli import main
 from fedrepro.runs import records
 from fedrepro.runs.plan import expand
@@ -65,6 +67,7 @@ def test_only_records_of_no_planned_run_are_removed(
         ("elsewhere", "FEDREPRO_ROOT is elsewhere, which has no config/papers"),
         ("", "Cannot find the fedrepro repository"),
         ("empty", "no plan of a paper is there"),
+        ("one less", "config/papers/tricks.yaml: missing, and "),
     ],
 )
 def test_nothing_is_removed_where_there_are_no_plans(
@@ -76,6 +79,9 @@ def test_nothing_is_removed_where_there_are_no_plans(
     text: str,
 ) -> None:
     (tmp_path / "empty/config/papers").mkdir(parents=True)
+    if place == "one less":
+        shutil.copytree(root() / "config", tmp_path / place / "config")
+        (tmp_path / place / "config/papers/tricks.yaml").unlink()
     monkeypatch.setattr(paths, "__file__", str(tmp_path / "site-packages/fedrepro/paths.py"))
     monkeypatch.setenv("FEDREPRO_ROOT", place)
     assert main(["prune", "--yes"]) == 1

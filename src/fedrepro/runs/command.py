@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from fedrepro.base.configfile import yaml_files
 from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.base.paths import MARKER, require_place, root
 from fedrepro.runs.plan import PlannedRun, expand, load_plan, scales, unique
@@ -113,7 +114,8 @@ def all_papers() -> list[str]:
     """Return the slugs of all papers, for a command that does something with each.
 
     Raises:
-        FedreproError: there is none, so the command would do nothing and end well.
+        FedreproError: there is none, so the command would do nothing and end well; or one of those
+            with published values has no plan, so the command would pass it over.
     """
     found = papers()
     if not found:
@@ -121,6 +123,12 @@ def all_papers() -> list[str]:
             f"{root() / MARKER}: no plan of a paper is there, or none with published values in "
             "config/expected; restore these files with git, or name a plan of your own"
         )
+    for file in yaml_files(root() / "config/expected"):
+        if file.stem not in found:
+            raise FedreproError(
+                f"{root() / MARKER / file.name}: missing, and {file} is there; restore the plan "
+                "with git, or remove both"
+            )
     return found
 
 

@@ -177,6 +177,27 @@ def test_a_bad_checkpoint_fails_its_run_only(file, bad, position):
     assert not records.is_recorded(RUN.id)
 
 
+def test_what_cannot_be_read_is_not_to_be_deleted(file):
+    """A link to itself stands for a file that may not be read, or a disk that does not answer."""
+    file.unlink()
+    file.symlink_to(file.name)
+    with pytest.raises(FedreproError) as caught:
+        session.train([RUN], TrainOptions(backend="loop"))
+    message = str(caught.value)
+    assert f"{RUN.id}.pt: cannot be read (Too many levels" in message
+    assert message.endswith("check its permissions and the disk, then run again")
+    assert file.is_symlink()
+
+
+def test_memory_that_runs_out_is_no_damage(file, monkeypatch):
+    def load(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(MemoryError):
+        saved.read(file, RUN.id)
+
+
 def test_an_origin_that_no_record_can_hold_fails_its_run_only(file):
     edit(file, lambda content: content["parts"][0]["origin"].update(device_type="tpu"))
     good = planned(seed=9)

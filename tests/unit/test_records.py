@@ -119,6 +119,24 @@ def test_binary(file: Path, tmp_path: Path) -> None:
     assert "not a whole run record" in refusals(tmp_path)
 
 
+def test_what_cannot_be_read_is_not_to_be_deleted(tmp_path: Path) -> None:
+    """A link to itself stands for a file that may not be read, or a disk that does not answer."""
+    file = records.path_of(RUN.id, tmp_path)
+    file.symlink_to(file.name)
+    message = refusals(tmp_path)
+    assert message.startswith(f"{file}: cannot be read (Too many levels of symbolic links); check")
+    assert "delete" not in message
+
+
+def test_a_folder_that_cannot_be_listed_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("none", "file", "file/runs"):
+        assert records.recorded_ids(tmp_path / name) == []
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="Too many levels"):
+        records.recorded_ids(tmp_path / "loop")
+
+
 def test_a_file_in_place_of_its_folder(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     for refuse in (records.is_recorded, records.read):

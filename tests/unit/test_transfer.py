@@ -121,6 +121,11 @@ def test_a_checkpoint_here_that_cannot_be_used_is_replaced(here):
     assert imported.checkpoints == [cut]
     assert imported.text().endswith(f"\n{ours}: could not be used, and was replaced")
     assert saved.read(ours, cut).progress.round == 1
+    ours.unlink()
+    ours.symlink_to(ours.name)  # cannot be read, and may hold more rounds
+    with pytest.raises(FedreproError, match=rf"{cut}\.pt: cannot be read \(Too many levels"):
+        transfer.read(tar, session.CHECKPOINTS)
+    assert ours.is_symlink()
 
 
 def test_the_checkpoint_of_a_run_that_is_being_trained_stays(here):

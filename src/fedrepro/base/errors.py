@@ -30,6 +30,14 @@ class BadFile(FedreproError):
         self.problem = problem
 
 
+def unread(file: Path, error: OSError) -> FedreproError:
+    """Return the error of a file that the system does not let us read, whatever is in it."""
+    return FedreproError(
+        f"{file}: cannot be read ({error.strerror or error}); check its permissions and the disk, "
+        "then run again"
+    )
+
+
 class DeviceFailed(FedreproError):
     """The device can no longer be used by this process; no run is to blame.
 

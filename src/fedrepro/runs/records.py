@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from fedrepro.base.errors import BadFile, FedreproError
+from fedrepro.base.errors import BadFile, FedreproError, unread
 from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict, first_problem
 from fedrepro.fl.data import registry
@@ -274,9 +275,13 @@ def _content(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError as error:
-        raise BadFile(file, "a file is where a folder of it would be", "move that away") from error
-    except OSError as error:
+        raise FedreproError(
+            f"{file}: a file is where a folder of it would be; move that away"
+        ) from error
+    except IsADirectoryError as error:
         raise _not_whole(file, error) from error
+    except OSError as error:  # the record may be whole
+        raise unread(file, error) from error
 
 
 def _bad(file: Path, problem: str) -> BadFile:
@@ -378,5 +383,12 @@ def _require_data(file: Path, record: RunRecord) -> None:
 
 
 def recorded_ids(folder: Path = FOLDER) -> list[str]:
-    """Return the names, without ``.json``, of all such files, sorted; they are not opened."""
-    return sorted(file.stem for file in folder.glob("*.json"))
+    """Return the names, without ``.json``, of all such files, sorted; they are not opened.
+
+    A folder that may not be read is an OSError, where a glob would find nothing.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(Path(name).stem for name in names if name.endswith(".json"))

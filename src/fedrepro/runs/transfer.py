@@ -294,7 +294,7 @@ def _rounds(file: Path) -> int | None:
 
     try:
         found = saved.read(file, file.stem)
-    except FedreproError:
+    except BadFile:
         return None
     return found.progress.round if found else -1
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from fedrepro.base.errors import BadFile, FedreproError
+from fedrepro.base.errors import BadFile, FedreproError, unread
 from fedrepro.base.files import sync, temporary_name
 
 FORMAT = 3
@@ -91,13 +91,17 @@ def load(path: Path, run_id: str) -> dict[str, Any] | None:
             payload = file.read()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise unusable(path, f"cannot be read ({error.strerror or error})") from error
+    except IsADirectoryError as error:
+        raise unusable(path, "is a folder") from error
+    except OSError as error:  # it may be whole
+        raise unread(path, error) from error
     if header != _header(hashlib.sha256(payload).hexdigest()):
         raise unusable(path, _problem(header))
     try:
         content = torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
         theirs, progress = content["run_id"], content["progress"]
+    except MemoryError:
+        raise
     except Exception as error:  # torch.load raises many kinds, all meaning the same
         raise unusable(path, f"cannot be read ({type(error).__name__})") from error
     if theirs != run_id:

@@ -108,6 +108,21 @@ def test_a_file_nested_without_end_is_refused(tmp_path: Path, level: str) -> Non
         read(tmp_path, level * 100_000)
 
 
+@pytest.mark.parametrize(("given", "read_as"), [("010", 8), ("-07", -7), ("1:30", 90), ("0_1", 1)])
+def test_a_number_that_is_another_one_than_it_seems_is_refused(
+    tmp_path: Path, given: str, read_as: int
+) -> None:
+    text = rf"held\.yaml: not valid YAML: {given} is {read_as} in YAML; write what is meant"
+    with pytest.raises(FedreproError, match=text):
+        read(tmp_path, f"content: {{a: [{given}]}}\n")
+
+
+def test_other_numbers_are_what_they_seem(tmp_path: Path) -> None:
+    assert read(tmp_path, "content: {a: [0, -1, +2, 0x1f, 0b11, 1_000]}\n")["a"] == [
+        *(0, -1, 2, 31, 3, 1000)
+    ]
+
+
 @pytest.mark.parametrize("text", ["a: 2001-02-30", f"a: {'9' * 9999}", "a: 2001-01-01T99:00:00"])
 def test_a_value_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML"):

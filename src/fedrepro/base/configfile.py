@@ -36,6 +36,7 @@ _MOST_NESTED = 100
 class _Loader(_SAFE):  # type: ignore[misc]
     """Refuses a key that a mapping has twice, of which YAML would keep the last.
 
+    It refuses numbers of other bases that look decimal, as PyYAML has them: 010 is 8, 1:30 is 90.
     It merges by itself: of ``<<: [*one, *other]`` PyYAML 6.0.4 lets the last win, where YAML's rule
     and all versions before have the first, so that plans would name other runs.
     """
@@ -71,6 +72,18 @@ class _Loader(_SAFE):  # type: ignore[misc]
                 merged = mapping.value + merged
         node.value = merged + own
         super().flatten_mapping(node)
+
+
+def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
+    value: int = loader.construct_yaml_int(node)
+    if re.match(r"[-+]?0[0-9_]|.*:", node.value):
+        raise yaml.constructor.ConstructorError(
+            None, None, f"{node.value} is {value} in YAML; write what is meant", node.start_mark
+        )
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
 
 
 def _load(text: str) -> Any:

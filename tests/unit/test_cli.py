@@ -101,6 +101,16 @@ def test_what_the_system_refuses_is_one_line(capsys: pytest.CaptureFixture[str])
     assert "\n" not in error
 
 
+def test_a_working_directory_that_was_deleted_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    error = refusal(capsys, "data", "list")
+    assert error == "the working directory was deleted: change into one that is there"
+
+
 def test_releases_are_made_in_the_repository(capsys: pytest.CaptureFixture[str]) -> None:
     assert refusal(capsys, "check", "--release", "--paper", "tricks") == (
         f"run it in {root()}: the released verdicts are made from the records there"
@@ -410,6 +420,20 @@ def test_help_without_a_terminal_is_not_cut(capsys: pytest.CaptureFixture[str]) 
     for words in ([], ["data"], ["records"]):
         assert main([*words, "--help"]) == 0
         assert not re.search(r"[^]]\.\.\.$", capsys.readouterr().out, re.M)
+
+
+def test_what_an_ascii_locale_has_not_is_written_with_escapes() -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "fedrepro.cli", "table", "tricks", "table1"],
+        cwd=root(),
+        env=os.environ | locale,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "our mean \\xb1 sample standard deviation" in done.stdout
 
 
 def test_a_name_that_the_output_cannot_encode_is_written_all_the_same() -> None:

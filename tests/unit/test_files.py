@@ -17,7 +17,7 @@ from made_up import content
 from small_runs import planned
 
 from fedrepro.base.errors import FedreproError
-from fedrepro.base.files import write_bytes
+from fedrepro.base.files import write_bytes, write_text
 from fedrepro.fl.engine import checkpoint
 from fedrepro.fl.engine.active import ActiveRun
 from fedrepro.runs import records, session, transfer
@@ -93,6 +93,11 @@ def test_a_link_stays_one(tmp_path: Path, write: Callable[[Path], None], there: 
     assert link.is_symlink()
     assert target.stat().st_size
     assert sorted(tmp_path.iterdir()) == [target.parent, link]
+
+
+def test_a_path_that_is_not_utf_8_is_written_with_escapes(tmp_path: Path) -> None:
+    write_text(tmp_path / "page", os.fsdecode(b"made from d\xe9/plan.yaml, ") + "ä")
+    assert (tmp_path / "page").read_text("utf-8") == "made from d\\udce9/plan.yaml, ä"
 
 
 def test_a_link_to_itself_can_be_replaced(tmp_path: Path) -> None:

@@ -16,8 +16,11 @@ LEFT_SECONDS = 3600.0
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically, with the errors of :func:`write_bytes`."""
-    write_bytes(file, text.encode())
+    """Write a UTF-8 text file atomically, with the errors of :func:`write_bytes`.
+
+    Paths that are not UTF-8 are written with escapes.
+    """
+    write_bytes(file, text.encode(errors="backslashreplace"))
 
 
 def write_bytes(file: Path, content: bytes, *, durable: bool = False) -> None:

@@ -40,9 +40,14 @@ def find_root() -> Path | None:
     """Return the root of the repository as :func:`root` does, or None where none is found.
 
     Raises:
-        FedreproError: ``FEDREPRO_ROOT`` is not such a folder.
+        FedreproError: ``FEDREPRO_ROOT`` is not such a folder, or the working directory is gone.
     """
-    place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
+    try:
+        place = os.environ.get("FEDREPRO_ROOT"), os.getcwd()
+    except FileNotFoundError as error:
+        raise FedreproError(
+            "the working directory was deleted: change into one that is there"
+        ) from error
     found = _FOUND.get(place)
     if found is None or not os.path.isdir(f"{found}/{MARKER}"):
         found = _look(*place)

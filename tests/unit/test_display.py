@@ -24,6 +24,12 @@ def test_a_log_gets_all_lines(capsys):
     assert shown.every == 20.0
 
 
+def test_nothing_is_shown_where_standard_error_is_closed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    display().say("a run ended")
+    assert capsys.readouterr().out == ""
+
+
 def test_a_terminal_has_one_line_that_is_overwritten(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

@@ -37,7 +37,8 @@ class Log:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        print(text, file=sys.stderr, flush=True)
+        if sys.stderr is not None:  # which is so where a service has closed it
+            print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Do nothing: all lines stay."""
@@ -100,7 +101,7 @@ class Bar:
 
 def display() -> Display:
     """Return the display that suits standard error; a bar only if tqdm is installed."""
-    terminal = sys.stderr.isatty()
+    terminal = sys.stderr is not None and sys.stderr.isatty()
     if not (terminal or _in_notebook()):
         return Log()
     try:

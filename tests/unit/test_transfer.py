@@ -374,6 +374,16 @@ def test_a_compressed_checkpoint_is_refused(here, tmp_path):
         transfer.read(tmp_path / "bomb.tar", session.CHECKPOINTS)
 
 
+def test_a_checkpoint_whose_archive_cannot_be_listed_is_refused(here, tmp_path):
+    tar, _, cut = here
+    damaged = transfer.content(tar, tmp_path)[f".checkpoints/{cut}.pt"]
+    damaged.write_bytes(damaged.read_bytes().replace(b"PK\1\2", b"PK\1\3"))
+    with tarfile.open(tmp_path / "damaged.tar", "w") as made:
+        made.add(damaged, f".checkpoints/{cut}.pt")
+    with pytest.raises(FedreproError, match=rf"{cut}\.pt: this checkpoint is damaged .*Bad magic"):
+        transfer.read(tmp_path / "damaged.tar", session.CHECKPOINTS)
+
+
 def test_a_deeply_nested_record_is_refused(here, tmp_path):
     content = b'{"a":' * 200_000
     wrong = tmp_path / "wrong.tar"

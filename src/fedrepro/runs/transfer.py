@@ -342,7 +342,11 @@ def _verify_checkpoint(file: Path) -> None:
     """  # noqa: DOC501 - made by a function
     from fedrepro.fl.engine import checkpoint, saved  # need PyTorch
 
-    if _is_compressed(file):
+    try:
+        compressed = _is_compressed(file)
+    except Exception as error:  # what zipfile raises for what is broken is anybody's guess
+        raise checkpoint.unusable(file, f"is damaged ({error})") from error
+    if compressed:
         raise checkpoint.unusable(file, "is compressed, and none of ours is")
     found = saved.read(file, file.stem)
     assert found is not None

@@ -103,6 +103,10 @@ EDITS = {
     "text for a number": (metrics(train_loss=["1", "2"]), "no number as train_loss"),
     "nan": (metrics(train_loss=[1.0, float("nan")]), "no number as train_loss"),
     "a tensor for a number": (metrics(train_loss=[torch.ones(1)] * 2), "no number as train_loss"),
+    "a tensor for one of the last evaluation": (
+        metrics(accuracy=[torch.ones(1)]),
+        "no number as accuracy",
+    ),
     "a metric that is missing": (
         lambda content: content["progress"]["metrics"].pop("accuracy"),
         "no metric accuracy",

@@ -115,7 +115,7 @@ def _problem(saved: Saved, rounds: int, every: int) -> str | None:
     for name, values in progress.metrics.items():
         if len(values) not in (done, len(evaluated)):
             return f"is of round {done}, but has {len(values)} values of {name}"
-    for name, value in (progress.metrics | progress.final).items():
+    for name, value in (*progress.metrics.items(), *progress.final.items()):
         if not _recordable(value):
             return f"holds what is no number as {name}"
     if missing := [

@@ -123,7 +123,9 @@ def test_other_numbers_are_what_they_seem(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["a: 2001-02-30", f"a: {'9' * 9999}", "a: 2001-01-01T99:00:00"])
+@pytest.mark.parametrize(
+    "text", ["a: 2001-02-30", f"a: {'9' * 9999}", f"a: 0x{'f' * 9999}", "a: 2001-01-01T99:00:00"]
+)
 def test_a_value_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(FedreproError, match=r"held\.yaml: not valid YAML"):
         read(tmp_path, f"content: {{{text}}}")

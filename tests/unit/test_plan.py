@@ -300,6 +300,10 @@ def test_merge() -> None:
             ["toy.yaml: runs.plain (paper): dataset.transform: ", "examples of 20x11"],
         ),
         (
+            lambda p: p["runs"]["plain"].update(set={"dataset": {"name": "own_000000000000"}}),
+            ["toy.yaml: runs.plain (paper): the arrays of the data set own_000000000000"],
+        ),
+        (
             lambda p: p["defaults"]["algorithm"].update(name="fedavgg"),
             [
                 "algorithm.name: unknown name 'fedavgg' (did you mean 'fedavg'? known: cadis, ",

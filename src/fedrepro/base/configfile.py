@@ -76,9 +76,10 @@ class _Loader(_SAFE):  # type: ignore[misc]
 
 def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
     value: int = loader.construct_yaml_int(node)
+    text = str(value)  # a ValueError if it has thousands of digits, as in JSON
     if re.match(r"[-+]?0[0-9_]|.*:", node.value):
         raise yaml.constructor.ConstructorError(
-            None, None, f"{node.value} is {value} in YAML; write what is meant", node.start_mark
+            None, None, f"{node.value} is {text} in YAML; write what is meant", node.start_mark
         )
     return value
 

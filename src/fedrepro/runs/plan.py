@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
-from fedrepro.fl.data import describe
+from fedrepro.fl.data import describe, registry
 from fedrepro.fl.spec import RunSpec, not_here, run_id
 from fedrepro.runs.plan_files import argument, file_of, is_own
 from fedrepro.runs.plan_schema import (
@@ -387,11 +387,13 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             content = _with_precision(content, entry)
             place = f"{where}, at {_listed(at)}" if at else where
             spec = _spec(content, place, file.parent)
-            _require_images(place, spec)
             coordinates = {_coordinate(path): value for path, value in at.items()}
-            planned.append(
-                PlannedRun(paper, name, coordinates, seed, spec, run_id(spec), scale=scale)
-            )
+            try:
+                _require_images(spec)
+                identity = run_id(spec)
+            except FedreproError as error:
+                raise FedreproError(f"{place}: {error}") from error
+            planned.append(PlannedRun(paper, name, coordinates, seed, spec, identity, scale=scale))
     return tuple(planned)
 
 
@@ -421,22 +423,16 @@ def _listed(point: Mapping[str, Scalar]) -> str:
     return ", ".join(f"{path}: {value}" for path, value in point.items())
 
 
-def _require_images(where: str, spec: RunSpec) -> None:
-    """Check that a run's images can be cut as it says.
-
-    Args:
-        where: file, group and grid point, for the error.
-        spec: the run.
+def _require_images(spec: RunSpec) -> None:
+    """Check that a run's images can be cut as it says, and are here if they are one's own.
 
     Raises:
-        FedreproError: they cannot.
+        FedreproError: they cannot, or are not.
     """
     dataset = spec.dataset
-    if dataset.downsample > 1 or dataset.transform == "tutorial24":
-        try:
-            dataset.input_shape(describe(dataset.name).shape)
-        except FedreproError as error:
-            raise FedreproError(f"{where}: {error}") from error
+    cut = dataset.downsample > 1 or dataset.transform == "tutorial24"
+    if cut or registry.IN_MEMORY.match(dataset.name):
+        dataset.input_shape(describe(dataset.name).shape)
 
 
 def _require_more(

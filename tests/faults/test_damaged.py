@@ -163,12 +163,12 @@ def test_expected(trial: Trial, server: Server, judged: Path, tmp_path: Path) ->
     file = tmp_path / trial.draw.choice(
         [expected, expected, expected, expected, released, "config/expected/criteria.json"]
     )
-    before = (judged / released).read_text()
+    before = (judged / released).read_bytes()
     trial.done = f"{file.name}, {damage(trial.draw, file)}"
     option = "--against-released" if file.name.endswith("s.json") else "--release"
     ended = server.run(
         tmp_path, "check", "--paper", JUDGED, "--scale", "lite", option, FEDREPRO_ROOT=str(tmp_path)
     )
     names = [file.name, JUDGED, "what decides"]
-    same = (tmp_path / released).read_text() == before or file.name == "criteria.json"
+    same = (tmp_path / released).read_bytes() == before or file.name == "criteria.json"
     trial.judge(ended, names, same=same)

@@ -14,7 +14,14 @@ for (const place of document.querySelectorAll("[data-curves]")) {
     margin: { t: 20, r: 60 },
     xaxis: { ...axis, title: { text: "round" } },
     yaxis: { ...axis, title: { text: "test accuracy (%)" }, rangemode: "tozero" },
-    yaxis2: { title: { text: "loss" }, rangemode: "tozero", overlaying: "y", side: "right", showgrid: false },
+    yaxis2: {
+      title: { text: "loss" },
+      rangemode: "tozero",
+      overlaying: "y",
+      side: "right",
+      showgrid: false,
+      tickmode: "auto", // not at the ticks of the accuracy, where the loss is 0.457, say
+    },
     modebar: { bgcolor: "rgba(0, 0, 0, 0)" },
     legend: { orientation: "h", y: 1, yanchor: "bottom" },
   };

@@ -326,6 +326,7 @@ def test_merge() -> None:
         (lambda p: p.update(paper="tyo"), ["toy.yaml: paper: 'tyo'", "write `paper: toy`"]),
         (lambda p: p.update(seeds=[0, 1, 0]), ["toy.yaml", "seeds", "0 is there twice"]),
         (lambda p: p["scales"]["lite"].update(seeds=[4, 4]), ["lite.seeds", "4 is there twice"]),
+        (lambda p: p.update(seeds=[True]), ["toy.yaml", "seeds.0", "valid integer, not True"]),
         (
             lambda p: p["runs"]["adam"]["grid"].update({"partition.clients": [1, 2, 1]}),
             ["runs.adam.grid.partition.clients", "1 is there twice"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError
@@ -31,7 +31,7 @@ def _different(values: list[Any]) -> list[Any]:
     return values
 
 
-Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_different)]
+Seeds = Annotated[list[StrictInt], Field(min_length=1), AfterValidator(_different)]
 Axis = Annotated[list[Scalar], AfterValidator(_different)]
 
 

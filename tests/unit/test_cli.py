@@ -83,6 +83,16 @@ def test_a_path_is_a_name(capsys: pytest.CaptureFixture[str], words: list[str], 
     assert "an empty text names no file or folder" in error or "is not UTF-8" in error
 
 
+def test_a_path_may_begin_with_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ``--out=~/file`` the shell leaves the ``~``."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert main(["data", "prepare", "synthetic", "--out=~/made.json"]) == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["home"]
+    assert (tmp_path / "home/made.json").is_file()
+
+
 def test_a_folder_of_several_plans_is_no_plan(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,8 @@ def require_writable(folder: Path, size: int = 1) -> None:
 def named(text: str) -> Path:
     """Return the path that an argument of a command names.
 
+    A ``~`` is the home folder, as in a shell, which leaves that of ``--out=~/file`` as it is.
+
     Raises:
         ValueError: it names none.
     """
@@ -148,4 +150,4 @@ def named(text: str) -> Path:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{text!a} is not UTF-8") from None
-    return Path(text)
+    return Path(os.path.expanduser(text))

@@ -265,6 +265,7 @@ def test_never_is_an_error_with_the_list(recorded: Clone, smoke_ids: Any) -> Non
             ["nothing makes results/smoke/figures/emd/fig1a.pdf; results/smoke/figures holds <pap"],
         ),
         ((*SMOKE, "results/runs/0123456789ab.json"), ["no planned run at scale smoke has the id"]),
+        (("--config", f"plans={'x' * 5000}", "--", "all"), ["File name too long; check that"]),
         ((*SMOKE, "all_figure"), ["unknown target 'all_figure' (did you mean 'all_figures'?"]),
         (
             ("--config", "scale=quick", "--", "all_checks"),

@@ -19,6 +19,7 @@ try:
     import fedrepro
     from fedrepro.base.configfile import NAME
     from fedrepro.base.errors import FedreproError
+    from fedrepro.runs.command import told
     from fedrepro.workflow.dag import MADE, Workflow
 except ImportError as error:
     raise WorkflowError(f"{error}: {CURE}") from None
@@ -59,6 +60,8 @@ try:
     PLAN = Workflow(config, every_batch=not workflow.is_main_process)
 except FedreproError as error:
     raise WorkflowError(str(error)) from None
+except OSError as error:  # of a plan in a folder that may not be read, say
+    raise WorkflowError(told(error)) from None
 
 # No rule says so, for the place of the data decides nothing.
 if PLAN.config.data_root:

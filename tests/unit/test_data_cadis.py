@@ -221,6 +221,8 @@ def test_commands_say_where_the_lists_come_from(server: Server) -> None:
     assert "raw data/raw/cadis  " in line(commands.list_datasets())
     text = commands.prepare("cadis_index", Path("ready.json"))
     assert text == "cadis_index: raw, 12 partitions, manifest ready.json"
+    with pytest.raises(FedreproError, match="cadis_index: has no other content than its own"):
+        commands.prepare("cadis_index", Path("ready.json"), content="0" * 64)
     manifest = json.loads(Path("ready.json").read_text())
     partitions = cadis_index().partitions
     assert manifest["partitions"] == {name: lists.sha256 for name, lists in partitions.items()}

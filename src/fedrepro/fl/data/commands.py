@@ -242,9 +242,12 @@ def prepare(
         One line that says where the data come from.
 
     Raises:
-        FedreproError: as `fedrepro.fl.data.load`, or ``out`` cannot be written.
+        FedreproError: as `fedrepro.fl.data.load`, ``out`` cannot be written, or a content is given
+            of `CADIS_INDEX`, which has one only.
     """
     if name == CADIS_INDEX:
+        if content is not None:
+            raise FedreproError(f"{name}: has no other content than its own; leave out --content")
         return _prepare_cadis(out, data_root)
     _require_names([name])
     data = sources.load(name, data_root, content=content)

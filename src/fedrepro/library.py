@@ -563,18 +563,24 @@ class Result:
                 algorithm.
 
         Raises:
-            FedreproError: a result has no such metric (says which it has), or two have one name.
+            FedreproError: a result has no such metric (says which it has), two have one name, or
+                ``beside`` has something else than results.
         """
         from fedrepro.report.drawings import series_inks
         from fedrepro.report.plots import ACCURACY, ROUND, Canvas
         from fedrepro.report.stats import summarise
 
         own = self.records[0].spec["algorithm"]["name"]
-        if beside and own in beside:
+        others = beside or {}
+        if not isinstance(others, Mapping) or {*map(type, others.values())} - {Result}:
+            raise FedreproError(
+                "beside: give a dictionary of what `fr.train` returns, by names for the legend"
+            )
+        if own in others:
             raise FedreproError(f"beside: '{own}' is what this result is called; choose another")
         canvas = Canvas()
         factor, unit = (100, " (%)") if "accuracy" in metric else (1, "")
-        results = {own: self, **(beside or {})}
+        results = {own: self, **others}
         for (name, result), ink in zip(results.items(), series_inks(), strict=False):
             table, known = result.frame, list(result.frame.columns[3:])
             if metric not in known:

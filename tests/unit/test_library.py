@@ -121,6 +121,10 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
     assert len(set(colours[:3])) == len(set(colours[3:])) == 1 != len(set(colours))
     with pytest.raises(FedreproError, match="beside: 'fedprox' is what this result is called"):
         result.plot(beside={"fedprox": again})
+    wrong: Any
+    for wrong in ({"a": 3}, [again]):
+        with pytest.raises(FedreproError, match="beside: give a dictionary of what"):
+            result.plot(beside=wrong)
 
 
 def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:

@@ -318,6 +318,7 @@ def test_an_infinite_loss_fails_its_run_by_name_and_the_others_go_on(tmp_path):
         ([{"a": [1.0]}], "round 1: a is [1.0], not a number"),
         ([{"a": torch.ones(())}], "round 1: a is tensor(1.), not a number; the algorithm must"),
         ([{"a": math.nan}], "round 1: a is not a finite number"),
+        ([{"seed": 1.0}], "round 1: seed cannot be the name of a metric"),
     ],
 )
 def test_a_log_that_could_not_be_told_apart_fails_its_run(tmp_path, monkeypatch, logs, text):

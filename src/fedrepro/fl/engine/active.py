@@ -28,6 +28,8 @@ from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Steps, Train
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
 
+_NO_METRICS = {"evaluated_rounds", "round", "run", "seed"}
+"""What records and frames call something else."""
 _MOST_SAVING = 0.05
 """Share of its time that a process spends on checkpoints while the states stay as large."""
 
@@ -454,9 +456,14 @@ def _require_numbers(values: Mapping[str, Any], round: int) -> None:
         round: round from 1 that they belong to.
 
     Raises:
-        FedreproError: one of them is no number.
+        FedreproError: one of them is no number, or has the name of something else.
     """  # noqa: DOC501 - made by a function
     for name, value in values.items():
+        if name in _NO_METRICS:
+            raise FedreproError(
+                f"round {round}: {name} cannot be the name of a metric, as records or data frames "
+                "have something else of this name; give it another one"
+            )
         if not isinstance(value, int | float):
             raise _no_number(name, value, round)
 

@@ -205,9 +205,10 @@ def test_what_is_no_npz_file_is_refused(content: bytes) -> None:
         data.load("mnist", PACK)
 
 
-def test_a_sheet_that_is_no_image_is_refused() -> None:
+@pytest.mark.parametrize("change", [{"sheet000": np.zeros(50, np.uint8)}, {"y": np.uint8(3)}])
+def test_sheets_are_images_and_labels_a_list(change: dict[str, Any]) -> None:
     with np.load(PACK / "cifar10_test.npz") as arrays:
-        changed = dict(arrays) | {"sheet000": np.zeros(50, np.uint8)}
+        changed = dict(arrays) | change
     write_pack(PACK, "cifar10_test.npz", changed)
     with pytest.raises(FedreproError, match=r"cifar10_test\.npz is not of the pack format"):
         data.load("cifar10", PACK)

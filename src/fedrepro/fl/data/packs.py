@@ -371,8 +371,8 @@ def _pack(info: DatasetInfo) -> PackFiles:
 
 
 def _labels(values: NDArray[np.generic]) -> Labels:
-    if not np.issubdtype(values.dtype, np.integer):
-        raise ValueError(f"labels are {values.dtype}, not integers")
+    if not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
+        raise ValueError(f"labels are {values.dtype} {list(values.shape)}, not integers [n]")
     return values.astype(np.int64)
 
 

@@ -534,6 +534,9 @@ def test_snakemake_makes_it_in_place_of_the_papers(folder: Path) -> None:
     assert not [path for path in targets if "checks" in path or "notebooks" in path]
     with pytest.raises(FedreproError, match="plans of your own have no verdicts"):
         workflow.pending_of_reported()
+    for ask in (workflow.of_check, workflow.of_notebook):
+        with pytest.raises(FedreproError, match="my-plan is a plan of your own, and has no"):
+            ask("lite", "my-plan")
     made_of = workflow.of_table("lite", "my-plan", "accuracy")
     assert made_of["config"] == [str(folder / "my/my-plan.yaml")]
     assert all(path.startswith("results/own/runs/") for path in made_of["records"])

@@ -527,6 +527,11 @@ class Workflow:
 
     def _require_judged(self, scale: str, paper: str) -> None:
         self._require(scale, paper)
+        if is_study(paper):
+            raise FedreproError(
+                f"{paper} is a plan of your own, and has no verdicts, notebook and report: ask for "
+                "all, all_tables or all_figures"
+            )
         if load_plan(paper).at(self.scale).artefacts is not None:
             raise FedreproError(
                 f"{paper} has no verdicts, notebook and report at scale {scale}, which has a part "

@@ -8,7 +8,6 @@ repository, or a folder outside it that starts with no records.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from fedrepro.base.errors import FedreproError
@@ -77,10 +76,9 @@ _FOUND: dict[tuple[str | None, str], Path] = {}
 
 
 def _look(named: str | None, working_directory: str) -> Path | None:
-    if named:
-        return _first([Path(named)])
     here = Path(working_directory)
-    return _first([*Path(__file__).resolve().parents, here, *here.parents])
+    places = [Path(named)] if named else [*Path(__file__).resolve().parents, here, *here.parents]
+    return next((place.resolve() for place in places if (place / MARKER).is_dir()), None)
 
 
 def data_root(named: Path | None = None) -> Path | None:
@@ -103,8 +101,3 @@ def data_root(named: Path | None = None) -> Path | None:
             "data/pack, data/raw or a download."
         )
     return chosen
-
-
-def _first(folders: Iterable[Path]) -> Path | None:
-    """Return the first folder that holds the marker."""
-    return next((folder.resolve() for folder in folders if (folder / MARKER).is_dir()), None)

@@ -261,9 +261,10 @@ class _Training:
 
     def _keep(self, content: dict[str, Any]) -> Path | None:
         """Write a record that has no room where it belongs to another place, if there is one."""
-        for folder in (self._options.checkpoints, _temporary()):
-            with contextlib.suppress(FedreproError):
-                return records.write(content, folder)
+        with contextlib.suppress(FedreproError):
+            return records.write(content, self._options.checkpoints)
+        with contextlib.suppress(FedreproError, FileNotFoundError):  # no such folder on the machine
+            return records.write(content, Path(tempfile.gettempdir()))
         return None
 
     def _fail(self, run_id: str, failure: RunFailure) -> None:
@@ -295,14 +296,6 @@ def _claims(runs: Sequence[PlannedRun], options: TrainOptions) -> Claims:
     pulled = claims.fetch(run.id for run in runs)
     print(f"{len(pulled.new)} records pulled from {store.address}")
     return claims
-
-
-def _temporary() -> Path:
-    """Return the machine's folder of temporary files, or here, where it has none."""
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:
-        return Path()
 
 
 def _backend(options: TrainOptions) -> Backend:

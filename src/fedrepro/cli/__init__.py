@@ -56,12 +56,11 @@ def _fedrepro(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status. User errors are one message, no traceback."""
-    arguments = None if argv is None else list(argv)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper) and (out.errors == "strict" or out.encoding != "utf-8"):
         out.reconfigure(errors="backslashreplace")  # a name that its encoding has not
     try:
-        typer.main.get_command(app).main(arguments, prog_name="fedrepro")
+        typer.main.get_command(app).main(argv, prog_name="fedrepro")
     except SystemExit as end:
         return int(end.code or 0)
     except KeyboardInterrupt:  # before the command has begun

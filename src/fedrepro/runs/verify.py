@@ -190,11 +190,13 @@ def compare(
 def _computes_alike(one: Origin, other: Origin) -> bool:
     """Return whether the same code computed.
 
-    Older records do not name the libraries; no variable held those to another instruction set.
+    Records before there was ``arithmetic`` were made where no variable, such as
+    ``ATEN_CPU_CAPABILITY=avx2``, held libraries to another instruction set: they are like those
+    that name no variable.
     """
-    known = one.arithmetic and other.arithmetic
-    held = "=" in one.arithmetic + other.arithmetic
-    fields = ["device", "torch", "backend", "threads", *["arithmetic"] * bool(known or held)]
+    fields = ["device", "torch", "backend", "threads"]
+    if (one.arithmetic and other.arithmetic) or "=" in one.arithmetic + other.arithmetic:
+        fields.append("arithmetic")
     return all(getattr(one, field) == getattr(other, field) for field in fields)
 
 

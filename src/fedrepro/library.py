@@ -440,13 +440,15 @@ def _network(given: object) -> dict[str, Any]:
 
 def _numbers(seeds: Any) -> list[int]:
     try:
-        if isinstance(seeds, str | bytes | bool):
+        listed = list(seeds) if np.ndim(seeds) else [seeds]
+        if any(isinstance(seed, bool) for seed in listed):
             raise TypeError
-        return [operator.index(seed) for seed in seeds] if np.ndim(seeds) else [*range(seeds)]
-    except TypeError as error:
+        numbers = [operator.index(seed) for seed in listed]
+    except (TypeError, ValueError) as error:  # ValueError: of lists that are not all as long
         raise FedreproError(
             f"seeds: {seeds!r:.50} is neither how many nor a list of whole numbers"
         ) from error
+    return numbers if np.ndim(seeds) else [*range(numbers[0])]
 
 
 def _run(content: dict[str, Any], folder: Path) -> PlannedRun:

@@ -242,6 +242,8 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         (lambda data: fr.train(data, [[0], [1]], dataset={}), "dataset: .* argument data"),
         (lambda data: fr.train(data, [[0], [1]], seeds="12"), "seeds: '12' is neither how many"),
         (lambda data: fr.train(data, [[0], [1]], seeds=[1.5]), "nor a list of whole numbers"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=[True]), "nor a list of whole numbers"),
+        (lambda data: fr.train(data, [[0], [1]], seeds=[1, [2]]), "nor a list of whole numbers"),
         (lambda data: fr.train(data, [[0], [1]], seeds=1.5), "seeds: 1.5 is neither how many"),
         (lambda data: fr.train(data, [[0], [1]], folder=__file__), "is a file; name a folder"),
         (lambda data: fr.train(data, [[0], [1]], folder=Path(__file__, "x")), "py is a file; name"),

@@ -1,7 +1,7 @@
 include: "workflow/Snakefile"
 
 
-# An included file cannot say so itself.
+# Snakemake forgets the default target of a file that is included.
 rule default:
     """What a bare `snakemake` makes: all."""
     default_target: True

@@ -383,7 +383,7 @@ def _require_data(file: Path, record: RunRecord) -> None:
 
 
 def recorded_ids(folder: Path = FOLDER) -> list[str]:
-    """Return the names, without ``.json``, of all such files, sorted; they are not opened.
+    """Return the ids of the runs with a file of a record, sorted; no file is opened.
 
     A folder that may not be read is an OSError, where a glob would find nothing.
     """

@@ -62,7 +62,8 @@ class RunSet:
         scale: the scale.
         plan: the paper's plan.
         partial: whether runs without a record are left out of what is asked for.
-        fewer_seeds: whether they are where another seed of the same is recorded.
+        fewer_seeds: whether such a run is left out where another seed at its grid point is
+            recorded.
     """
 
     def __init__(self, paper: str, scale: Scale, folder: Path | None = None) -> None:

@@ -215,7 +215,7 @@ class Workflow:
         raise unknown_run(name, self._records, "has the id", scale=self.scale)
 
     def datasets(self) -> list[str]:
-        """Return what says that the data sets of all plans are here."""
+        """Return the files that say that the data sets of all plans are here, as :meth:`ready`."""
         return sorted({self.ready(run.spec.dataset.name) for run in self._status.runs})
 
     def record_of(self, run_id: str) -> str:
@@ -223,7 +223,7 @@ class Workflow:
         return self._records[run_id]
 
     def data_of(self, batch: Batch) -> str:
-        """Return what a training job needs.
+        """Return the file that says that the data set of a training job is here.
 
         Raises:
             FedreproError: training is switched off (lists the runs of the job), or is on a CPU, and
@@ -240,7 +240,7 @@ class Workflow:
         return self.ready(batch.dataset)
 
     def ready(self, dataset: str) -> str:
-        """Return what says that a data set is here: what was found of it, or one's own file."""
+        """Return the file that says that a data set is here: its manifest, or one's own arrays."""
         own = arrays_file.file_of(dataset)
         return f"data/ready/{dataset}.json" if own is None else str(own)
 

@@ -173,9 +173,7 @@ def verify(
         typer.Option("--sample", metavar="N", min=1, help="How many to draw, without RUN."),
     ] = 3,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the draw.")] = 0,
-    paper: Annotated[
-        str | None, typer.Option(metavar="P", help="Only runs of this paper; default: all papers.")
-    ] = None,
+    paper: OfPlan = None,
     scale: PaperScale = "lite",
     max_hours: Annotated[
         float | None,

@@ -142,6 +142,7 @@ def test_canonical_json() -> None:
         ({"batchsize": 3}, "batchsize"),
         ({"batch": 0}, "greater than or equal to 1"),
         ({"rounds": True}, "rounds: true is no number"),
+        ({"algorithm": {"name": "fedcd", "milestones": [True]}}, "milestones: true is no number"),
         ({"optimizer": {"name": "sgd", "lr": True}}, "lr: true is no number"),
         ({"evaluate_every": False}, "evaluate_every: false is no number"),
         ({"optimizer": {"name": "sgd", "lr": float("inf")}}, "finite"),

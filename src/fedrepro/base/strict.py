@@ -22,14 +22,15 @@ class Strict(BaseModel):
     def _no_flag_for_a_number(cls, content: Any) -> Any:
         if isinstance(content, dict):
             for name, value in content.items():
-                if isinstance(value, bool) and name in _numbers(cls):
-                    raise ValueError(f"{name}: {str(value).lower()} is no number")
+                for one in value if isinstance(value, list | tuple) else [value]:
+                    if isinstance(one, bool) and name in _numbers(cls):
+                        raise ValueError(f"{name}: {str(one).lower()} is no number")
         return content
 
 
 @functools.cache
 def _numbers(model: type[BaseModel]) -> set[str]:
-    """Return the fields of a model that take a number and no flag, for which pydantic takes one."""
+    """Return the fields that take a number or a list of them, for which pydantic takes a flag."""
     kinds = {
         name: {field.annotation, *get_args(field.annotation)}
         for name, field in model.model_fields.items()

@@ -165,10 +165,6 @@ def report_input(wildcards):
     return PLAN.of_report(wildcards.scale)
 
 
-def reported(wildcards):
-    return PLAN.reported
-
-
 def notebook_input(wildcards):
     return PLAN.of_notebook(wildcards.scale, wildcards.paper)
 

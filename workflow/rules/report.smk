@@ -19,7 +19,7 @@ rule report:
         "../../envs/fedrepro.yaml"
     params:
         python=PYTHON,
-        papers=reported,
+        papers=PLAN.reported,
         folder=subpath(output[0], parent=True),
     shell:
         "{params.python} fedrepro.cli report {params.papers:q} --scale {wildcards.scale}"

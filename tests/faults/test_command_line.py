@@ -89,6 +89,7 @@ def test_value(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path)
             words = [word for word in words if word != value] + ["--", value]
     trial.notes.append(f"fedrepro {name} {[word[:60] for word in words]}")
     plans = {"FEDREPRO_PLANS": str(folder / PLAN.name), "FEDREPRO_DATA": ""}
+    plans["HOME"] = str(tmp_path / "home")  # where ~ is
     ended = server.run(folder, *name.split(), *words, **plans)
     told = "\n".join([*trial.notes, f"status {ended.status}", ended.said[-3000:]])
     assert not ended.crashed, told

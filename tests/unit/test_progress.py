@@ -58,7 +58,9 @@ def test_the_arithmetic_goes_by_the_square_of_the_width():
         ({"name": "fedavg", "participants": 1}, {"evaluate_every": 2}),
         ({"name": "fedavg", "pretrain_epochs": 1, "sgd_reference": True}, {"local_epochs": 3}),
         ({"name": "local"}, {"rounds": 4, "evaluate_every": 2}),
+        ({"name": "fedavg", "pretrain_epochs": 2, "participants": 1}, {}),
         ({"name": "fedopt", "conflict_examples": 50, "update_rounds": [0]}, {}),
+        ({"name": "fedopt", "conflict_examples": 50, "update_rounds": [0], "participants": 1}, {}),
     ],
 )
 def test_sample_passes_are_those_that_a_run_asks_for(tmp_path, monkeypatch, algorithm, changes):

@@ -217,10 +217,10 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return kept
 
 
-def _epochs_a_round(spec: RunSpec) -> float:
-    """Return the mean over the rounds, as a share of E: one of pre-training is a single epoch."""
-    pretraining = params_of(spec, Params).pretrain_epochs
-    return (pretraining / spec.local_epochs + spec.rounds) / rounds(spec)
+def _passes_on_the_union(spec: RunSpec, epochs: float) -> float:
+    """Return the sample passes of pre-training and of both references; ``epochs`` is for E."""
+    params = params_of(spec, Params)
+    return (params.pretrain_epochs / spec.local_epochs + 2 * params.sgd_reference) * epochs
 
 
 ALGORITHM = Algorithm(
@@ -232,8 +232,8 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedavg", "participants": 2},
     cost=Cost(
-        factor=_epochs_a_round,
-        extra=lambda spec, epochs: 2 * epochs if params_of(spec, Params).sgd_reference else 0.0,
+        factor=lambda spec: spec.rounds / rounds(spec),  # none of the clients' in pre-training
+        extra=_passes_on_the_union,
         models=lambda spec: (
             spec.partition.clients if params_of(spec, Params).bn_statistics == "local" else 1
         ),

@@ -302,6 +302,12 @@ def summary(fed: Federation, state: State) -> dict[str, Any]:
     return {"updates": state.updates} if state.updates else {}
 
 
+def _passes_for_updates(spec: RunSpec, epochs: float) -> float:
+    """Return the sample passes of SGD on the participants' union; ``epochs`` is for all clients."""
+    share = clients_a_round(spec) / spec.partition.clients
+    return len(params_of(spec, Params).update_rounds) * share * epochs
+
+
 ALGORITHM = Algorithm(
     Params,
     init,
@@ -310,7 +316,7 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedopt", "server_lr": 0.1},
     cost=Cost(
-        extra=lambda spec, epochs: len(params_of(spec, Params).update_rounds) * epochs,
-        predicted=lambda spec: spec.partition.clients * params_of(spec, Params).conflict_examples,
+        extra=_passes_for_updates,
+        predicted=lambda spec: clients_a_round(spec) * params_of(spec, Params).conflict_examples,
     ),
 )

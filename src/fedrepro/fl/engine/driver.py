@@ -177,7 +177,6 @@ class _Opener:
         storage: Storage,
     ) -> None:
         self._queue = iter(specs)
-        self._exhausted = False
         self._load = load
         self._backend = backend
         self._storage = storage
@@ -185,15 +184,12 @@ class _Opener:
         self._contents: dict[str, str] = {}  # name of a data set -> its content hash
 
     def next(self) -> RunSpec | None:
-        """Return the next run; None, for good, once there is none."""
-        spec = None if self._exhausted else next(self._queue, None)
-        self._exhausted = spec is None
-        return spec
+        """Return the next run; None once there is none."""
+        return next(self._queue, None)
 
     def put_back(self, spec: RunSpec) -> None:
         """Let a run be the next one."""
         self._queue = itertools.chain([spec], self._queue)
-        self._exhausted = False
 
     def open(self, spec: RunSpec) -> ActiveRun:
         """Take up a run, from its checkpoint if there is one."""

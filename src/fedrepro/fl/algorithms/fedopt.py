@@ -32,7 +32,7 @@ from fedrepro.fl.algorithms.algorithm import (
     clients_a_round,
     params_of,
 )
-from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean
+from fedrepro.fl.algorithms.averaging import weighted_mean
 from fedrepro.fl.algorithms.evaluation import evaluate_global
 from fedrepro.fl.algorithms.participants import mean_loss
 from fedrepro.fl.algorithms.scalars import floats
@@ -214,7 +214,7 @@ def _server_step(
         step = step * moving
     weights = state.weights.clone()
     weights[:size] += params.server_lr * step
-    weights[size:] = statistics_of(mean, size)
+    weights[size:] = mean[size:]
     state.weights = weights
     agreement, moved, mean_norm, weight_norm, *norms = floats(
         [

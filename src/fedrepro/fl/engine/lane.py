@@ -406,7 +406,7 @@ class Training:
             objectives.quantise(weights, bits, net.layout, named, key)
         state: OptimizerState | None = None
         if self._job.request.keep_optimizer_state:
-            given = self._job.lane.optimizer_state or {"step": 0}
+            given = self._job.lane.optimizer_state or {}
             steps = int(given.get("step", 0)) + len(self.sizes)
             state = {
                 name: steps if name == "step" else net.outward(torch.as_tensor(value))

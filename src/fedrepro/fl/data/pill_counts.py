@@ -28,6 +28,3 @@ COUNTS: tuple[tuple[int, ...], ...] = tuple(
     for amount, labels in _CLIENTS
 )
 """Images of each label, [clients][labels]."""
-
-DIABETES = tuple(range(7))
-"""Clients that all hold labels 5 and 8, two drugs against diabetes; no other client does."""

@@ -466,7 +466,7 @@ def _run(content: dict[str, Any], folder: Path) -> PlannedRun:
 
 def _require_network(spec: RunSpec, data: Dataset) -> None:
     """Refuse a network of the program's own here, where an error leads to its code."""
-    from fedrepro.fl.federation import require_network
+    from fedrepro.fl.network_check import require_network
 
     network, shape = NETWORKS[spec.model.name], spec.dataset.input_shape(data.train_x.shape[1:])
     require_network(network, shape, data.classes, spec.model.width)

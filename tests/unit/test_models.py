@@ -12,11 +12,12 @@ from torch.nn import functional
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import data
 from fedrepro.fl.engine.network import FlatModule
-from fedrepro.fl.federation import Federation, require_network
+from fedrepro.fl.federation import Federation
 from fedrepro.fl.layout import Layout
 from fedrepro.fl.models import NETWORKS, Network, build
 from fedrepro.fl.models.parts import initial, layers
 from fedrepro.fl.models.parts.blocks import LocalResponseNorm
+from fedrepro.fl.network_check import require_network
 
 DRAWN = nn.Conv2d | nn.Linear
 PUBLISHED = [  # shape of an example, classes, trainable parameters, multiply-adds

@@ -85,7 +85,8 @@ class Federation:
         seed = self.spec.seed if self.spec.init_seed is None else self.spec.init_seed
         ids = () if node is None else ("node", node)
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(streams.key(seed, "init", *ids) >> 1)  # no GPU's
+            # torch.manual_seed would also seed the generators of the GPUs
+            torch.default_generator.manual_seed(streams.key(seed, "init", *ids) >> 1)
             module = self._module()
             if self.spec.model.init != "own":
                 draw(module, self.spec.model.init, self.spec.model.width)

@@ -10,6 +10,7 @@ from fake_federation import FakeFederation, add_client, drive
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import fedavg, local, selective, sgd
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
+from fedrepro.fl.layout import Layout
 from fedrepro.fl.requests import Predict, Prediction, Train
 
 
@@ -70,7 +71,7 @@ def test_fedavg_keeps_moments_only_when_asked():
 
 def test_fedavg_sgd_reference_only_in_round_zero():
     fed = FakeFederation(fedavg.Params(name="fedavg", sgd_reference=True))
-    fed.layout = SimpleNamespace(divergence=lambda a, b: {"model": float(a - b)})
+    fed.layout = Layout(("a.weight",), ((1,),), (0, 1), 1)
     state = fedavg.init(fed)
     first, log = drive(fedavg.round(fed, state, 0), add_client)
     second, _ = drive(fedavg.round(fed, state, 1), add_client)
@@ -81,8 +82,28 @@ def test_fedavg_sgd_reference_only_in_round_zero():
     assert len({lane.stream for lane in reference}) == 2
     assert len(second[0].lanes) == 2
     divergence = fedavg.summary(fed, state)["weight_divergence"]
-    assert divergence["fedavg"]["model"] == pytest.approx(1.75 - 100)
+    assert divergence["fedavg"]["model"] == pytest.approx((100 - 1.75) / 100)
     assert divergence["sgd_other_shuffle"]["model"] == 0
+
+
+def test_weight_divergence_by_hand():
+    module = torch.nn.Sequential()
+    module.add_module("a", torch.nn.Linear(1, 2))
+    layout = Layout.of(module)  # a.weight [2, 1], a.bias [2]
+    reference = torch.tensor([3.0, 4.0, 0.0, 0.0])
+    model = torch.tensor([3.0, 1.0, 4.0, 0.0])
+    assert fedavg.weight_divergence(layout, model, reference) == pytest.approx(
+        {"a": 3 / 5, "a+bias": 1.0, "model": 1.0}
+    )
+
+
+def test_running_statistics_are_no_part_of_the_divergence():
+    layout = Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+    reference = torch.ones(layout.size)
+    model = reference.clone()
+    model[layout.parameters :] = 9.0
+    found = fedavg.weight_divergence(layout, model, reference)
+    assert found == {"0": 0, "0+bias": 0, "model": 0}
 
 
 def test_fedavg_pretrains_as_sgd_with_k_times_the_batch_and_then_begins_at_round_zero():

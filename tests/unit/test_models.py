@@ -537,25 +537,6 @@ def test_flatten_and_view_are_inverse():
         assert torch.equal(layout.view(flat, position), dict(module.named_parameters())[name])
 
 
-def test_divergence_by_hand():
-    module = torch.nn.Sequential()
-    module.add_module("a", torch.nn.Linear(1, 2))
-    layout = Layout.of(module)  # a.weight [2, 1], a.bias [2]
-    reference = torch.tensor([3.0, 4.0, 0.0, 0.0])
-    model = torch.tensor([3.0, 1.0, 4.0, 0.0])
-    assert layout.divergence(model, reference) == pytest.approx(
-        {"a": 3 / 5, "a+bias": 1.0, "model": 1.0}
-    )
-
-
-def test_running_statistics_are_no_part_of_the_divergence():
-    layout = Layout.of(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
-    reference = torch.ones(layout.size)
-    model = reference.clone()
-    model[layout.parameters :] = 9.0
-    assert layout.divergence(model, reference) == {"0": 0, "0+bias": 0, "model": 0}
-
-
 def test_integer_buffers_are_left_out_and_running_statistics_kept():
     layout = Layout.of(torch.nn.BatchNorm1d(4))
     assert layout.parameters == 8

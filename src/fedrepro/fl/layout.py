@@ -56,32 +56,3 @@ class Layout:
         """Copy a module's tensors into a new flat vector, float32 [size]."""
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         return torch.cat([tensors[name].detach().reshape(-1).float() for name in self.names])
-
-    def divergence(self, model: torch.Tensor, reference: torch.Tensor) -> dict[str, float]:
-        """Return ``||w - w_ref|| / ||w_ref||`` (Zhao et al. 2018, eq. 1).
-
-        Args:
-            model: w, float32 [size].
-            reference: w_ref, float32 [size].
-
-        Returns:
-            ``<layer>`` for each trainable weight tensor without its bias, ``<layer>+bias`` with
-            it, and ``model`` for all parameters.
-        """
-
-        def ratio(positions: list[int]) -> torch.Tensor:
-            ours = torch.cat([self.view(model, i).reshape(-1) for i in positions]).double()
-            theirs = torch.cat([self.view(reference, i).reshape(-1) for i in positions]).double()
-            share: torch.Tensor = (ours - theirs).norm() / theirs.norm()
-            return share
-
-        trainable = [i for i in range(len(self.names)) if self.offsets[i] < self.parameters]
-        result: dict[str, torch.Tensor] = {}
-        for i in trainable:
-            layer, _, kind = self.names[i].rpartition(".")
-            if kind == "weight":
-                result[layer] = ratio([i])
-                same = [j for j in trainable if self.names[j].rpartition(".")[0] == layer]
-                result[f"{layer}+bias"] = ratio(same)
-        result["model"] = ratio(trainable)
-        return dict(zip(result, torch.stack(list(result.values())).tolist(), strict=True))

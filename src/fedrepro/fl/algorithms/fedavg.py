@@ -22,10 +22,12 @@ from fedrepro.fl.algorithms.algorithm import Algorithm, Cost, SamplingParams, pa
 from fedrepro.fl.algorithms.averaging import statistics_of, weighted_mean, with_statistics
 from fedrepro.fl.algorithms.evaluation import evaluate_global, evaluate_models
 from fedrepro.fl.algorithms.participants import Weighting
+from fedrepro.fl.algorithms.scalars import floats
 from fedrepro.fl.requests import Lane, Predict, Prediction, Train, Trained
 
 if TYPE_CHECKING:
     from fedrepro.fl.federation import Federation
+    from fedrepro.fl.layout import Layout
     from fedrepro.fl.requests import OptimizerState, Steps, Weights
     from fedrepro.fl.spec import RunSpec
 
@@ -160,10 +162,42 @@ def round(fed: Federation, state: State, t: int) -> Steps:
     state.weights = mean
     if sgd:
         state.divergence = {
-            "fedavg": fed.layout.divergence(state.weights, sgd[0].weights),
-            "sgd_other_shuffle": fed.layout.divergence(sgd[1].weights, sgd[0].weights),
+            "fedavg": weight_divergence(fed.layout, state.weights, sgd[0].weights),
+            "sgd_other_shuffle": weight_divergence(fed.layout, sgd[1].weights, sgd[0].weights),
         }
     return log | {"train_loss": participants.mean_loss(local)}
+
+
+def weight_divergence(layout: Layout, model: Weights, reference: Weights) -> dict[str, float]:
+    """Return ``||w - w_ref|| / ||w_ref||`` (Zhao et al. 2018, eq. 1).
+
+    Args:
+        layout: of the network.
+        model: w, float32 [size].
+        reference: w_ref, float32 [size].
+
+    Returns:
+        ``<layer>`` for each trainable weight tensor without its bias, ``<layer>+bias`` with it, and
+        ``model`` for all parameters.
+    """
+    import torch  # slow to import, and the Snakefile reads this module
+
+    def ratio(positions: list[int]) -> torch.Tensor:
+        ours = torch.cat([layout.view(model, i).reshape(-1) for i in positions]).double()
+        theirs = torch.cat([layout.view(reference, i).reshape(-1) for i in positions]).double()
+        share: torch.Tensor = (ours - theirs).norm() / theirs.norm()
+        return share
+
+    trainable = [i for i in range(len(layout.names)) if layout.offsets[i] < layout.parameters]
+    ratios: dict[str, torch.Tensor] = {}
+    for i in trainable:
+        layer, _, kind = layout.names[i].rpartition(".")
+        if kind == "weight":
+            ratios[layer] = ratio([i])
+            same = [j for j in trainable if layout.names[j].rpartition(".")[0] == layer]
+            ratios[f"{layer}+bias"] = ratio(same)
+    ratios["model"] = ratio(trainable)
+    return dict(zip(ratios, floats(ratios.values()), strict=True))
 
 
 def _pretrain(fed: Federation, state: State, t: int) -> Steps:

@@ -265,9 +265,7 @@ class Stack:
             if isinstance(value, torch.Tensor)
         }
         optim.step(optimizer, self.lr[lanes], parameters, gradient, state, self.scale)
-        projected = objectives.project(self.objective, parameters, start)
-        if projected is not None:
-            parameters.copy_(projected)
+        objectives.project(self.objective, parameters, start)
         self.losses[lanes].add_(loss, alpha=size)
 
     def _gradients(self, lanes: slice, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -390,9 +390,7 @@ class Training:
             noise,
         )
         optim.step(optimizer, self._lr, parameters, gradient, self._state, self._scale)
-        projected = objectives.project(objective, parameters, self._start)
-        if projected is not None:
-            parameters.copy_(projected)
+        objectives.project(objective, parameters, self._start)
 
     @torch.no_grad()
     def end(self) -> Ended:

@@ -67,26 +67,23 @@ def adjust_gradient(
         gradient.add_(noise, alpha=objective.gradient_noise)
 
 
-def project(
-    objective: Objective, parameters: torch.Tensor, start: torch.Tensor | None
-) -> torch.Tensor | None:
-    """Return the parameters projected to the objective's ball; None if it has none.
+def project(objective: Objective, parameters: torch.Tensor, start: torch.Tensor | None) -> None:
+    """Project the parameters to the objective's ball, in place; if it has none, leave them.
 
     With M the radius: ``w * min(1, M / ||w||)``, or ``w_0 + (w - w_0) * min(1, M / ||w - w_0||)``
     for the update (Ozdayi et al. 2020, section 3.2).
 
     Args:
         objective: which ball.
-        parameters: w, float32 [parameters] or [lanes, parameters].
+        parameters: w, float32 [parameters] or [lanes, parameters]; changed in place.
         start: w_0, of the same shape; None unless the update is bounded.
     """
-    if objective.projection is None:
-        return None
     if objective.projection == "weights":
-        return parameters * _shrink(parameters, objective.radius)
-    assert start is not None
-    update = parameters - start
-    return start + update * _shrink(update, objective.radius)
+        parameters.mul_(_shrink(parameters, objective.radius))
+    elif objective.projection == "update":
+        assert start is not None
+        update = parameters - start
+        parameters.copy_(start + update * _shrink(update, objective.radius))
 
 
 def _shrink(vector: torch.Tensor, radius: float) -> torch.Tensor:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -148,8 +147,7 @@ class ActiveRun:
         self._saving = storage.saving
         self._last_save = time.monotonic()
         self.state_bytes = 0
-        kinds = mapped(vars(self.state), lambda tensor: tensor.to("meta"))  # shapes without memory
-        self._fresh = SimpleNamespace(**kinds)
+        self._fresh = mapped(vars(self.state), lambda tensor: tensor.to("meta"))  # shapes alone
         self._restore()
         self.current_round = self.resumed_at = self.progress.round
         self._copier = HostCopier()
@@ -170,7 +168,7 @@ class ActiveRun:
             raise checkpoint.unusable(self._file, "does not fit this version of the code")
         # Not made by its class, whose code may change what it holds.
         vars(self.state).update(on_device(found.state, self.fed.device))
-        if field := saved.misfit(self.state, self._fresh):
+        if field := saved.misfit(vars(self.state), self._fresh):
             raise checkpoint.unusable(
                 self._file, f"does not fit the run: {field} is not as the algorithm has it"
             )
@@ -228,7 +226,7 @@ class ActiveRun:
             FedreproError: a checkpoint of the state could not be used.
         """
         self._checked.require_unchanged()
-        if field := saved.misfit(self.state, self._fresh):
+        if field := saved.misfit(vars(self.state), self._fresh):
             raise FedreproError(
                 f"algorithm {self.spec.algorithm.name}: {field} of its state is of another kind, "
                 "shape or dtype than `init` made it, so that no checkpoint would fit: let `init` "

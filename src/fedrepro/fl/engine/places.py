@@ -35,7 +35,7 @@ class Place(Protocol):
     def take_over(self, *tensors: torch.Tensor | None) -> None:
         """Let work here wait until these tensors are made elsewhere; keep their memory for it."""
 
-    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+    def hand_over(self, *tensors: torch.Tensor) -> None:
         """Let tensors made here be used elsewhere, once the work here has ended."""
 
     def capture(self, step: Step) -> Step:
@@ -65,7 +65,7 @@ class HostPlace:
     def take_over(self, *tensors: torch.Tensor | None) -> None:
         """Do nothing: all tensors are there."""
 
-    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+    def hand_over(self, *tensors: torch.Tensor) -> None:
         """Do nothing: all tensors are there."""
 
     def capture(self, step: Step) -> Step:
@@ -108,11 +108,10 @@ class CudaPlace:
             if tensor is not None and tensor.is_cuda:
                 tensor.record_stream(self._stream)
 
-    def hand_over(self, *tensors: torch.Tensor | None) -> None:
+    def hand_over(self, *tensors: torch.Tensor) -> None:
         """Keep the memory of tensors of this stream until the other one is done with them."""
         for tensor in tensors:
-            if tensor is not None:
-                tensor.record_stream(self._others)
+            tensor.record_stream(self._others)
 
     def capture(self, step: Step) -> Step:
         """Return the replay of a graph of the step's kernels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,18 +138,17 @@ def _recordable(value: Any) -> bool:
     )
 
 
-def misfit(state: Any, fresh: Any) -> str | None:
+def misfit(state: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
     """Return the name of a field that is of another kind than in a fresh state; None if none is.
 
     Lists and dicts grow, so of lists only the tensors at places that a fresh one has are compared.
 
     Args:
-        state: an algorithm's state, restored.
-        fresh: the one that it begins with.
+        state: fields of an algorithm's state, restored or after a round.
+        fresh: those of the one that it begins with, of which only the kinds are looked at.
     """
-    kinds: dict[str, Any] = vars(fresh)
-    for name, expected in kinds.items():
-        found = getattr(state, name)
+    for name, expected in fresh.items():
+        found = state[name]
         pairs = [(found, expected)]
         if isinstance(expected, list) and isinstance(found, list):
             pairs += [

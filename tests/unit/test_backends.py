@@ -757,7 +757,7 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(monkeypatch, 
 
     place = places.CudaPlace.__new__(places.CudaPlace)
     place._stream, place._pool = SimpleNamespace(device_index=0), (0, 1)
-    monkeypatch.setattr(device, "_LEFT", [])
+    monkeypatch.setattr(device, "_NEVER_FREED", [])
     monkeypatch.setattr("torch.cuda.CUDAGraph", SimpleNamespace)
     monkeypatch.setattr("torch.cuda.graph", capturing)
     monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: (0, 2))
@@ -771,7 +771,7 @@ def test_what_breaks_a_capture_is_told_not_that_it_cannot_be_ended(monkeypatch, 
         except broken_by:  # as pytest.raises would keep the traceback
             del work
         assert buffers() is None, "the memory of the slot would wait for the garbage collector"
-    assert len(device._LEFT) == (ends == "not")
+    assert len(device._NEVER_FREED) == (ends == "not")
     assert place._pool == ((0, 2) if ends == "not" else (0, 1))
 
 
@@ -1039,7 +1039,7 @@ def test_what_a_lost_device_holds_is_not_freed(monkeypatch):
     def lost(*_):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
-    monkeypatch.setattr(device, "_LEFT", [])
+    monkeypatch.setattr(device, "_NEVER_FREED", [])
     monkeypatch.setattr("torch.cuda.synchronize", lost)
     monkeypatch.setattr("torch.cuda.empty_cache", lost)
     backend, spec = GraphsBackend(), make_spec()
@@ -1047,7 +1047,7 @@ def test_what_a_lost_device_holds_is_not_freed(monkeypatch):
     kinds = backend._kinds
     backend.device = torch.device("cuda")
     backend.close()
-    _, held, _ = device._LEFT
+    _, held, _ = device._NEVER_FREED
     assert held is kinds
     assert len(kinds) == 1
     assert backend._kinds == {}

@@ -13,7 +13,7 @@ from fedrepro.base.errors import DeviceFailed
 from fedrepro.fl.spec import RunSpec
 
 CPU = torch.device("cpu")
-_LEFT: list[object] = []
+_NEVER_FREED: list[object] = []
 
 
 def described(device: torch.device) -> str:
@@ -87,13 +87,13 @@ def has_failed(device: torch.device, error: BaseException) -> bool:
     return False
 
 
-def leave(*what: object) -> None:
+def never_free(*what: object) -> None:
     """Keep to the end what may not be freed.
 
     Where memory of a lost device is freed, PyTorch ends the process; and it goes on to ask a graph
     whose capture could not be ended.
     """
-    _LEFT.extend(what)
+    _NEVER_FREED.extend(what)
 
 
 def failure(device: str, error: BaseException, saved: int, runs: int) -> DeviceFailed:

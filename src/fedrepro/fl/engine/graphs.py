@@ -33,7 +33,7 @@ from fedrepro.fl.engine.data import DeviceData
 from fedrepro.fl.engine.device import (
     deterministic_operations,
     has_failed,
-    leave,
+    never_free,
     precision,
     subnormals_flushed,
 )
@@ -212,7 +212,7 @@ class GraphsBackend:
             try:
                 torch.cuda.synchronize(self.device)
             except RuntimeError:
-                leave(self._open, self._kinds, self._places)
+                never_free(self._open, self._kinds, self._places)
                 self._open, self._kinds, self._places = OpenRequests(), {}, []
                 return
         self._open = OpenRequests()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from fedrepro.fl.engine.device import leave
+from fedrepro.fl.engine.device import never_free
 
 STREAMS = 24
 """Streams on a GPU. On an H100, more do not help, and fewer are slower with small kernels."""
@@ -153,7 +153,7 @@ class CudaPlace:
             torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
         except RuntimeError:
             return  # nothing is open: it never began, or its end came and failed afterwards
-        leave(graph)
+        never_free(graph)
         self._pool = torch.cuda.graph_pool_handle()
 
     def fetch(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -45,8 +45,8 @@ from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import BACKENDS
 from fedrepro.fl.engine.backends import backend
 from fedrepro.fl.engine.data import DeviceData, tensors_of
-from fedrepro.fl.engine.device import precision
-from fedrepro.fl.engine.jobs import Ask, Backend, LaneError, check_precision
+from fedrepro.fl.engine.device import check_precision, precision
+from fedrepro.fl.engine.jobs import Ask, Backend, LaneError
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.models.parts import layers
 from fedrepro.fl.requests import Lane, Predict, Request, Train, Trained

@@ -1589,11 +1589,11 @@ def test_a_gpu_that_lacks_tf32_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     cuda = torch.device("cuda:0")
-    jobs.check_precision(make_spec(), cuda)
+    device.check_precision(make_spec(), cuda)
     with pytest.raises(FedreproError, match=r"from 2020 on, and cuda:0 is older \(Tesla T4\)"):
-        jobs.check_precision(make_spec(precision="tf32"), cuda)
+        device.check_precision(make_spec(precision="tf32"), cuda)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    jobs.check_precision(make_spec(precision="tf32"), cuda)
+    device.check_precision(make_spec(precision="tf32"), cuda)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch.utils import deterministic
 
-from fedrepro.base.errors import DeviceFailed
+from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.fl.spec import RunSpec
 
 CPU = torch.device("cpu")
+_TF32_SINCE = (8, 0)
+"""Compute capability of the first GPUs with TF32."""
 _NEVER_FREED: list[object] = []
 
 
@@ -22,6 +24,26 @@ def described(device: torch.device) -> str:
         return str(device)
     index = torch.cuda.current_device() if device.index is None else device.index
     return f"cuda:{index} ({torch.cuda.get_device_name(index)})"
+
+
+def check_precision(spec: RunSpec, device: torch.device) -> None:
+    """Refuse a precision that the device does not have.
+
+    Raises:
+        FedreproError: TF32 without a GPU, or with one that lacks it and would compute in float32.
+    """
+    if spec.precision != "tf32":
+        return
+    if device.type != "cuda":
+        raise FedreproError(
+            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
+            "this run on the device cuda, or change the spec to precision: float32"
+        )
+    if torch.cuda.get_device_capability(device) < _TF32_SINCE:
+        raise FedreproError(
+            f"precision: tf32 exists on NVIDIA GPUs from 2020 on, and {device} is older "
+            f"({torch.cuda.get_device_name(device)}); change the spec to precision: float32"
+        )
 
 
 @contextlib.contextmanager

@@ -28,7 +28,6 @@ from fedrepro.fl.engine.jobs import (
     Backend,
     LaneError,
     OutOfTime,
-    check_precision,
     is_out_of_memory,
     too_large,
     unexpected,
@@ -193,7 +192,7 @@ class _Opener:
 
     def open(self, spec: RunSpec) -> ActiveRun:
         """Take up a run, from its checkpoint if there is one."""
-        check_precision(spec, self._backend.device)
+        devices.check_precision(spec, self._backend.device)
         return ActiveRun(spec, self._dataset(spec), self._storage, self._backend.device)
 
     def _dataset(self, spec: RunSpec) -> Dataset:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 import torch
 
-from fedrepro.base.errors import FedreproError
 from fedrepro.fl.requests import (
     IntArray,
     Lane,
@@ -168,9 +167,6 @@ def check_finite(job: LaneJob, loss: float, weights: Weights, total: float) -> N
             "(optimizer.lr) or check the data"
         )
 
-
-_TF32_SINCE = (8, 0)
-"""Compute capability of the first GPUs with TF32."""
 
 _OUT_OF_MEMORY = (
     "can't allocate memory",
@@ -439,23 +435,3 @@ def check_time(deadline: float) -> None:
     """
     if time.monotonic() > deadline:
         raise OutOfTime
-
-
-def check_precision(spec: RunSpec, device: torch.device) -> None:
-    """Refuse a precision that the device does not have.
-
-    Raises:
-        FedreproError: TF32 without a GPU, or with one that lacks it and would compute in float32.
-    """
-    if spec.precision != "tf32":
-        return
-    if device.type != "cuda":
-        raise FedreproError(
-            f"precision: tf32 exists on NVIDIA GPUs only, and the device is {device.type}; train "
-            "this run on the device cuda, or change the spec to precision: float32"
-        )
-    if torch.cuda.get_device_capability(device) < _TF32_SINCE:
-        raise FedreproError(
-            f"precision: tf32 exists on NVIDIA GPUs from 2020 on, and {device} is older "
-            f"({torch.cuda.get_device_name(device)}); change the spec to precision: float32"
-        )

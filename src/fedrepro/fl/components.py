@@ -23,7 +23,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from fedrepro.base.configfile import nearest
 from fedrepro.base.errors import FedreproError, UnknownName
@@ -34,7 +34,7 @@ UNPACKAGED = "unpackaged"
 """Stands for the distribution of a component that the running program defines itself."""
 
 
-class Registry(Mapping[str, C], Generic[C]):
+class Registry(Mapping[str, C]):
     """The components of a kind by name, sorted; they are imported when first asked for.
 
     That first use raises a FedreproError if two components have one name, or if one of another

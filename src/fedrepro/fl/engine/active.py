@@ -16,14 +16,13 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
 from fedrepro.fl.engine import checkpoint, saved
-from fedrepro.fl.engine.device import CPU
 from fedrepro.fl.engine.effect import Effect
 from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, mapped, on_device, tensors
 from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
 from fedrepro.fl.engine.well_formed import check_request
-from fedrepro.fl.federation import Federation
+from fedrepro.fl.federation import CPU, Federation
 from fedrepro.fl.requests import Steps, Train
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
 

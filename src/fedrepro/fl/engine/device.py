@@ -12,7 +12,6 @@ from torch.utils import deterministic
 from fedrepro.base.errors import DeviceFailed, FedreproError
 from fedrepro.fl.spec import RunSpec
 
-CPU = torch.device("cpu")
 _TF32_SINCE = (8, 0)
 """Compute capability of the first GPUs with TF32."""
 _NEVER_FREED: list[object] = []

@@ -266,7 +266,7 @@ ALGORITHM = Algorithm(
     summary=summary,
     example={"name": "fedavg", "participants": 2},
     cost=Cost(
-        factor=lambda spec: spec.rounds / rounds(spec),  # none of the clients' in pre-training
+        factor=lambda spec: spec.rounds / rounds(spec),  # in pre-training no client trains
         extra=_passes_on_the_union,
         models=lambda spec: (
             spec.partition.clients if params_of(spec, Params).bn_statistics == "local" else 1

@@ -67,7 +67,7 @@ def save(path: Path, run_id: str, content: dict[str, Any]) -> None:
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         reason: BaseException = error
-        if error.__context__ not in (None, handled):  # PyTorch's error in ending the file came last
+        if error.__context__ not in (None, handled):  # PyTorch failed again when it ended the file
             reason = error.__context__
         if isinstance(reason, KeyboardInterrupt):
             raise reason from None

@@ -148,7 +148,7 @@ def drive(
             with contextlib.suppress(FedreproError):  # what ended the training is said, not this
                 run.save()
         if devices.has_failed(backend.device, error):
-            devices.never_free(active, error)  # whose frames hold answers
+            devices.never_free(active, error)  # frames of its traceback hold answers
             saved = sum(run.has_checkpoint for run in active)
             raise devices.failure(device, error, saved, len(active)) from error
         raise

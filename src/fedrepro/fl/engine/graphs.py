@@ -217,7 +217,7 @@ class GraphsBackend:
                 return
         self._open = OpenRequests()
         for kind in self._kinds.values():
-            kind.slots.clear()  # which know their kind: else they would stay until a collection
+            kind.slots.clear()  # slots know their kind: only the garbage collector frees a cycle
         self._kinds.clear()
         self._places.clear()
         self._resources = Resources(self.device)

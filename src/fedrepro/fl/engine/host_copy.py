@@ -106,7 +106,7 @@ class HostCopier:
         with torch.cuda.stream(self._stream):
             for host, tensor in zip([*hosts, marker], [*tensors, done], strict=True):
                 host.copy_(tensor, non_blocking=True)
-                tensor.record_stream(self._stream)  # its memory is not used again before
+                tensor.record_stream(self._stream)  # else its memory may be reused before
             event = self._stream.record_event()
         return hosts, Transfer(event.synchronize, marker)
 

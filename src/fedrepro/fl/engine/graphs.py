@@ -15,7 +15,6 @@ the loop. That is for tests; a CPU is kept busy by :mod:`fedrepro.fl.engine.pool
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 import time
@@ -327,10 +326,11 @@ class GraphsBackend:
                 piece = kind.waiting.popleft()
                 piece.since, kind.used = self._clock, time.monotonic()
                 slot = idle[0] if idle else self._new_slot(kind, piece)
-                if slot is not None:
-                    slot.piece = piece
-                    self._attempt(slot, functools.partial(slot.begin, piece))
-                if slot is not None and slot.piece is not None:  # busy while the next one begins
+                if slot is None:
+                    continue
+                slot.piece = piece
+                self._attempt(slot, slot.begin)
+                if slot.piece is not None:  # busy while the next one begins
                     self._attempt(slot, slot.advance)
 
     def _has_room(self, kind: Kind) -> bool:

@@ -76,13 +76,14 @@ class Slot:
         self._ended: Ended | Predicted | None = None
         self._scalars: torch.Tensor | None = None
 
-    def begin(self, piece: Piece) -> None:
-        """Take a piece.
+    def begin(self) -> None:
+        """Load the piece that was put into it.
 
         Raises:
             LaneError: the lane cannot be trained.
         """
-        self.piece, job = piece, piece.job
+        assert self.piece is not None
+        job = self.piece.job
         self._marks.clear()
         with self._place.using():
             if isinstance(self.work, Training):

@@ -194,12 +194,9 @@ def sweep_text(runs: RunSet) -> pd.DataFrame:
     levels = summarise(table, "accuracy", ["row", "emd"])
     lowest = levels.sort_values("mean").groupby("row").head(1)[["row", "emd"]]
     uniform = table[table["emd"] == table.groupby("row")["emd"].transform("min")]
-    pairs = table.merge(lowest).merge(uniform, on=["row", "seed"], suffixes=("", "_uniform"))
-    reduction = pairs.assign(
-        value=pairs["accuracy_uniform"] - pairs["accuracy"],
-        run=pd.Series([*zip(pairs["run"], pairs["run_uniform"], strict=True)], pairs.index),
-        column=LARGEST_REDUCTION,
-        unit="points",
+    reduction = differences(table.merge(lowest), uniform, "accuracy", on=["row", "seed"])
+    reduction = reduction.assign(
+        value=0 - reduction["accuracy"], column=LARGEST_REDUCTION, unit="points"
     )
     levels["relative"] = levels["sd"] / levels["mean"]
     varies_most = levels.sort_values("relative", ascending=False).groupby("row").head(1)

@@ -210,9 +210,8 @@ def _used_by(run: PlannedRun) -> list[str]:
 def _sparkline(curve: Mapping[int, float]) -> str:
     """Return a curve in one line, with its first, last and extreme values."""
     values = list(curve.values())
-    kept = [values[i * len(values) // _WIDTH] for i in range(_WIDTH)]
-    if len(values) <= _WIDTH:
-        kept = values
+    width = min(len(values), _WIDTH)
+    kept = [values[i * len(values) // width] for i in range(width)]
     low, high = min(values), max(values)
     reach = high - low or 1
     bars = "".join(_BARS[round((value - low) / reach * (len(_BARS) - 1))] for value in kept)

@@ -5,7 +5,8 @@ They show what ``benchmarks/reproducibility.py`` measured, beside the spread of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 
 import numpy as np
 import pandas as pd
@@ -38,19 +39,17 @@ def _apart(change: Change) -> str:
 
 def _seed_spreads() -> dict[str, float]:
     """Return network -> median standard deviation of lite accuracies over three seeds or more."""
-    found: dict[str, list[float]] = {}
+    found = defaultdict[str, list[float]](list)
     for paper in papers():
         runs = RunSet(paper, "lite").recorded()
-        for group in runs.plan.runs:
-            values: dict[str, list[float]] = {}
-            for run in runs.members([group]):
-                accuracy = runs.record(run).final.get("accuracy")
-                if isinstance(accuracy, float):
-                    values.setdefault(str(run.coordinates), []).append(accuracy)
-                    network = run.spec.model.name
-            many = [float(np.std(of, ddof=1)) for of in values.values() if len(of) > 2]
-            if many:
-                found.setdefault(network, []).extend(many)
+        values = defaultdict[tuple[str, Hashable], list[float]](list)
+        for run in runs.members(runs.plan.runs):
+            accuracy = runs.record(run).final.get("accuracy")
+            if isinstance(accuracy, float):
+                values[run.spec.model.name, run.point].append(accuracy)
+        for (network, _), of in values.items():
+            if len(of) > 2:
+                found[network].append(float(np.std(of, ddof=1)))
     return {network: float(np.median(sds)) for network, sds in found.items()}
 
 

@@ -31,7 +31,7 @@ from fedrepro.report.checks import (
 from fedrepro.report.html.content import Paper, read_paper, there
 from fedrepro.report.html.results import gaps, write_partial
 from fedrepro.report.html.trainings import Runs, by_page, partitions, recorded, trainings
-from fedrepro.report.score import in_words
+from fedrepro.report.score import COUNTS, in_words
 from fedrepro.runs.plan_files import is_study
 from fedrepro.runs.plan_schema import Scale
 
@@ -160,6 +160,7 @@ class _Pages:
         self._templates.globals.update(
             scale=scale,
             notebooks=notebooks,
+            counts=COUNTS,
             shown=shown,
             shown_difference=shown_difference,
             how_sure=how_sure,

@@ -305,6 +305,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+SUMMARY = ("mean", "sd", "n", "low", "high", "values", "runs")
+"""Columns of what :func:`summarise` finds of a cell."""
+
+
 def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) -> pd.DataFrame:
     """Summarise one value over the seeds of each cell.
 
@@ -337,8 +341,7 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) 
                 "runs": tuple(_ids(ordered["run"])),
             }
         )
-    columns = [*by, "mean", "sd", "n", "low", "high", "values", "runs", *others]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*by, *SUMMARY, *others])
 
 
 def differences(

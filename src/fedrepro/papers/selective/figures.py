@@ -29,17 +29,15 @@ from fedrepro.papers.selective.measurements import (
 from fedrepro.papers.selective.theory import UnfairOptimum, course
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure, published_points
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import SUMMARY, summarise
 from fedrepro.runs.plan import expand
 from fedrepro.runs.plan_schema import Scale
 from fedrepro.runs.runset import RunSet
 
-_SUMMARY = ["mean", "sd", "n", "low", "high", "values", "runs"]
-
 
 def _points(cells: pd.DataFrame, *others: str, **columns: Any) -> pd.DataFrame:
     """Lay summarised cells out as a figure's frame wants them, with some other columns."""
-    return cells.assign(**columns)[["series", "x", *_SUMMARY, *others]]
+    return cells.assign(**columns)[["series", "x", *SUMMARY, *others]]
 
 
 def curves(runs: RunSet, *, artefact: str) -> pd.DataFrame:

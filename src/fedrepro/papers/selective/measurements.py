@@ -30,7 +30,7 @@ from fedrepro.fl.partition.balanced_percent import BalancedPercent
 from fedrepro.fl.spec import RunSpec
 from fedrepro.report.choices import by_labels, moved
 from fedrepro.report.expected import Series, load_expected, published
-from fedrepro.report.stats import summarise
+from fedrepro.report.stats import SUMMARY, summarise
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.runset import RunSet
 
@@ -137,7 +137,7 @@ def measured(runs: RunSet, artefact: str, measure: Measure) -> pd.DataFrame:
 def _table(cells: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     """Lay summarised cells out as a table's frame wants them; fractions, unless told otherwise."""
     cells = cells.assign(**{"unit": "fraction"} | columns)
-    kept = ["row", "column", "mean", "sd", "n", "low", "high", "values", "runs", "unit"]
+    kept = ["row", "column", *SUMMARY, "unit"]
     return cells[kept + ["published"] * ("published" in cells)]
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedrepro.report.choices import by_labels, moved, of_records
 from fedrepro.report.expected import published
-from fedrepro.report.stats import in_order, summarise
+from fedrepro.report.stats import SUMMARY, in_order, summarise
 from fedrepro.runs.records import RunRecord
 from fedrepro.runs.runset import RunSet
 
@@ -118,8 +118,7 @@ def significance(runs: RunSet) -> pd.DataFrame:
             ):
                 key = (row, f"{column}, {whose}")
                 rows.append((*key, value, nan, n, nan, nan, (value,), used, unit))
-    summary = ["mean", "sd", "n", "low", "high", "values", "runs"]
-    return pd.DataFrame(rows, columns=["row", "column", *summary, "unit"])
+    return pd.DataFrame(rows, columns=["row", "column", *SUMMARY, "unit"])
 
 
 def calibration(runs: RunSet) -> pd.DataFrame:

@@ -379,8 +379,9 @@ def test_bytes_of_the_published_network():
 def test_communication(paper):
     frame = artefacts.frame(paper, "communication")
     models_up = (6 + 39 * 5.5) * 15 / 45
-    assert cell(frame, "FedCD", "models up a round")["mean"] == pytest.approx(models_up)
-    assert cell(frame, "FedCD", "models down a round")["mean"] == pytest.approx(2 * models_up)
+    up, down = (cell(frame, "FedCD", f"models {way} a round") for way in ("up", "down"))
+    assert [up["mean"], down["mean"]] == pytest.approx([models_up, 2 * models_up])
+    assert {up["unit"], down["unit"]} == {"count"}, "models are no ratio"
     sent = cell(frame, "FedCD", "MB down a round")
     assert sent["mean"] == pytest.approx(2 * models_up * 4 * (1_212_778 + 2048) / 1e6)
     assert sent["unit"] == "MB"

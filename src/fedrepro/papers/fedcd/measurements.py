@@ -510,8 +510,8 @@ def communication(runs: RunSet) -> Iterator[Row]:
         for log in logs(runs, experiment):
             sizes = megabytes(log)
             columns = {
-                "models up a round": ("ratio", log.trained),
-                "models down a round": ("ratio", log.sent),
+                "models up a round": ("count", log.trained),
+                "models down a round": ("count", log.sent),
                 "MB up a round": ("MB", sizes["up"]),
                 "MB down a round": ("MB", sizes["down"]),
                 "sample passes, thousands a round": ("k", log.passes / 1e3),

@@ -27,6 +27,7 @@ from fedrepro.papers.fedcd.measurements import (
     by_archetype,
     by_choice,
     by_rising_bias,
+    curve,
     entry,
     first_log,
     hypergeometric_law,
@@ -35,7 +36,7 @@ from fedrepro.papers.fedcd.measurements import (
     params,
     summarised,
 )
-from fedrepro.papers.fedcd.public_logs import CHANGE, SPREAD, beside_logs, curve
+from fedrepro.papers.fedcd.public_logs import CHANGE, SPREAD, beside_logs
 from fedrepro.report import choices
 from fedrepro.report.figure import Figure
 from fedrepro.runs.runset import RunSet

@@ -144,7 +144,7 @@ class Log:
 
     @property
     def spread(self) -> list[float]:
-        """Mean over the devices of the sample deviation of their scores; 0 for a single one."""
+        """Mean over the devices of the sample standard deviation of their scores; 0 for one."""
         return [
             float(np.mean([np.std(s, ddof=1) if len(s) > 1 else 0.0 for s in devices]))
             for devices in self.scores
@@ -337,6 +337,14 @@ def entry(log: Log, value: float, *others: Log, **names: Any) -> Row:
     """Return a row: the value of a run, or of several, in the cell that the names say."""
     used = tuple(dict.fromkeys(item.run.id for item in (log, *others)))
     return names | {"value": float(value), "seed": log.run.seed, "run": used}
+
+
+def curve(
+    log: Log, series: str, values: Sequence[float] | Floats, first: int = 0, **others: Any
+) -> Iterator[Row]:
+    """Yield the rows of a curve; ``first`` is the round of its first value."""
+    for t, value in enumerate(values, start=first):
+        yield entry(log, value, series=series, x=t, **others)
 
 
 def _entries(

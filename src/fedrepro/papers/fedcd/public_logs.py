@@ -1,4 +1,4 @@
-"""Curves of Kopparapu, Lin, Zhao 2020, and the figures of runs as the public code beside its logs.
+"""Kopparapu, Lin, Zhao 2020: figures of runs as the public code, beside its logs.
 
 Beside ours are logs of the authors' public notebooks and values read off the plots of their course
 report, in the set-ups of those. Rounds are counted from 0.
@@ -6,8 +6,7 @@ report, in the set-ups of those. Rounds are counted from 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import pandas as pd
 
@@ -16,10 +15,8 @@ from fedrepro.papers.fedcd.measurements import (
     NOTEBOOK,
     OF_9,
     OF_18,
-    Floats,
-    Log,
     Row,
-    entry,
+    curve,
     logs,
     summarised,
 )
@@ -29,14 +26,6 @@ from fedrepro.runs.runset import RunSet
 
 CHANGE, SPREAD = "mean change", "standard deviation of the scores"
 """Series that figures of the paper and of the public logs have in common."""
-
-
-def curve(
-    log: Log, series: str, values: Sequence[float] | Floats, first: int = 0, **others: Any
-) -> Iterator[Row]:
-    """Yield the rows of a curve; ``first`` is the round of its first value."""
-    for t, value in enumerate(values, start=first):
-        yield entry(log, value, series=series, x=t, **others)
 
 
 def logged_as(series: str) -> str:

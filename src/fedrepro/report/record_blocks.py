@@ -33,7 +33,8 @@ def _effort() -> str:
     places = [*itertools.product(papers(), scales)]
     state = status([run for place in places for run in expand(*place)])
     for paper, scale in places:
-        costs, planned = _costs(paper, scale), unique(expand(paper, scale))
+        planned = unique(expand(paper, scale))
+        costs = [cost for run in planned if (cost := records.training_time(run)) is not None]
         on_core, on_gpu = state.left(planned)
         rows.append(
             {
@@ -47,12 +48,6 @@ def _effort() -> str:
             }
         )
     return str(pd.DataFrame(rows).to_markdown(index=False))
-
-
-def _costs(paper: str, scale: Scale) -> list[records.TrainingTime]:
-    """Return what each recorded run took."""
-    took = (records.training_time(name) for name in unique(expand(paper, scale)))
-    return [cost for cost in took if cost is not None]
 
 
 def _minutes(costs: Iterable[records.TrainingTime], *, gpu: bool) -> float:

@@ -114,7 +114,7 @@ class Margin:
 
     @property
     def firm(self) -> bool:
-        """Whether all that it may be says the same."""
+        """Whether it is met everywhere in its interval, or nowhere."""
         all_it_may_be = (self.value, self.low, self.high)
         if any(map(math.isnan, all_it_may_be)):
             return False

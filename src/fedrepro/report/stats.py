@@ -82,7 +82,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def bounds(values: Sequence[float], error: Error = NO_ERROR) -> tuple[float, float]:
-    """Return between what a mean may lie: its t interval, or all values where they are too few.
+    """Return the interval of a mean: Student's t, or the range of values that are too few for it.
 
     Two values decide where they agree, which by chance they do half the time; a score counts apart
     what rests on so few.
@@ -179,10 +179,10 @@ def sd_ratio_p(one: float, other: float, ns: tuple[int, int]) -> float:
 
 
 def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int]) -> list[float]:
-    """Return a value a seed for a statistic of all of them, such as a rank correlation.
+    """Return a value a seed for a statistic of all of them, such as the distance of two curves.
 
-    Their mean is the statistic; their spread is that of the jackknife (Tukey 1958), which takes
-    each seed away in turn.
+    They are the pseudo-values of the jackknife (Tukey 1958), which takes each seed away in turn,
+    moved so that their mean is the statistic.
 
     Args:
         statistic: its value on some of the seeds.

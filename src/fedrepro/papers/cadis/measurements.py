@@ -193,8 +193,8 @@ def rounds_to(record: RunRecord, target: float) -> int:
 def scatter(record: RunRecord, about: int) -> float:
     """Return by how much single evaluations scatter about a round: standard deviation, a fraction.
 
-    It is found from the median size of the changes from one to the next, of ten evaluations before
-    and as many after, so that neither a steady rise nor a jump adds to it.
+    It is found from the median absolute deviation of the changes from one to the next, of ten
+    evaluations before and as many after, so that neither a steady rise nor a jump adds to it.
     """
     from scipy.stats import median_abs_deviation  # slow to import
 
@@ -411,7 +411,8 @@ def from_equal_shares(counts: Sequence[Sequence[int]], cluster_of: Sequence[int]
             same: FedAvg.
 
     Returns:
-        Half the sum of the absolute differences, with all clients taking part: from 0 to 1.
+        Their total variation distance, half the sum of the absolute differences, with all clients
+        taking part: from 0 to 1.
     """
     held = np.array(counts)
     clusters = np.unique(true_clusters(held), axis=0)

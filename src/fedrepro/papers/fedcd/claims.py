@@ -661,7 +661,7 @@ RULES.add(_costs_at_most(_models_held, "models held", "{:.0f}"), "holds_few")
 
 @RULES.add
 def scores_agree(runs: RunSet, *, first: int, last: int, below: float) -> Finding:
-    """The mean deviation of the scores in some rounds is small at every bias."""
+    """The mean standard deviation of a device's scores is small at every bias, in some rounds."""
     samples = [
         _over_rounds(name, of, lambda log: log.spread, fraction=False)
         for name, of in _by_rising_bias(runs, first, last).items()

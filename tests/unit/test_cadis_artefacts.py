@@ -24,6 +24,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl import streams
 from fedrepro.fl.algorithms.probe import THRESHOLDS
 from fedrepro.fl.data.pill_counts import COUNTS
+from fedrepro.papers.cadis import drawings as cadis_drawings
 from fedrepro.papers.cadis import measurements as cadis_tables
 from fedrepro.papers.cadis.drawings import DRAWINGS, ROUNDS, TRUE_CLUSTERS
 from fedrepro.papers.cadis.figures import FIGURES
@@ -654,6 +655,18 @@ def test_the_committed_measurement_says_on_what_and_when():
     assert methods >= {"FedAvg", "FedProx", "FedFA", "FedDyn", "CADIS"}
     ratios = [line["ratio"] for line in about["lines"] if "ratio" in line]
     assert [len(pairs) >= 5 for pairs in ratios] == [True, True]
+
+
+def test_the_legend_of_the_overhead_has_room_for_the_name_of_any_machine(lite, monkeypatch):
+    machine = "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz, cpu family 6, model 143, 16 cores"
+    about = cadis_tables.measured() | {"machine": machine}
+    monkeypatch.setattr(cadis_drawings, "measured", lambda: about)
+    style.use()
+    figure = DRAWINGS["fig11"](artefacts.frame(lite, "fig11"))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert machine in legend.get_title().get_text().replace("\n", " ")
+    assert legend.get_window_extent().width <= figure.bbox.width
 
 
 @pytest.mark.parametrize("name", load_plan("cadis").made("figures", "paper"))

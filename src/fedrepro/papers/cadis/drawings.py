@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 import numpy as np
@@ -279,7 +280,7 @@ def draw_overhead(cells: pd.DataFrame) -> MplFigure:
     right.set_title("client: local training,\nCADIS over FedAvg", fontsize=9)
     canvas.key("median", BLACK)
     where = f"ours, on {about['machine']}, {about['date']}; {about['note']}"
-    return canvas.legend(title=f"nothing published is drawn: {where}")
+    return canvas.legend(title=textwrap.fill(f"nothing published is drawn: {where}", 110))
 
 
 DRAWINGS: dict[str, Drawing] = {

@@ -30,7 +30,7 @@ from fedrepro.fl.engine.loop import LoopBackend
 from fedrepro.fl.federation import Federation
 from fedrepro.fl.requests import Lane, Objective, Predict, Prediction, Train, Trained
 from fedrepro.fl.spec import RunSpec
-from fedrepro.runs.provenance import code_version
+from fedrepro.runs.provenance import code_version, processor
 
 NETWORKS = {
     "CNN, MNIST": ("synthetic", "mnist_cnn"),
@@ -147,7 +147,7 @@ def main() -> None:
             f"--examples {arguments.examples}",
             "commit": commit + (" with changes" if dirty else ""),
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "machine": _machine(),
+            "machine": f"{processor()}, {os.cpu_count()} cores",
             "note": arguments.note,
             "python": platform.python_version(),
             "threads": torch.get_num_threads(),
@@ -160,16 +160,6 @@ def _printed(line: dict[str, Any], values: str) -> dict[str, Any]:
     line |= {"median": round(statistics.median(line[values]), 3)}
     print(json.dumps(line), flush=True)
     return line
-
-
-def _machine() -> str:
-    """Return processor and cores, such as ``AMD EPYC, 2 cores``."""
-    lines = []
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -173,6 +174,7 @@ class _Pages:
             named=in_words,
             by_page=by_page,
             outside=lambda file: quote(os.path.relpath(file, read_in)),
+            unbroken=lambda text: re.sub(" (?=[±%])|(?<=±) ", "\N{NO-BREAK SPACE}", text),
         )
 
     def write(self, path: str, template: str, **content: Any) -> None:

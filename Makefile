@@ -11,6 +11,8 @@ RUN := PATH="$(CURDIR)/.venv/bin:$$PATH"
 PYTEST := $(RUN) OMP_NUM_THREADS=1 pytest
 # Two processes more than cores: tests wait for programs that they start.
 PARALLEL := -n $(shell n=$$(nproc); echo $$((n < 4 ? n + 2 : 5))) --dist loadfile --no-loadscope-reorder
+# Where it is set, each of the hundreds of programs that are started compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:  ## List the targets

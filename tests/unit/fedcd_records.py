@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from made_up import content
-from scipy import stats
 
 from fedrepro.fl.partition.archetypes import Hypergeometric, archetype_of
 from fedrepro.report.expected import load_expected
@@ -211,6 +210,8 @@ class World:
         return [1000 - (len(models) - 1) * rest + 150, *[rest] * (len(models) - 2), rest - 150]
 
     def _counts(self, run: PlannedRun) -> list[list[int]]:
+        from scipy import stats  # slow to import
+
         partition = run.spec.partition
         devices, rows = partition.clients, []
         for device in range(devices):

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from functorch.compile import make_boxed_func
 from pretend import pretended_gpu
 from small_runs import (
     SMALL_CNN,
@@ -28,7 +27,6 @@ from small_runs import (
     make_spec,
 )
 from torch import nn
-from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedrepro.base.errors import FedreproError
@@ -874,6 +872,9 @@ def broken(*_):
 
 def forward_only(graph, inputs):
     """A compiler that fails at the gradient, which it is asked for when that is first computed."""
+    from functorch.compile import make_boxed_func  # slow to import
+    from torch._dynamo.backends.common import aot_autograd
+
     backend = aot_autograd(
         fw_compiler=lambda part, _: make_boxed_func(part.forward), bw_compiler=broken
     )

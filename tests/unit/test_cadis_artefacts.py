@@ -16,7 +16,6 @@ import pytest
 from cadis_records import World
 from frames import cell, check_any_subset
 from readable import check_readable
-from scipy.stats import linregress
 from seeds import Edited, MadeUpRuns, Seeds
 
 from fedrepro.base import paths
@@ -501,6 +500,8 @@ def test_the_error_of_what_a_model_serves_is_that_of_the_regression():
 
 def test_the_errors_in_few_rounds_are_those_of_the_ends_of_a_line():
     """A line over the share of one size of cluster is at 0 where all are of the other size."""
+    from scipy.stats import linregress  # slow to import
+
     received = [0.7, 0.9, 0.6, 0.8, 0.65]
     record = SimpleNamespace(
         partition=SimpleNamespace(counts=np.eye(2, dtype=int)[[0] * 60 + [1] * 20].tolist()),

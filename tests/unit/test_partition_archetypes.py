@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.partition import build_partition
@@ -156,6 +155,8 @@ def test_one_meta_archetype():
 
 
 def test_published_probabilities():
+    from scipy import stats  # slow to import
+
     for successes, row in zip((5, 25, 45, 65, 85, 105), PMF, strict=True):
         ours = stats.hypergeom(110, successes, 10).pmf(np.arange(11))
         assert ours == pytest.approx(row, abs=5e-5)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from scipy import stats
 from small_runs import make_spec
 
 from fedrepro.base.errors import FedreproError
@@ -89,6 +88,8 @@ def test_amounts_without_spread_are_exact_and_never_zero():
 
 
 def test_amounts_follow_the_normal_law():
+    from scipy import stats  # slow to import
+
     plenty = np.zeros(30_000_000, dtype=np.int8)
     drawn = amounts([1000] * 20_000, [0.1] * 20_000, labels=plenty) / 1000
     assert np.mean(drawn) == pytest.approx(1, abs=0.003)
@@ -230,6 +231,8 @@ needs_lists = pytest.mark.skipif(
 @needs_lists
 @pytest.mark.parametrize("name", ["mnist_mc", "mnist_uc"])
 def test_the_laws_give_the_statistics_of_the_authors_lists(name):
+    from scipy import stats  # slow to import
+
     theirs, _ = of_law(name, share=1.0)
     published = theirs.counts.max(axis=1)  # a client's labels are equally many
     drawn = np.concatenate([of_law(name, seed)[0].counts.max(axis=1) for seed in range(3)])

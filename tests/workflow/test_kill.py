@@ -25,8 +25,8 @@ def longer(clone: Clone) -> None:
     """Make two smoke runs take a few seconds."""
     clone.edit(
         "config/papers/emd.yaml",
-        "mnist_iid_small: {set: {partition: {per_class: 100}}}",
-        f"mnist_iid_small: {{set: {{rounds: {ROUNDS}, partition: {{per_class: 100}}}}}}",
+        "mnist_iid_small: {set: {partition: {per_class: 40}}}",
+        f"mnist_iid_small: {{set: {{rounds: {ROUNDS}, partition: {{per_class: 20}}}}}}",
     )
     clone.edit(
         "config/papers/selective.yaml",

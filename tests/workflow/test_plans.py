@@ -133,8 +133,8 @@ def test_a_deleted_record_trains_though_all_that_was_made_of_it_is_there(
 def test_a_changed_plan_trains_exactly_its_runs(recorded: Clone, smoke_ids: Any) -> None:
     recorded.edit(
         "config/papers/emd.yaml",
-        "mnist_sgd_large: {set: {partition: {per_class: 100}, batch: 200}}",
-        "mnist_sgd_large: {set: {partition: {per_class: 100}, batch: 250}}",
+        "mnist_sgd_large: {set: {partition: {per_class: 40}, batch: 200}}",
+        "mnist_sgd_large: {set: {partition: {per_class: 40}, batch: 250}}",
     )
     plan = recorded.plan(*SMOKE, "all_checks")
     assert len(plan.trained) == len(

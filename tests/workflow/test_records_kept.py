@@ -49,8 +49,8 @@ def test_runs_that_end_are_kept_when_another_one_fails(clone: Clone) -> None:
     """No profile tells Snakemake to keep anything, and it tries the job twice."""
     clone.edit(
         "config/papers/emd.yaml",
-        "mnist_sgd_large: {set: {partition: {per_class: 100}, batch: 200}}",
-        "mnist_sgd_large: {set: {partition: {per_class: 100}, batch: 200}, "
+        "mnist_sgd_large: {set: {partition: {per_class: 40}, batch: 200}}",
+        "mnist_sgd_large: {set: {partition: {per_class: 40}, batch: 200}, "
         "grid: {optimizer.lr: [0.01, 1.0e+30]}, seeds: [0]}",
     )
     program = (

@@ -21,10 +21,12 @@ class Strict(BaseModel):
     @classmethod
     def _no_flag_for_a_number(cls, content: Any) -> Any:
         if isinstance(content, dict):
+            numbers = _numbers(cls)
             for name, value in content.items():
-                for one in value if isinstance(value, list | tuple) else [value]:
-                    if isinstance(one, bool) and name in _numbers(cls):
-                        raise ValueError(f"{name}: {str(one).lower()} is no number")
+                if name in numbers:
+                    for one in value if isinstance(value, list | tuple) else [value]:
+                        if isinstance(one, bool):
+                            raise ValueError(f"{name}: {str(one).lower()} is no number")
         return content
 
 

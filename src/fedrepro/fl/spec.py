@@ -264,8 +264,8 @@ class RunSpec(Strict):
 
     @model_validator(mode="after")
     def _numbers_are_of_float32(self) -> RunSpec:
-        for part, values in (("optimizer", self.optimizer), ("algorithm", self.algorithm)):
-            for name, value in values:
+        for part in ("optimizer", "algorithm"):
+            for name, value in vars(getattr(self, part)).items():
                 if isinstance(value, float) and abs(value) > MOST_FLOAT32:
                     raise ValueError(f"{part}.{name}: {value} is too large for float32")
         return self
@@ -332,6 +332,19 @@ def identity(spec: dict[str, Any], versions: Mapping[str, int | str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:RUN_ID_LENGTH]
 
 
+def component_names(spec: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Return the names of data set, partition scheme, network and algorithm of a spec.
+
+    Specs (as of :func:`spec_dict`) with the same names have the same :func:`component_versions`.
+    """
+    return (
+        spec["dataset"]["name"],
+        spec["partition"]["scheme"],
+        spec["model"]["name"],
+        spec["algorithm"]["name"],
+    )
+
+
 def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     """Return the versions of the components that a spec (as of :func:`spec_dict`) uses.
 
@@ -344,8 +357,7 @@ def component_versions(spec: dict[str, Any]) -> dict[str, int | str]:
     Raises:
         FedreproError: the spec names an unknown component.
     """
-    data, scheme = spec["dataset"]["name"], spec["partition"]["scheme"]
-    network, algorithm = spec["model"]["name"], spec["algorithm"]["name"]
+    data, scheme, network, algorithm = component_names(spec)
     versions: dict[str, int | str] = {
         "engine": ENGINE_VERSION,
         f"data.{data}": registry.version(data),
@@ -368,8 +380,7 @@ def distributions(spec: dict[str, Any]) -> dict[str, tuple[str, str]]:
     Raises:
         FedreproError: the spec names an unknown component.
     """
-    data, scheme = spec["dataset"]["name"], spec["partition"]["scheme"]
-    network, algorithm = spec["model"]["name"], spec["algorithm"]["name"]
+    data, scheme, network, algorithm = component_names(spec)
     plugins = {
         f"data.{data}": registry.plugin(data),
         f"partition.{scheme}": SCHEMES.plugin(scheme),

@@ -20,7 +20,15 @@ from pydantic import BaseModel
 from fedrepro.base.configfile import nearest, read_yaml, validate
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import describe, registry
-from fedrepro.fl.spec import RunSpec, not_here, run_id
+from fedrepro.fl.spec import (
+    RunSpec,
+    component_names,
+    component_versions,
+    identity,
+    not_here,
+    run_id,
+    spec_dict,
+)
 from fedrepro.runs.plan_files import argument, file_of, is_own
 from fedrepro.runs.plan_schema import (
     COMMITTED,
@@ -363,6 +371,7 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
     plan, file = load_plan(paper), file_of(paper)
     entry = plan.at(scale)
     defaults = merge(plan.defaults, entry.defaults)
+    versions: dict[tuple[str, ...], dict[str, int | str]] = {}  # by names of components
     planned = []
     for name, group in plan.runs.items():
         if entry.groups is not None and name not in entry.groups:
@@ -390,10 +399,14 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
             coordinates = {_coordinate(path): value for path, value in at.items()}
             try:
                 _require_images(spec)
-                identity = run_id(spec)
+                plain = spec_dict(spec)
+                components = component_names(plain)
+                if components not in versions:
+                    versions[components] = component_versions(plain)
             except FedreproError as error:
                 raise FedreproError(f"{place}: {error}") from error
-            planned.append(PlannedRun(paper, name, coordinates, seed, spec, identity, scale=scale))
+            id = identity(plain, versions[components])
+            planned.append(PlannedRun(paper, name, coordinates, seed, spec, id, scale=scale))
     return tuple(planned)
 
 

@@ -62,7 +62,7 @@ lint: $(READY)  ## Style, spelling, types, schemas, workflow
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) codespell
-	$(RUN) mypy
+	$(RUN) mypy --num-workers auto
 	$(RUN) lint-imports --no-cache
 	$(RUN) nbstripout --verify notebooks/*.ipynb
 	$(RUN) check-jsonschema --check-metaschema config/schemas/*.json

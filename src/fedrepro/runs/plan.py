@@ -87,8 +87,9 @@ class PlannedRun:
         """
         if self.folder is not None:
             return self.folder
-        of_paper = self.scale in COMMITTED and not is_own(self.paper)
-        committed = of_paper or path_of(self.id).exists()
+        committed = path_of(self.id).exists() or (
+            self.scale in COMMITTED and not is_own(self.paper)
+        )
         return FOLDER if committed else OWN_FOLDER
 
     def on_content(self, sha256: str) -> PlannedRun:

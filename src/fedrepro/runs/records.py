@@ -293,7 +293,7 @@ def _not_whole(file: Path, error: Exception) -> BadFile:
     return _bad(file, f"not a whole run record ({type(error).__name__}: {error})")
 
 
-@functools.lru_cache(maxsize=4096)  # by content: judging a paper asks for a record many times
+@functools.lru_cache(maxsize=8192)  # by content: judging a paper asks for a record many times
 def _took(found: bytes, file: Path) -> TrainingTime:
     """Return what the run of a record took; the record is verified."""
     try:

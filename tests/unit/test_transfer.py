@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 import threading
 import zipfile
@@ -35,16 +36,25 @@ def cut_off(run):
     return session.CHECKPOINTS / f"{run.id}.pt"
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder where a run was trained, another was cut off and a tar made of both; their ids."""
+    folder = tmp_path_factory.mktemp("trained")
+    with contextlib.chdir(folder):
+        run, cut = planned(0), planned(1)
+        session.train([run])
+        partial = cut_off(cut)
+        transfer.write(folder / "new.tar.gz", [records.path_of(run.id), partial])
+    return folder, run.id, cut.id
+
+
 @pytest.fixture
-def there(tmp_path, monkeypatch):
-    """A machine where a run was trained and another was cut off; returns the tar and both ids."""
+def there(trained, tmp_path, monkeypatch):
+    """A machine that has the same; returns the tar and both ids."""
+    folder, run, cut = trained
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    run, cut = planned(0), planned(1)
-    session.train([run])
-    partial = cut_off(cut)
-    tar = tmp_path / "new.tar.gz"
-    transfer.write(tar, [records.path_of(run.id), partial])
-    return tar, run.id, cut.id
+    return tmp_path / "new.tar.gz", run, cut
 
 
 @pytest.fixture
@@ -243,14 +253,13 @@ def test_a_file_with_anything_wrong_is_refused_whole(here, tmp_path, change, mes
     tar, *_ = here
     wrong = tmp_path / "wrong.tar"
     repack(tar, wrong, change)
+    before = sorted(tmp_path.rglob("*"))
     with pytest.raises(FedreproError, match=message) as caught:
         transfer.read(wrong, session.CHECKPOINTS)
     assert "nothing was imported" in str(caught.value)
     assert gettempdir() not in str(caught.value).replace(str(wrong), "")
     assert "delete it" not in str(caught.value)
-    assert not records.FOLDER.exists()
-    assert not session.CHECKPOINTS.exists()
-    assert not (tmp_path / "results/runs" / "notes.txt").exists()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("blocks", range(1, 21))

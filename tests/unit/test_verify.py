@@ -1,8 +1,10 @@
 """Recorded runs trained again and compared."""
 
+import contextlib
 import json
 import math
 import re
+import shutil
 import signal
 
 import pytest
@@ -20,11 +22,20 @@ from fedrepro.runs.records import Origin, RunRecord
 RUNS = [planned(seed=seed, rounds=2) for seed in range(3)]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder in which the runs were trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    with contextlib.chdir(folder):
+        session.train(RUNS, TrainOptions(backend="loop"))
+    return folder
+
+
 @pytest.fixture
-def recorded(tmp_path, monkeypatch):
+def recorded(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(commands, "selected", lambda paper, scale: RUNS)
-    session.train(RUNS, TrainOptions(backend="loop"))
 
 
 def rewrite(run, **changes):

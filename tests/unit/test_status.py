@@ -245,10 +245,13 @@ def test_durations_for_readers() -> None:
     ]
 
 
-def test_status_does_not_wait_for_torch() -> None:
+def test_status_does_not_wait_for_torch(folder: Path, write_record: Any) -> None:
+    """Nor where it estimates what the pending runs of all papers take."""
+    on_a_gpu(expand("emd", "lite")[0], 100, folder, write_record)
     program = (
         "import sys; from fedrepro.cli import main; "
         "sys.exit(main(['status', '--json']) or 'torch' in sys.modules)"
     )
     command = [sys.executable, "-c", program]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,7 +1,6 @@
 """Records in a store that machines share: a folder, a store in memory, and S3 (moto's server)."""
 
 import contextlib
-import dataclasses
 import datetime
 import errno
 import os
@@ -276,7 +275,7 @@ def test_a_record_in_the_store_is_never_replaced(filled, write_record):
         write_record(
             RUNS[1], records.FOLDER, provenance=content(RUNS[1])["provenance"] | {"seconds": 9}
         ),
-        write_record(dataclasses.replace(planned(seed=9)), records.FOLDER),
+        write_record(planned(seed=9), records.FOLDER),
     ]
     before = [filled.content(name) for name in NAMES]
     moved = shared.push(filled, ours)
@@ -552,9 +551,7 @@ def test_keys_with_dots_and_folder_marks(s3, machine, write_record, tmp_path):
     moved = pull(Store(address))
     assert moved.new == [NAMES[0]]
     assert f"{address}: 'results/runs/..' is not a record" in moved.refused
-    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == [
-        file.name for file in (*tmp_path.rglob(f"{IDS[0]}.json"),)
-    ]
+    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {f"{IDS[0]}.json"}
 
 
 # Claims
@@ -1064,7 +1061,7 @@ def waits_for(is_so, *trainers):
 def test_two_machines_train_each_run_once(s3, tmp_path, trainer):
     """Each has a run before either goes on."""
     options = ("--in-flight=1",)
-    trainers = [trainer(tmp_path / name, s3[0], MEET, *options, rounds=10) for name in "ab"]
+    trainers = [trainer(tmp_path / name, s3[0], MEET, *options) for name in "ab"]
     begin(tmp_path, *trainers)
     waits_for(lambda: all((each.folder / "claimed").exists() for each in trainers), *trainers)
     (tmp_path / "all-claimed").touch()
@@ -1080,7 +1077,7 @@ def test_two_machines_train_each_run_once(s3, tmp_path, trainer):
 def test_the_runs_of_a_killed_machine_are_taken_over(tmp_path, trainer):
     address, store = str(tmp_path / "store"), Store(str(tmp_path / "store"))
     options = ("--checkpoint-seconds=0", "--in-flight=2")
-    killed = trainer(tmp_path / "a", address, STOP_IN_MID_TRAINING, *options, rounds=30)
+    killed = trainer(tmp_path / "a", address, STOP_IN_MID_TRAINING, *options, rounds=3)
     begin(tmp_path, killed)
     waits_for(lambda: (killed.folder / "stopped").exists(), killed)
     killed.process.send_signal(signal.SIGKILL)
@@ -1088,7 +1085,7 @@ def test_the_runs_of_a_killed_machine_are_taken_over(tmp_path, trainer):
     assert ended
     claimed = {name.split("/")[1].split(".")[0] for name in store.listed("claims")}
     assert claimed
-    other = trainer(tmp_path / "b", address, LOSE_PATIENCE, rounds=30)
+    other = trainer(tmp_path / "b", address, LOSE_PATIENCE, rounds=3)
     said = trained(other.end()[1])
     assert claimed <= {*said}
     assert not {*said} & {*ended}

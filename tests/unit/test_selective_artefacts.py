@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,6 +49,12 @@ mpl.use("Agg")
 @pytest.fixture(scope="module")
 def runs() -> RunSet:
     return MadeUpRuns("smoke", World())
+
+
+@pytest.fixture(scope="module")
+def frame_of(runs):
+    """Return how to get a table's or figure's frame, which is made once."""
+    return functools.cache(functools.partial(artefacts.frame, runs))
 
 
 @pytest.fixture(scope="module")
@@ -505,8 +512,8 @@ def test_complexity(runs):
     assert list(found["published"]) == [0.3089, 0.7117, 0.9731]
 
 
-def test_theorem(runs):
-    frame = artefacts.frame(runs, "theorem")
+def test_theorem(frame_of):
+    frame = frame_of("theorem")
     ends = frame[(frame["panel"] == "share") & (frame["x"] == 0.001)]
     assert len(ends) == 9
     assert list(ends["mean"] / ends["factor"]) == pytest.approx([1] * 9, rel=0.02)
@@ -660,6 +667,6 @@ def test_smoke_runs_are_shown_without_a_verdict(judged):
 
 
 @pytest.mark.parametrize("name", sorted(DRAWINGS))
-def test_figures_can_be_read(runs, name):
+def test_figures_can_be_read(frame_of, name):
     style.use()
-    check_readable(DRAWINGS[name](artefacts.frame(runs, name)))
+    check_readable(DRAWINGS[name](frame_of(name)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +23,43 @@ SMOKE = ("--config", "scale=smoke", "--")
 MADE = "tricks"
 """Paper whose artefacts Snakemake makes at smoke scale; unit tests make those of all papers."""
 SMOKE_OF_MADE = ("--config", "scale=smoke", f"papers={MADE}", "--")
+
+_FORKS = """
+import json, os, sys
+import snakemake.cli
+
+for line in sys.stdin:
+    folder, environment, files, arguments = json.loads(line)
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    for number, file in enumerate(files):  # standard input, output and error
+        os.dup2(os.open(file, os.O_RDWR), number)
+    os.chdir(folder)  # where sys.path begins
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(1, environment["PYTHONPATH"])
+    sys.argv[1:] = arguments
+    snakemake.cli.main()
+"""
+"""A process that has imported Snakemake, which is half of planning; its forks are calls of it."""
+
+
+@functools.cache
+def _forks() -> subprocess.Popen[str]:
+    """Start the process whose forks are calls of Snakemake; it ends with this one."""
+    left_out = ("FEDREPRO_", "PYTHON")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
+    forks = subprocess.Popen(
+        [sys.executable, "-c", _FORKS],
+        cwd="/",
+        env=environment | {"OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    atexit.register(forks.communicate)
+    return forks
 
 
 @dataclass
@@ -61,7 +102,17 @@ class Clone:
         )
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-m", "snakemake", *arguments)
+        """Do what ``python -m snakemake`` does in the copy."""
+        environment = self.environment | {"FEDREPRO_ROOT": str(self.root)}
+        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as error:
+            forks, files = _forks(), ["/dev/null", out.name, error.name]
+            assert forks.stdin is not None
+            assert forks.stdout is not None
+            call = [str(self.root), environment, files, arguments]
+            print(json.dumps(call), file=forks.stdin, flush=True)
+            status = int(forks.stdout.readline())
+            said = (file.read().decode() for file in (out, error))
+            return subprocess.CompletedProcess(arguments, status, *said)
 
     def fedrepro(
         self, *arguments: str, folder: Path | None = None

@@ -56,7 +56,8 @@ def test_everything_is_there(smoke: Smoke, smoke_ids: Any) -> None:
 def test_trained_runs_have_what_every_artefact_shows(smoke: Smoke, paper: str) -> None:
     runs = RunSet(paper, "smoke", smoke[1] / "results/own/runs")
     for name in [*runs.plan.made("tables", "smoke"), *runs.plan.made("figures", "smoke")]:
-        assert len(artefacts.frame(runs, name)), name
+        if runs.groups_of(name):  # others show no run
+            assert len(artefacts.frame(runs, name)), name
 
 
 def test_the_repository_is_left_alone(smoke: Smoke) -> None:

@@ -85,9 +85,15 @@ def recorded(folder: Path, plan: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def compared(folder: Path) -> list[str]:
+    """What the comparison prints where nothing is recorded yet."""
+    return run(folder, "compare.py").splitlines()
+
+
 @pytest.mark.slow
-def test_the_comparison_runs_outside_any_clone(folder: Path) -> None:
-    out = run(folder, "compare.py").splitlines()
+def test_the_comparison_runs_outside_any_clone(folder: Path, compared: list[str]) -> None:
+    out = compared
     assert re.fullmatch(r"fedavg \d+\.\d\d %", out[0])
     assert re.fullmatch(r"fedmedian \d+\.\d\d %", out[1])
     assert out[0].split()[1] != out[1].split()[1]
@@ -100,9 +106,8 @@ def test_the_comparison_runs_outside_any_clone(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_plan_trains_and_gets_a_table(folder: Path) -> None:
+def test_the_plan_trains_and_gets_a_table(folder: Path, compared: list[str]) -> None:
     run(folder, "-m", "fedrepro.cli", "train", "median.yaml")
-    run(folder, "compare.py")
     ids = {record["run_id"] for record in recorded(folder, "median.yaml")}
     assert len(ids) == 4
     assert ids == {file.stem for file in (folder / "fedrepro-runs").glob("*.json")}, "the same runs"

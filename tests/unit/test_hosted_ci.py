@@ -40,8 +40,12 @@ def test_a_job_may_read_and_no_more(file: Path) -> None:
     assert checkout["with"]["persist-credentials"] is False
 
 
-def test_every_job_ends_and_gives_way_to_a_later_push() -> None:
-    assert all(workflow["concurrency"]["group"] for workflow in WORKFLOWS.values())
+def test_every_job_ends_and_that_of_a_pull_request_gives_way_to_a_later_push() -> None:
+    assert WORKFLOWS["ci"]["concurrency"] == {
+        "group": "${{ github.workflow }}-${{ github.ref }}",
+        "cancel-in-progress": "${{ github.event_name == 'pull_request' }}",
+    }
+    assert WORKFLOWS["newest"]["concurrency"]["cancel-in-progress"] is False
     assert JOB["timeout-minutes"] == "${{ matrix.minutes }}"
     assert all(0 < case["minutes"] <= 60 for case in CASES)
     assert 0 < NEWEST["timeout-minutes"] <= 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,8 +61,22 @@ CONFIG = {
 }
 
 
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan of one paper in a clone: to look through those of all takes seconds."""
+    made = tmp_path_factory.mktemp("clone")
+    shutil.copytree(paths.root() / "config", made / "config")
+    for folder in ("papers", "expected"):
+        for file in (made / "config" / folder).glob("*.yaml"):
+            if file.stem != "emd":
+                file.unlink()
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a plan of one's own."""
+    monkeypatch.setenv("FEDREPRO_ROOT", str(clone))
     monkeypatch.setenv(OWN_PLANS, "")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my").mkdir()
@@ -669,9 +684,7 @@ def test_a_plan_says_the_name_of_its_file(folder: Path) -> None:
         command.known_paper("my/other.yaml")
 
 
-def test_a_plan_may_have_some_scales_only(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_may_have_some_scales_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder / "my/my-plan.yaml"
     file.write_text(yaml.safe_dump(PLAN | {"scales": {"lite": {"note": "x"}}}))
     assert main(["status", "--paper", "my/my-plan.yaml"]) == 0
@@ -701,6 +714,13 @@ def test_it_is_trained_at_lite_however_it_is_named(
     assert chosen == [{"lite"}, {"lite"}, {"paper"}]
 
 
+def leave_clone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package be installed outside of any clone from now on."""
+    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
+    monkeypatch.setattr(paths, "_FOUND", {})
+    monkeypatch.delenv("FEDREPRO_ROOT")
+
+
 def test_outside_a_clone_it_needs_no_paper(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -708,8 +728,7 @@ def test_outside_a_clone_it_needs_no_paper(
     write_record: Any,
 ) -> None:
     write_record(expand("emd", "smoke")[0], records.FOLDER)
-    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
-    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    leave_clone(folder, monkeypatch)
     assert main(["status", "--paper", "my/my-plan.yaml"]) == 0
     out = capsys.readouterr().out
     assert "my-plan" in out
@@ -730,8 +749,7 @@ def test_outside_a_clone_no_paper_is_found_and_no_typo_guessed(
     capsys: pytest.CaptureFixture[str],
     words: list[str],
 ) -> None:
-    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
-    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    leave_clone(folder, monkeypatch)
     assert main(words) == 1
     assert "Cannot find the fedrepro repository" in capsys.readouterr().err
 
@@ -743,9 +761,7 @@ def test_outside_a_clone_records_are_shown(
     write_records(records.OWN_FOLDER)
     run, other = expand("my-plan", "lite")[:2]
     os.environ[OWN_PLANS] = ""
-    monkeypatch.setattr(paths, "__file__", str(folder / "site-packages/fedrepro/paths.py"))
-    monkeypatch.setattr(paths, "_FOUND", {})
-    monkeypatch.delenv("FEDREPRO_ROOT", raising=False)
+    leave_clone(folder, monkeypatch)
     assert main(["compare", run.id, f"results/own/runs/{other.id}.json"]) == 0
     assert "| accuracy" in capsys.readouterr().out
     assert main(["show", "dfca63"]) == 1

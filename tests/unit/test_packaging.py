@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +85,32 @@ def test_commands_are_found() -> None:
     assert len(COMMANDS) > 10
 
 
+@pytest.fixture(scope="module")
+def targets_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[str]]:
+    """Return what can be made with a configuration (JSON) in a folder without records."""
+    rules = re.findall(r"^rule (\w+):$", (ROOT / "workflow/Snakefile").read_text(), re.MULTILINE)
+
+    @functools.cache
+    def of(configuration: str) -> set[str]:
+        values, folder = json.loads(configuration), tmp_path_factory.mktemp("work")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("FEDREPRO_PLANS", "")
+            if values["plans"]:  # of one's own: any plan will do
+                plan = folder / values["plans"]
+                place = plan if plan.suffix == "" else plan.parent
+                place.mkdir(exist_ok=True)
+                (place / "median.yaml").write_text(OWN_PLAN)
+            workflow = Workflow(values)
+            targets = {*rules, *(f"all_{paper}" for paper in workflow.papers)}
+            return targets | {*workflow.everything(workflow.papers)}
+
+    return of
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documented_snakemake_commands_are_understood(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, targets_of: Callable[[str], set[str]]
 ) -> None:
     from snakemake.cli import get_argument_parser
 
@@ -96,17 +122,7 @@ def test_documented_snakemake_commands_are_understood(
         assert "=" in value
         key, _, text = value.partition("=")
         values[key] = yaml.safe_load(text)
-    monkeypatch.chdir(tmp_path)  # here is no record to read
-    monkeypatch.setenv("FEDREPRO_PLANS", "")
-    if values["plans"]:  # of one's own: any plan will do
-        plan = tmp_path / values["plans"]
-        folder = plan if plan.suffix == "" else plan.parent
-        folder.mkdir(exist_ok=True)
-        (folder / "median.yaml").write_text(OWN_PLAN)
-    workflow = Workflow(values)
-    rules = re.findall(r"^rule (\w+):$", (ROOT / "workflow/Snakefile").read_text(), re.MULTILINE)
-    targets = {*rules, *(f"all_{paper}" for paper in workflow.papers)}
-    assert set(arguments.targets) <= targets | {*workflow.everything(workflow.papers)}
+    assert set(arguments.targets) <= targets_of(json.dumps(values))
 
 
 @pytest.mark.parametrize("lock", [LOCK, SLURM, FLOORS])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import io
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@functools.cache
 def built(paper: str, name: str) -> Any:
     spec = PARTITIONS[paper][name][0].spec
     train, test = labels(spec.dataset.name)
@@ -145,7 +146,8 @@ def test_unknown_partition(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("paper", ["emd", "selective"])
-def test_overview(paper: str, write_record: Any) -> None:
+def test_overview(paper: str, write_record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "MOST_PANELS", 4)  # drawn in a second
     record_all(paper, write_record)
     write_overview(paper, "smoke", Path("out/overview"))
     frame = pd.read_csv("out/overview.csv")
@@ -166,8 +168,9 @@ def test_overview(paper: str, write_record: Any) -> None:
 
 
 def test_commands_say_which_files_they_wrote(
-    write_record: Any, capsys: pytest.CaptureFixture[str]
+    write_record: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(partitions, "MOST_PANELS", 4)
     record_all("tricks", write_record)
     assert main(["partitions", "tricks", "--scale", "smoke", "--out", "out/all"]) == 0
     name = next(iter(PARTITIONS["tricks"]))
@@ -256,7 +259,7 @@ def test_captions_are_apart_and_fit(paper: str) -> None:
     record = records.PartitionRecord(counts=[[1] * 10] * 100, emd=[0.0] * 100, sha256="0")
     style.use()
     figure = partitions.draw([(caption, record) for caption in captions], paper)
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     texts = [axis.title.get_window_extent() for axis in figure.axes if axis.get_title()]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in texts)
     for one, other in itertools.pairwise(texts):
@@ -305,5 +308,5 @@ def test_at_most_24_panels_evenly_spaced() -> None:
     assert why.startswith("evenly spaced in the plan's order, first and last included, so that")
     assert rest == "the CSV file beside this figure has all"
     assert small(figure) == []
-    figure.savefig(io.BytesIO(), format="png", dpi=20)
+    figure.draw_without_rendering()
     style.plt.close(figure)

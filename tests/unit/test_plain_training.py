@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +18,7 @@ import fedrepro
 from fedrepro.cli import main
 from fedrepro.fl.engine import BACKENDS
 from fedrepro.runs import records
+from fedrepro.runs.__main__ import main as of_few_packages
 
 BARE = """
 import sys
@@ -35,7 +39,22 @@ sys.meta_path.insert(0, Bare())
 """
 """Run by each process as it starts, as `sitecustomize`."""
 
-PLAN = TINY_PLAN | {"seeds": [0]}
+CALLS = """
+import json, runpy, sys
+
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["fedrepro.runs", "train", *words]
+    try:
+        runpy.run_module("fedrepro.runs", run_name="__main__")
+    except SystemExit as end:
+        print("exit status", end.code)
+"""
+OPTIONS = {
+    "loop": ["--backend", "loop"],
+    "alone": ["--workers", "1"],
+    "stored": ["--shared=store"],
+}
+"""Plan -> how it is trained."""
 
 
 @pytest.fixture
@@ -47,47 +66,55 @@ def bare(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(places)}
 
 
-@pytest.mark.parametrize("options", [["--backend", "loop"], ["--workers", "1"]])
-def test_a_run_is_trained_with_few_packages(
-    tmp_path: Path, bare: dict[str, str], monkeypatch: pytest.MonkeyPatch, options: list[str]
+def test_runs_are_trained_with_few_packages_and_a_store_needs_one_more(
+    tmp_path: Path, bare: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Three calls in one process: it takes seconds to begin."""
     monkeypatch.chdir(tmp_path)
-    Path("tiny.yaml").write_text(yaml.safe_dump(PLAN))
-    command = [sys.executable, "-m", "fedrepro.runs", "train", "tiny.yaml", *options]
+    calls = [[f"{name}.yaml", *options] for name, options in OPTIONS.items()]
+    for seed, name in enumerate(OPTIONS):
+        plan = TINY_PLAN | {"paper": name, "seeds": [seed]}
+        Path(f"{name}.yaml").write_text(yaml.safe_dump(plan))
+    command = [sys.executable, "-c", CALLS, json.dumps(calls)]
     done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 of 1 runs trained\n"
-    (file,) = records.OWN_FOLDER.glob("*.json")
-    assert records.is_recorded(file.stem, records.OWN_FOLDER)
-
-
-def test_a_store_needs_one_package_more(tmp_path: Path, bare: dict[str, str]) -> None:
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(PLAN))
-    command = [sys.executable, "-m", "fedrepro.runs", "train", "tiny.yaml", "--shared=store"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=bare, capture_output=True, text=True, check=False
+    trained = "1 of 1 runs trained\nexit status 0\n"
+    assert done.stdout == f"{trained}{trained}exit status 1\n"
+    assert done.stderr.splitlines()[-1] == (
+        "fedrepro: store: needs the package fsspec: pip install fsspec, and s3fs for s3://"
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "fedrepro: store: needs the package fsspec: pip install fsspec, and s3fs for s3://\n"
-    )
+    assert done.stderr.count("fedrepro: ") == 1
+    files = list(records.OWN_FOLDER.glob("*.json"))
+    assert len(files) == 2
+    assert all(records.is_recorded(file.stem, records.OWN_FOLDER) for file in files)
 
 
-@pytest.mark.parametrize("program", ["fedrepro.cli", "fedrepro.runs"])
-def test_both_command_lines_refuse_alike(tmp_path: Path, program: str) -> None:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", program, "train", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "command_line", [main, of_few_packages], ids=["fedrepro.cli", "fedrepro.runs"]
+)
+def test_both_command_lines_refuse_alike(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command_line: Callable[[Sequence[str]], int],
+) -> None:
+    def run(*words: str) -> tuple[Any, str, str]:
+        try:
+            status: Any = command_line(["train", *words])
+        except SystemExit as end:
+            status = end.code
+        return status, *capsys.readouterr()
 
-    wrong = run("--pending", "--workers", "0")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--workers: 0: must be at least 1" in wrong.stderr
-    wrong = run("--pending", "--backend", "stacked")
-    assert wrong.returncode == 2
-    assert all(name in wrong.stderr for name in ("--backend", "stacked", *BACKENDS))
-    neither = run()
-    assert (neither.returncode, neither.stdout) == (1, "")
-    assert neither.stderr.startswith("fedrepro: give either run ids or files of your own plans, or")
+    monkeypatch.chdir(tmp_path)
+    status, out, error = run("--pending", "--workers", "0")
+    assert (status, out) == (2, "")
+    assert "--workers: 0: must be at least 1" in error
+    status, out, error = run("--pending", "--backend", "stacked")
+    assert (status, out) == (2, "")
+    assert all(name in error for name in ("--backend", "stacked", *BACKENDS))
+    status, out, error = run()
+    assert (status, out) == (1, "")
+    assert error.startswith("fedrepro: give either run ids or files of your own plans, or")
 
 
 def test_the_help_names_every_backend(capsys: pytest.CaptureFixture[str]) -> None:

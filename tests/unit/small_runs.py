@@ -46,6 +46,16 @@ TINY_PLAN: dict[str, Any] = {
 }
 """A plan of one's own, as it stands in a file, without its seeds."""
 
+LABELS = np.arange(120) % 4
+IMAGES = (
+    np.random.default_rng(0).integers(0, 60, (120, 8, 8)) + 45 * LABELS[:, None, None]
+).astype(np.uint8)
+"""Images of a program's own [120, 8, 8], which tell the four labels apart."""
+HALVES = [np.arange(60), np.arange(60, 120)]
+"""Two clients that hold them."""
+OPTIONS = {"model": "liu1", "rounds": 2, "lr": 0.05, "device": "cpu", "workers": 1}
+"""With these ``fedrepro.train`` takes a moment."""
+
 
 def make_spec(**changes: Any) -> RunSpec:
     """Return the spec of a run of a second at most; ``changes`` replace whole fields."""

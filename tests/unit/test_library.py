@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_runs import HALVES, IMAGES, LABELS, OPTIONS
 
 import fedrepro as fr
 from fedrepro import library
@@ -22,11 +23,6 @@ from fedrepro.fl import models
 from fedrepro.fl.algorithms import AlgorithmParams
 from fedrepro.fl.spec import run_id
 from fedrepro.runs import session
-
-RNG = np.random.default_rng(0)
-LABELS = np.arange(120) % 4
-IMAGES = (RNG.integers(0, 60, (120, 8, 8)) + 45 * LABELS[:, None, None]).astype(np.uint8)
-OPTIONS = {"model": "liu1", "rounds": 2, "lr": 0.05, "device": "cpu", "workers": 1}
 
 
 @pytest.fixture
@@ -128,11 +124,10 @@ def test_runs_are_trained_once_and_read_again(data: fr.Dataset, tmp_path: Path) 
 
 
 def test_lists_of_ones_own(data: fr.Dataset, tmp_path: Path) -> None:
-    halves = [np.arange(60), np.arange(60, 120)]
-    parts = fr.partition(halves, data)
+    parts = fr.partition(HALVES, data)
     assert [len(client) for client in parts.clients] == [60, 60]
     assert parts.counts.shape == (2, 4)
-    result = fr.train(data, halves, "fedavg", seeds=1, folder=tmp_path, **OPTIONS)
+    result = fr.train(data, HALVES, "fedavg", seeds=1, folder=tmp_path, **OPTIONS)
     spec = result.records[0].typed_spec()
     assert spec.partition == parts.scheme
     assert run_id(spec) == result.records[0].run_id
@@ -331,9 +326,8 @@ def test_weights_are_kept_on_request_and_fit_the_network(
 ) -> None:
     model = {"name": network, "width": 0.1}
     given = OPTIONS | {"model": model, "rounds": 1, "seeds": 2, "folder": tmp_path}
-    halves = [np.arange(60), np.arange(60, 120)]
-    result = fr.train(data, halves, keep_weights=True, **given)
-    again = fr.train(data, halves, keep_weights=True, **given)
+    result = fr.train(data, HALVES, keep_weights=True, **given)
+    again = fr.train(data, HALVES, keep_weights=True, **given)
     for record, weights, same in zip(result.records, result.weights, again.weights, strict=True):
         net = models.build(network, (1, 8, 8), 4, 0.1)
         net.load_state_dict(weights)
@@ -342,13 +336,13 @@ def test_weights_are_kept_on_request_and_fit_the_network(
         assert (classes == data.test_y).mean() == pytest.approx(record.final["accuracy"])
         assert all(torch.equal(weights[name], same[name]) for name in weights)
     assert len(list(tmp_path.glob("*.pt"))) == 2
-    plain = fr.train(data, halves, **given | {"folder": tmp_path / "plain"})
+    plain = fr.train(data, HALVES, **given | {"folder": tmp_path / "plain"})
     assert [record.metrics for record in plain.records] == [r.metrics for r in result.records]
     assert not list((tmp_path / "plain").glob("*.pt"))
     with pytest.raises(FedreproError, match=r"\.pt: the weights of this run were not kept"):
         _ = plain.weights
     with pytest.raises(FedreproError, match=r"were not kept; delete its record, .*\.json"):
-        fr.train(data, halves, keep_weights=True, **given | {"folder": tmp_path / "plain"})
+        fr.train(data, HALVES, keep_weights=True, **given | {"folder": tmp_path / "plain"})
     (tmp_path / f"{result.records[0].run_id}.pt").write_bytes(b"damaged")
     with pytest.raises(FedreproError, match=r"\.pt: cannot be read"):
         _ = result.weights

@@ -280,7 +280,8 @@ def test_a_share_of_the_lists_keeps_every_label_of_every_client():
     part, _ = of_law("mnist_pa", share=0.25)
     assert (part.counts == np.ceil(whole.counts * 0.25)).all()
     for few, all_ in zip(part.clients, whole.clients, strict=True):
-        assert few.tolist() == [i for i in all_.tolist() if i in set(few.tolist())][: len(few)]
+        kept = set(few.tolist())
+        assert few.tolist() == [i for i in all_.tolist() if i in kept][: len(few)]
 
 
 def test_a_share_of_a_list_is_not_raised_by_floating_point(monkeypatch):

@@ -129,7 +129,7 @@ def test_one_curve_of_a_run() -> None:
         recorded.show(found, "loss")
 
 
-def test_a_long_curve_fits_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_curve_fits_a_line() -> None:
     line = recorded._sparkline({t: t / 1000 for t in range(1, 1001)})
     bars = line.split()[0]
     assert len(bars) == 60

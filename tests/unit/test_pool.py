@@ -11,7 +11,7 @@ import sys
 import time
 from multiprocessing import forkserver, popen_forkserver
 from pathlib import Path
-from subprocess import PIPE, Popen, call, check_output
+from subprocess import PIPE, Popen, check_output
 
 import numpy as np
 import pytest
@@ -37,6 +37,7 @@ from fedrepro.fl.engine.jobs import Ask, LaneError, OutOfTime, joined
 from fedrepro.fl.engine.messages import Block, Pickled
 from fedrepro.fl.engine.pool import PoolBackend
 from fedrepro.fl.requests import Predict, Prediction, Train
+from fedrepro.runs.stopping import STOPPING
 
 torch.set_num_threads(1)
 
@@ -602,16 +603,20 @@ if __name__ == "__main__":
 
 
 def test_a_program_that_does_not_close_its_pool_ends_and_so_do_the_workers(tmp_path):
+    """Though the folder of temporary files, which holds sockets, has too long a name for them."""
     (tmp_path / "program.py").write_text(UNCLOSED)
+    temporary = tmp_path / ("x" * 100)
+    temporary.mkdir()
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     out = check_output(
         [sys.executable, str(tmp_path / "program.py")],
-        env=os.environ | {"PYTHONPATH": paths},
+        env=os.environ | {"PYTHONPATH": paths, "TMPDIR": str(temporary)},
         timeout=300,
     )
     pids = [int(pid) for pid in out.split()]
     assert len(pids) == 2
     assert not wait_for_end(pids)
+    assert not list(temporary.iterdir())
 
 
 def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_path):
@@ -665,49 +670,43 @@ def test_a_run_cut_off_at_a_deadline_resumes_to_the_same_bits(make_pool, tmp_pat
         assert resumed[run.id].progress.metrics == whole[run.id].progress.metrics
 
 
-PROGRAM = """
+TRAINING = """
 import sys
-from fedrepro.fl.engine import pool
 from fedrepro.runs.plan import PlannedRun
 from fedrepro.fl.spec import RunSpec
-from fedrepro import cli
-from fedrepro.runs import command
+from fedrepro.runs import __main__, command
 
 if __name__ == "__main__":
     spec = RunSpec.model_validate_json(sys.argv[1])
     runs = [PlannedRun("made_up", "group", {}, spec.seed, spec, sys.argv[2])]
     command.selected = lambda *_, **__: runs
-    sys.exit(cli.main(["train", "--pending", "--workers", "2", "--checkpoint-seconds", "0"]))
+    options = ["--pending", "--workers", "2", "--checkpoint-seconds", "0"]
+    sys.exit(__main__.main(["train", *options]))
 """
 
 
-def command_for(run, folder):
-    """Return the command that trains a run with two workers."""
-    script = folder / "program.py"
-    script.write_text(PROGRAM)
-    return [sys.executable, str(script), run.spec.model_dump_json(), run.id]
-
-
-def test_a_long_name_of_the_folder_of_temporary_files_is_no_obstacle(tmp_path):
-    """It holds sockets, whose names are short."""
-    run, temporary = planned(), tmp_path / ("x" * 100)
-    temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary)}
-    assert call(command_for(run, tmp_path), cwd=tmp_path, env=environment) == 0
-    assert not list(temporary.iterdir())
+@pytest.mark.parametrize("number", STOPPING)
+def test_workers_leave_signals_to_the_main_process(make_pool, number):
+    spec, request = some_request()
+    backend = make_pool(2)
+    expected = weights(answer(backend, spec, request))
+    pids = [one.process.pid for one in backend._pool]
+    for pid in pids:
+        os.kill(pid, number)
+    assert all(map(torch.equal, weights(answer(backend, spec, request)), expected))
+    assert [one.process.pid for one in backend._pool] == pids
 
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [
-        (signal.SIGINT, "interrupted"),
-        (signal.SIGTERM, "stopped by SIGTERM"),
-        (signal.SIGHUP, "stopped by SIGHUP"),
-    ],
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "stopped by SIGTERM")],
 )
 def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, number, message):
+    """The fork server ignores the first and ends by the second, as by SIGHUP."""
     run = planned(rounds=100_000)
-    command = command_for(run, tmp_path)
+    (tmp_path / "program.py").write_text(TRAINING)
+    words = [str(tmp_path / "program.py"), run.spec.model_dump_json(), run.id]
+    command = [sys.executable, *words]
     with Popen(command, cwd=tmp_path, stderr=PIPE, start_new_session=True, text=True) as process:
         file = tmp_path / ".checkpoints" / f"{run.id}.pt"
         deadline = time.monotonic() + 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -325,9 +325,14 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) 
         each, in seed order), ``runs`` (their run ids, a tuple) and ``others``.
     """
     rows, names = [], [*by, *others]
-    for key, group in frame.groupby(names, sort=False, dropna=False):
-        ordered = group.sort_values("seed", kind="stable")
-        values = [float(v) for v in ordered[value]]
+    cells = frame.groupby(names, sort=False, dropna=False).ngroup()
+    keys = frame.loc[~cells.duplicated(), names].itertuples(index=False, name=None)
+    of_cell = defaultdict[int, list[tuple[int, float, str | tuple[str, ...]]]](list)
+    for cell, *run in zip(cells, frame["seed"], frame[value], frame["run"], strict=True):
+        of_cell[cell].append((run[0], float(run[1]), run[2]))
+    for key, runs in zip(keys, of_cell.values(), strict=True):  # a frame a cell would be slow
+        ordered = sorted(runs, key=lambda run: run[0])
+        values = [v for _, v, _ in ordered]
         low, high = t_interval(values)
         rows.append(
             dict(zip(names, key, strict=True))
@@ -338,7 +343,7 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) 
                 "low": low,
                 "high": high,
                 "values": tuple(float(f"{v:.6g}") for v in values),
-                "runs": tuple(_ids(ordered["run"])),
+                "runs": tuple(_ids(ids for _, _, ids in ordered)),
             }
         )
     return pd.DataFrame(rows, columns=[*by, *SUMMARY, *others])

@@ -11,12 +11,13 @@ from fedrepro.report import documents
 
 @pytest.fixture
 def document(tmp_path, monkeypatch):
-    """Return a function that updates a document of one block and returns its new text."""
+    """Return a function that updates a document of some blocks and returns its new text."""
     file = tmp_path / "page.md"
     monkeypatch.setattr(documents, "files", lambda: [file])
 
-    def updated(block: str) -> str:
-        file.write_text(f"before\n<!-- begin: {block} -->\nold\n<!-- end -->\nafter\n")
+    def updated(*blocks: str) -> str:
+        old = (f"<!-- begin: {block} -->\nold\n<!-- end -->\n" for block in blocks)
+        file.write_text(f"before\n{''.join(old)}after\n")
         documents.update()
         return file.read_text()
 
@@ -31,13 +32,13 @@ def test_text_around_a_block_stays(document):
 
 
 def test_a_current_document_is_not_written_again(document):
-    document("verdicts tricks paper")
+    document("columns")
     assert documents.update() == []
 
 
 def test_verdicts_may_be_added_up_by_the_first_parts_of_a_place(document):
-    every = document("verdicts cadis paper").splitlines()
-    rows = document("verdicts cadis paper 2").splitlines()
+    text = document("verdicts cadis paper", "verdicts cadis paper 2")
+    every, rows = (block.splitlines() for block in text.split("<!-- end -->")[:2])
     assert sum(line.startswith("| Table I, MNIST 10/100, CADIS ") for line in every) == 2
     assert sum(line.startswith("| Table I, MNIST 10/100 ") for line in rows) == 3
 

@@ -191,12 +191,12 @@ def _verdicts(paper: str, scale: Scale, parts: str = "") -> str:
     ``parts``: how many of a place's parts between commas make a row; empty: all.
     """
     rows = []
+    depth = int(parts) if parts else None
     grouped: dict[tuple[str, str], list[Check]] = {}
     for item in checks_of(paper, scale):
         if item.kind == "number":
             place = item.where.split(", x = ")[0]
-            if parts:
-                place = ", ".join(place.split(", ")[: int(parts)])
+            place = ", ".join(place.split(", ")[:depth])
             grouped.setdefault((place, item.reading), []).append(item)
     for (place, reading), items in grouped.items():
         found = Counter(item.verdict for item in items)

@@ -232,9 +232,18 @@ def test_the_paper_as_an_option_is_checked(
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed_leads_nowhere(tmp_path: Path, closed: str) -> None:
-    """As a service's may be; no file of ours is taken for it."""
+    """As a service's may be; no file of ours gets its number."""
+    program = (
+        "import sys; from fedrepro.runs.command import open_streams; open_streams(); "
+        "sys.exit(open('ours', 'w').fileno() < 3 or None in (sys.stdin, sys.stdout, sys.stderr))"
+    )
+    command = f'{sys.executable} -c "{program}" {closed}'
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_commands_need_no_streams(tmp_path: Path) -> None:
     for program in ("fedrepro.cli schema --out schemas", "fedrepro.runs train --help"):
-        command = f"{sys.executable} -m {program} {closed}"
+        command = f"{sys.executable} -m {program} <&- >&- 2>&-"
         assert subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False).returncode == 0
     assert len(list((tmp_path / "schemas").iterdir())) > 4
 
@@ -258,9 +267,11 @@ def test_work_that_ends_as_nobody_reads_is_no_success(
     monkeypatch.setattr(training, "train", train)
     reader, writer = os.pipe()
     os.close(reader)
+    ended = None
     with contextlib.suppress(BrokenPipeError), open(writer, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
-        assert main(words) == status
+        ended = main(words)
+    assert ended == status
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")

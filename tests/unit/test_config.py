@@ -21,6 +21,7 @@ from fedrepro.workflow.config import load_config
 from fedrepro.workflow.schemas import SCHEMAS, write_schemas
 
 COMMITTED = root() / "config/schemas"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C ten times as fast
 DEFAULT: dict[str, Any] = yaml.safe_load((root() / "config/config.yaml").read_text())
 
 
@@ -128,10 +129,11 @@ def test_schemas_accept_our_files_and_no_unknown_key(name: str, pattern: str) ->
     folder = FOLDER.parent if name == "dataset" else root() / "config"
     files = sorted(folder.glob(pattern))
     assert files
+    accepts = validator(name)
     for file in files:
-        content = yaml.safe_load(file.read_text())
-        validator(name).validate(content)
-        assert not validator(name).is_valid(content | {"unknown": 1})
+        content = yaml.load(file.read_text(), LOADER)
+        accepts.validate(content)
+    assert not accepts.is_valid(content | {"unknown": 1})
 
 
 @pytest.mark.parametrize("paper", papers())

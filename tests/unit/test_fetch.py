@@ -246,6 +246,7 @@ def test_what_is_left_is_used_if_it_fits(
     LEFT.write_bytes(left)
     server.behave = behave
     get(server)
+    assert server.asked == [f"bytes={len(left)}-" if len(left) < len(CONTENT) else ""]
     assert TARGET.read_bytes() == CONTENT
 
 

@@ -9,10 +9,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from entry_points import Point
 from small_runs import make_spec
 
 from fedrepro.base.errors import FedreproError
@@ -59,20 +59,6 @@ def test_an_unknown_name_is_a_key_error_with_a_plain_message() -> None:
     with pytest.raises(KeyError) as error:
         ALGORITHMS["fedavgg"]
     assert str(error.value).startswith("unknown algorithm 'fedavgg' ")
-
-
-class Point:
-    """An entry point of a distribution."""
-
-    def __init__(self, name: str, value: Any, owner: str = "elsewhere") -> None:
-        self.name, self._value = name, value
-        self.value, self.module = f"{owner}:X", owner
-        self.dist = SimpleNamespace(name=owner, version="0.2", read_text=lambda _: None)
-
-    def load(self) -> Any:
-        if isinstance(self._value, Exception):
-            raise self._value
-        return self._value
 
 
 class Nameless(Network):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from entry_points import Point
 from pydantic import ValidationError
-from test_components import Point
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import components, data
@@ -159,9 +159,9 @@ def test_a_data_set_is_made_without_its_pixels_in_double_precision() -> None:
         ({"train_x": np.full((60, 8, 8), np.nan)}, "finite floats"),
         ({"test_y": LABELS[:9] / 2}, "test_y: give class numbers"),
         ({"test_y": LABELS[:9].astype(str)}, "test_y: .*, not <U21 .*; number the classes of both"),
-        ({"train_y": LABELS[:5]}, "training"),
+        ({"train_y": LABELS[:5]}, "60 training examples with 5 labels"),
         ({"train_y": LABELS - 1}, "train_y: give class numbers from 0"),
-        ({"test_x": IMAGES[:9, :4]}, "test"),
+        ({"test_x": IMAGES[:9, :4]}, r"uint8 \[1, 8, 8\] and uint8 \[1, 4, 8\]; give both"),
         ({"train_x": np.full((60, 8, 8), 1e19)}, r"finite floats, smaller than 1e\+18"),
         ({"train_x": IMAGES[:, :0]}, "none of them 0"),
         ({"train_x": [[[1]], [[1, 2]]]}, "train_x: rows of different lengths"),

@@ -157,6 +157,19 @@ def answer(
     return answers(backend, [(spec, request)], dataset)[0]
 
 
+class Interrupt(Exception):
+    """Ends a training."""
+
+
+def stop_in_round_2(active: Sequence[ActiveRun]) -> None:
+    """Interrupt a training, as its ``on_progress``, when its first run has trained two rounds.
+
+    The second is not evaluated yet, so that the run goes on from the first where every round is.
+    """
+    if active and active[0].progress.round == 2:
+        raise Interrupt
+
+
 @contextlib.contextmanager
 def ends_after(answers: int, error: type[BaseException] = OutOfTime) -> Iterator[None]:
     """Let the loop backend raise an error, the end of time say, after so many answers."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from fake_federation import drive
-from small_runs import drive_runs, make_spec
+from small_runs import Interrupt, drive_runs, make_spec, stop_in_round_2
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl import cost, data
@@ -573,15 +573,8 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, switches):
     spec = small(milestones=(0, 2), **switches)
     whole = run(spec, tmp_path / "whole")
 
-    class Killed(Exception):
-        pass
-
-    def kill(active):
-        if active and active[0].progress.round == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(spec, tmp_path / "broken", on_progress=kill, checkpoint_seconds=0)
+    with pytest.raises(Interrupt):
+        run(spec, tmp_path / "broken", on_progress=stop_in_round_2, checkpoint_seconds=0)
     resumed = run(spec, tmp_path / "broken")
     assert resumed.metrics == whole.metrics
     assert resumed.final == whole.final

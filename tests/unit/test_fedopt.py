@@ -8,7 +8,14 @@ import pytest
 import torch
 from fake_federation import drive
 from pydantic import ValidationError
-from small_runs import answer, drive_runs, federation, make_spec
+from small_runs import (
+    Interrupt,
+    answer,
+    drive_runs,
+    federation,
+    make_spec,
+    stop_in_round_2,
+)
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import fedavg, fedopt
@@ -333,10 +340,6 @@ def test_a_threshold_that_no_vote_reaches_is_refused():
 # Through the engine, on made-up images
 
 
-class Interrupt(Exception):
-    pass
-
-
 def train(tmp_path, *, on_progress=lambda _: None, **params):
     """Train a small run of two clients of five classes, with a checkpoint every round."""
     spec = make_spec(
@@ -415,12 +418,8 @@ def test_metrics_and_resume_of_everything_at_once(plain, tmp_path):
     norms = np.sqrt(np.diag(updates[0]["inner_products"]))
     assert norms[:2].mean() == pytest.approx(metrics["update_norm"][0], rel=1e-5)
 
-    def stop(active):
-        if active and active[0].progress.round == 2:
-            raise Interrupt
-
     with pytest.raises(Interrupt):
-        train(tmp_path / "cut", on_progress=stop, **dict(everything))
+        train(tmp_path / "cut", on_progress=stop_in_round_2, **dict(everything))
     resumed = train(tmp_path / "cut", **dict(everything))
     assert resumed.resumed_at == 1  # cut off before the evaluation of round 2
     assert resumed.progress.metrics == metrics

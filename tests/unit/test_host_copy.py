@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from pretend import GPU, Pretended, PretendedBackend, PretendedGpu, fetched, pretended_gpu
-from small_runs import drive_runs, make_spec
+from small_runs import Interrupt, drive_runs, make_spec, stop_in_round_2
 
 import fedrepro
 from fedrepro.base.errors import DeviceFailed
@@ -225,17 +225,13 @@ def test_a_device_that_is_lost_as_a_run_goes_on_leaves_its_checkpoint_blameless(
     """Or its message would say to delete it."""
     spec = make_spec()
 
-    def stop(active):
-        if active and active[0].progress.round == 2:
-            raise Interrupt
-
     def lost(*_):
         gpu.patch.setattr(torch.cuda, "synchronize", lose)
         lose()
 
     with pretended_gpu() as gpu:
         with pytest.raises(Interrupt):
-            train([spec], PretendedBackend(), tmp_path, on_progress=stop)
+            train([spec], PretendedBackend(), tmp_path, on_progress=stop_in_round_2)
         gpu.patch.setattr(fedavg, "_held", lost)
         with pytest.raises(DeviceFailed, match="1 of 1 runs in flight have a checkpoint"):
             train([spec], PretendedBackend(), tmp_path)
@@ -260,10 +256,6 @@ def test_errors_of_a_cpu_and_of_the_program_are_no_failures_of_a_device(monkeypa
     assert described(torch.device("cpu")) == "cpu"
 
 
-class Interrupt(Exception):
-    pass
-
-
 @pytest.mark.parametrize("first", ["cpu", "gpu"])
 @pytest.mark.parametrize(
     "algorithm",
@@ -279,10 +271,6 @@ def test_a_run_goes_on_on_another_device_than_it_began_on(tmp_path, algorithm, f
     spec = make_spec(algorithm=algorithm, partition=CLUSTERS, optimizer={"name": "sgd", "lr": 0.05})
     whole, _ = train([spec], LoopBackend(), tmp_path / "whole")
 
-    def stop(active):
-        if active and active[0].progress.round == 2:
-            raise Interrupt
-
     def on(device, **options):
         if device == "cpu":
             return train([spec], LoopBackend(), tmp_path, **options)[0]
@@ -290,7 +278,7 @@ def test_a_run_goes_on_on_another_device_than_it_began_on(tmp_path, algorithm, f
             return train([spec], PretendedBackend(), tmp_path, **options)[0]
 
     with pytest.raises(Interrupt):
-        on(first, on_progress=stop)
+        on(first, on_progress=stop_in_round_2)
     run = on("gpu" if first == "cpu" else "cpu")[run_id(spec)]
     assert run.resumed_at == 1  # cut off before the evaluation of round 2
     assert run.progress.metrics == whole[run_id(spec)].progress.metrics
@@ -322,13 +310,9 @@ def test_a_run_goes_on_on_the_cpu_that_began_on_a_gpu_and_back(tmp_path):
     spec = make_spec(algorithm={"name": "fedavg", "optimizer_state": "keep"})
     whole, _ = train([spec], LoopBackend(), tmp_path / "whole")
 
-    def stop(active):
-        if active and active[0].progress.round == 2:
-            raise Interrupt
-
     for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
         with pytest.raises(Interrupt):
-            train([spec], backend("auto", first), tmp_path, on_progress=stop)
+            train([spec], backend("auto", first), tmp_path, on_progress=stop_in_round_2)
         resumed, _ = train([spec], backend("auto", second), tmp_path)
         run = resumed[run_id(spec)]
         assert run.resumed_at == 1

@@ -40,6 +40,16 @@ NOWHERE = "http://127.0.0.1:9/"
 
 def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make ``tmp_path`` a repository of tiny data sets and work there; return it."""
+    (tmp_path / "config/papers").mkdir(parents=True)
+    write_registry(tmp_path, _tiny_registry())
+    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
+    monkeypatch.delenv("FEDREPRO_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@functools.cache
+def _tiny_registry() -> dict[str, Any]:
     registry = copy.deepcopy(REGISTRY)
     for name, train, test in (("mnist", 2, 1), ("cifar10", 2, 1), ("cifar100", 2, 1)):
         entry = registry["datasets"][name]
@@ -59,12 +69,7 @@ def tiny_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cadis["repositories"] = dict.fromkeys(cadis["repositories"], NOWHERE)
     for lists in cadis["partitions"].values():
         lists["sha256"] = cadis_sha256()
-    (tmp_path / "config/papers").mkdir(parents=True)
-    write_registry(tmp_path, registry)
-    monkeypatch.setenv("FEDREPRO_ROOT", str(tmp_path))
-    monkeypatch.delenv("FEDREPRO_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return registry
 
 
 def described(content: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -81,10 +82,12 @@ class World:
         """Return the content of a run's record."""
         spec, devices = run.spec, run.spec.partition.clients
         rounds, tested = spec.rounds, spec.partition.test
-        correct = [
-            [round(tested * self._accuracy(run, t, i)) for i in range(devices)]
-            for t in range(rounds)
-        ]
+        archetypes = archetypes_of(run)
+        archetype = [archetype_of(device, devices, archetypes) for device in range(devices)]
+        correct = []
+        for t in range(rounds):
+            each = [round(tested * self._accuracy(run, t, a)) for a in range(archetypes)]
+            correct.append([each[a] for a in archetype])
         fedcd = bool(spec.algorithm.milestones)
         drawn = float(spec.algorithm.participants)
         first = min(spec.algorithm.milestones, default=rounds)
@@ -116,9 +119,8 @@ class World:
         }
         return content(run, metrics=metrics, final=final, partition=partition)
 
-    def _accuracy(self, run: PlannedRun, t: int, device: int) -> float:
+    def _accuracy(self, run: PlannedRun, t: int, a: int) -> float:
         archetypes = archetypes_of(run)
-        a = archetype_of(device, run.spec.partition.clients, archetypes)
         meta = int(2 * a >= archetypes)
         sign = (-1) ** t * (1 if meta or "hyper" in run.group else -1)
         if run.group == "hier_as_run":
@@ -235,6 +237,7 @@ def archetypes_of(run: PlannedRun) -> int:
     return partition.archetypes
 
 
+@functools.cache
 def public(series: str, t: int) -> float:
     """Return a value of a public log, between its rounds and beyond them by interpolation."""
     found = next(item for item in load_expected("fedcd").series if item.id == series)

@@ -122,7 +122,7 @@ def check_readable(figure: Figure, *, named_on_the_axis: bool = False) -> None:
         figure: what is drawn.
         named_on_the_axis: series stand side by side, above their names.
     """
-    figure.canvas.draw()
+    figure.draw_without_rendering()  # ticks get their labels
     assert small(figure) == []
     assert [pair for axis in figure.axes for pair in alike(axis)] == []
     assert named_on_the_axis or unexplained(figure) == []

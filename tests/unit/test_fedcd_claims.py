@@ -317,6 +317,7 @@ def test_lite_judges_no_number_and_no_timing(tmp_path):
 def test_paper_scale_judges_everything(tmp_path):
     write_all(tmp_path, "paper", World())
     found = verdicts.check("fedcd", "paper", tmp_path)
+    assert "ref.all@20" not in {item.id for item in found}  # drawn only
     rest = [item for item in found if item.verdict not in ("reproduced", "not reproducible")]
     wrong = {name for name, holds in NO_RUNS.items() if not holds}
     assert {item.id for item in rest} == wrong | {*CONTRADICTED} | NO_TARGETS | AT_LITE_ONLY

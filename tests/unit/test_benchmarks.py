@@ -1,9 +1,11 @@
 """The benchmark of the engine: its loops end in time, its lines hold what README.md reads."""
 
+import functools
 import itertools
 import json
 import sys
 from types import SimpleNamespace
+from unittest import mock
 
 import benchmark_scripts
 import pytest
@@ -71,6 +73,7 @@ def test_workloads_have_the_lanes_of_the_targets(bench):
 @pytest.mark.parametrize("model", ["liu1", "resnet9"])
 def test_a_plain_loop_ends_in_time_and_counts_what_it_trained_on(bench, monkeypatch, loop, model):
     """Every look at the clock is a second: 25 examples are steps of 10, 10 and 5."""
+    monkeypatch.setattr(bench.models, "build", functools.partial(bench.models.build, width=0.1))
     shape = bench.MNIST if model == "liu1" else bench.CIFAR
     specs, dataset = parts(bench, bench.Workload(model, shape, 10, 1, 3, 25, (35, 2)))
     plain = bench.Plain(specs[0], dataset, torch.device("cpu"))
@@ -119,6 +122,12 @@ def test_plain_loops_in_processes_train_at_once_until_they_are_told_to_end(bench
 
 
 def run(bench, tiny, monkeypatch, capsys, *options):
+    """Measure the tiny workload; the plain loop trains in this process, not in others."""
+    specs, dataset = parts(bench, tiny)
+    processes = mock.create_autospec(bench.PlainProcesses)
+    plain = bench.Plain(specs[0], dataset, torch.device("cpu"))
+    processes.return_value.in_memory.side_effect = plain.in_memory
+    monkeypatch.setattr(bench, "PlainProcesses", processes)
     monkeypatch.setattr(bench, "WORKLOADS", {"tiny": tiny})
     monkeypatch.setattr(bench, "ceiling", lambda *_: 1e9)
     monkeypatch.setattr(sys, "argv", ["engine.py", "--seconds", "0.05", *options])
@@ -129,6 +138,8 @@ def run(bench, tiny, monkeypatch, capsys, *options):
 def test_a_line_a_pair_and_a_summary(bench, tiny, monkeypatch, capsys):
     out, error = run(bench, tiny, monkeypatch, capsys, "--pairs", "2", "--backend", "loop")
     *pairs, summary = [json.loads(line) for line in out.splitlines()]
+    bench.PlainProcesses.assert_called_once_with(tiny, parts(bench, tiny)[0][0], 1)
+    bench.PlainProcesses.return_value.close.assert_called_once_with()
     assert [pair["pair"] for pair in pairs] == [0, 1]
     for pair in pairs:
         assert pair.keys() == {
@@ -140,7 +151,11 @@ def test_a_line_a_pair_and_a_summary(bench, tiny, monkeypatch, capsys):
         assert pair["lanes"] == 6
         assert not pair["evaluates"]
         speeds = pair["samples_per_second"]
-        for ratio, plain in (("ratio", "plain"), ("ratio_processes", "plain_processes")):
+        for ratio, plain in (
+            ("ratio", "plain"),
+            ("ratio_dataloader", "dataloader"),
+            ("ratio_processes", "plain_processes"),
+        ):
             lowest = (speeds["engine"] - 0.5) / (speeds[plain] + 0.5)  # printed as whole numbers
             highest = (speeds["engine"] + 0.5) / (speeds[plain] - 0.5)
             assert lowest - 0.005 <= pair[ratio] <= highest + 0.005

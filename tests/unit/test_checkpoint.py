@@ -1,6 +1,8 @@
 """A checkpoint that was damaged or edited is refused, and only its own run fails."""
 
+import contextlib
 import random
+import shutil
 import tarfile
 
 import pytest
@@ -16,16 +18,30 @@ from fedrepro.runs.options import TrainOptions
 RUN = planned(rounds=4, evaluate_every=2)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where a run was cut off after two of its four rounds."""
+    folder = tmp_path_factory.mktemp("cut_off")
+    with contextlib.chdir(folder):
+        cut_off(RUN)
+    return folder
+
+
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    """The checkpoint of a run cut off after two of its four rounds."""
+def file(folder, tmp_path, monkeypatch):
+    """The checkpoint of that run, in a copy of the folder."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return cut_off(RUN)
+    return checkpoint_of(RUN)
 
 
 def cut_off(run, answers=3):
     with ends_after(answers, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         session.train([run], TrainOptions(backend="loop"))
+    return checkpoint_of(run)
+
+
+def checkpoint_of(run):
     return session.CHECKPOINTS / f"{run.id}.pt"
 
 

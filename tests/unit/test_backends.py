@@ -917,6 +917,7 @@ def test_deterministic_training_needs_no_operation_that_is_not(case):
     changes, objective = CASES[case]
     spec = make_spec(**changes)
     request = request_for(federation(spec), Objective(**objective), linear=True)
+    request = dataclasses.replace(request, epochs=1)  # a second one takes the same steps
     with OperationNames() as used:
         found = answer(GraphsBackend(deterministic=True), spec, request)
     assert_equal(found, answer(LoopBackend(), spec, request))
@@ -1115,7 +1116,7 @@ def test_runs_on_images_of_other_sizes_do_not_share_them(make):
     for spec in (small, large):
         fed = federation(spec)
         asks += [
-            (spec, Train(make_lanes(fed, (16, 9)), 0)),
+            (spec, Train(make_lanes(fed, (16, 9)), 0, epochs=1)),
             (spec, Predict([fed.initial_weights()], "test", np.arange(30))),
         ]
     together, alone = make(), [make() for _ in asks]
@@ -1256,7 +1257,8 @@ def test_a_lane_that_does_not_fit_by_itself_fails_by_name_and_other_runs_go_on(
         return train(self, job)
 
     monkeypatch.setattr(lane.Training, "load", limited)
-    bad, good = trained(GraphsBackend(), [make_spec(model=SMALL_CNN), make_spec()], tmp_path)
+    specs = [three_clients(model=SMALL_CNN), three_clients()]
+    bad, good = trained(GraphsBackend(), specs, tmp_path)
     assert "round 1: lane 'client " in str(bad)
     assert " does not fit into memory" in str(bad)
     assert "batch" in str(bad)
@@ -1577,7 +1579,7 @@ def test_convolutions_train_on_a_single_example():
 
 
 def test_tf32_needs_a_gpu(tmp_path):
-    specs = [make_spec(precision="tf32"), make_spec()]
+    specs = [three_clients(precision="tf32"), three_clients()]
     for backend in (LoopBackend(), GraphsBackend(), PoolBackend(1)):
         refused, fine = trained(backend, specs, tmp_path)
         assert isinstance(refused, FedreproError)
@@ -1673,6 +1675,7 @@ def test_a_step_mixes_no_devices_and_waits_for_none(case, monkeypatch):
     changes, objective = CASES[case]
     spec = make_spec(**changes)
     request = request_for(federation(spec), Objective(**objective), linear=True)
+    request = dataclasses.replace(request, epochs=1)  # a second one takes the same steps
     waits = []
 
     def differentiate(net, loss):
@@ -1781,8 +1784,10 @@ def test_graphs_predict_as_the_loop_on_a_cpu(case, device, monkeypatch):
     spec = make_spec(**GPU_CASES[case])
     fed, rng = federation(spec), np.random.default_rng(3)
     models = [fed.initial_weights(k) for k in range(6)]
-    own = [rng.integers(0, fed.train_size, count) for count in (30, 1030, 30, 2001, 30, 1000)]
+    own = [rng.integers(0, fed.train_size, count) for count in (30, 130, 30, 201, 30, 100)]
     request = Predict(models, "train", own)
+    monkeypatch.setattr(lane, "PREDICT_BATCH", 100)
+    monkeypatch.setattr(lane.Predicting, "batch", 100)
     expected = answer(LoopBackend(), spec, request)
     monkeypatch.setattr(graphs, "STREAMS", 1)
     monkeypatch.setattr(graphs, "_MOST_PREDICTING", 2)

@@ -24,7 +24,7 @@ GIVEN: dict[str, list[str]] = {
     "check": ["--paper", "tricks", "--scale", "smoke"],
     "table": [PLAN.name, "accuracy"],
     "figure": [PLAN.name, "curves"],
-    "partition": [PLAN.name, "{partition}", "--out", "part.npz"],
+    "partition": [PLAN.name, RUN, "--out", "part.npz"],
     "partitions": [PLAN.name, "--out", "overview"],
     "records import": ["new.tar"],
     "data verify": ["synthetic"],
@@ -59,6 +59,10 @@ PLACES = [
 ]
 
 
+def test_arguments_are_those_of_commands() -> None:
+    assert GIVEN.keys() <= COMMANDS.keys()
+
+
 def _values(parameter: Any) -> list[str]:
     kind = str(parameter.type_descriptor.annotation)
     if "Path" in kind:
@@ -78,7 +82,7 @@ def test_value(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path)
     run = whole.runs[0]
     if trial.draw.random() < 0.5:
         (folder / RECORDS / f"{whole.runs[-1]}.json").unlink()
-    given = [word.format(run=run, partition="x") for word in GIVEN.get(name, [])]
+    given = [word.format(run=run) for word in GIVEN.get(name, [])]
     if option.startswith("-"):
         words = [*given, f"{option}={value}"]
     else:

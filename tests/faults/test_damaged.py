@@ -122,6 +122,7 @@ def test_official(trial: Trial, server: Server, tiny: Tiny, tmp_path: Path) -> N
     shutil.rmtree(folder / "packed")
     command = functools.partial(server.run, folder, *TINY, FEDREPRO_ROOT=str(folder))
     before = command()
+    assert before.status == 0, before.said
     files = [file for file in (folder / "data/raw").rglob("*") if file.is_file()]
     file = trial.draw.choice(sorted(files))
     trial.done = damage(trial.draw, file)

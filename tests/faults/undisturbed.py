@@ -101,7 +101,9 @@ def make(server: Server, folder: Path) -> Undisturbed:
     ended = server.run(folder, *TRAIN)
     assert ended.status == 0, ended.said
     whole = Undisturbed(folder, time.monotonic() - started, results(folder))
-    whole.table = server.run(folder, *TABLE).said
+    shown = server.run(folder, *TABLE)
+    assert shown.status == 0, shown.said
+    whole.table = shown.said
     for run in whole.runs:
         whole.checkpoints[run] = _cut_off(server, folder, run)
     with contextlib.chdir(folder):

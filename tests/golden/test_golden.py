@@ -15,6 +15,7 @@ import trajectories
 import update
 
 from fedrepro.fl.algorithms import ALGORITHMS
+from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.partition import SCHEMES
 from fedrepro.fl.spec import run_id
 
@@ -83,6 +84,7 @@ def test_every_component_has_a_trajectory():
     assert {spec.partition.scheme for spec in specs} == {
         name for name, scheme in SCHEMES.items() if scheme.example
     }
+    assert {spec.model.name for spec in specs} == set(NETWORKS)
 
 
 def test_fingerprints_of_all_components():

@@ -12,6 +12,7 @@ from fedrepro.fl.engine.active import ActiveRun, Storage
 from fedrepro.fl.engine.driver import Listener, RunFailure, drive
 from fedrepro.fl.engine.jobs import Backend
 from fedrepro.fl.engine.loop import LoopBackend
+from fedrepro.fl.models import NETWORKS
 from fedrepro.fl.partition import SCHEMES
 from fedrepro.fl.spec import RunSpec
 from fedrepro.runs.records import rounded
@@ -284,19 +285,25 @@ _CASES = {
 
 
 def _examples() -> dict[str, dict[str, Any]]:
-    """Return a case of every algorithm and scheme that is in none of the cases above."""
+    """Return a case of every algorithm, scheme and network that is in none of the cases above."""
     algorithms = {case["algorithm"]["name"] for case in _CASES.values()}
     schemes = {case["partition"]["scheme"] for case in _CASES.values()}
+    networks = {(BASE | case)["model"]["name"] for case in _CASES.values()}
     plain = {"algorithm": {"name": "fedavg"}, "partition": {"scheme": "iid_plain", "clients": 6}}
     found = {
         f"algorithm_{name}": plain | {"algorithm": dict(algorithm.example)}
         for name, algorithm in ALGORITHMS.items()
         if name not in algorithms
     }
-    return found | {
+    found |= {
         f"partition_{name}": plain | {"partition": dict(scheme.example)}
         for name, scheme in SCHEMES.items()
         if name not in schemes and scheme.example
+    }
+    return found | {
+        f"model_{name}": plain | {"model": {"name": name, "width": 0.0625}}
+        for name in NETWORKS
+        if name not in networks
     }
 
 

@@ -133,7 +133,7 @@ def test_schemas_accept_our_files_and_no_unknown_key(name: str, pattern: str) ->
     for file in files:
         content = yaml.load(file.read_text(), LOADER)
         accepts.validate(content)
-    assert not accepts.is_valid(content | {"unknown": 1})
+        assert not accepts.is_valid(content | {"unknown": 1})
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -699,10 +699,13 @@ def test_workers_leave_signals_to_the_main_process(make_pool, number):
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "stopped by SIGTERM")],
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "stopped by SIGTERM"),
+        (signal.SIGHUP, "stopped by SIGHUP"),
+    ],
 )
 def test_a_signal_to_all_processes_ends_them_and_leaves_a_checkpoint(tmp_path, number, message):
-    """The fork server ignores the first and ends by the second, as by SIGHUP."""
     run = planned(rounds=100_000)
     (tmp_path / "program.py").write_text(TRAINING)
     words = [str(tmp_path / "program.py"), run.spec.model_dump_json(), run.id]

@@ -93,15 +93,14 @@ def compared(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_the_comparison_runs_outside_any_clone(folder: Path, compared: list[str]) -> None:
-    out = compared
-    assert re.fullmatch(r"fedavg \d+\.\d\d %", out[0])
-    assert re.fullmatch(r"fedmedian \d+\.\d\d %", out[1])
-    assert out[0].split()[1] != out[1].split()[1]
-    assert out[2] == "0.1.0"
+    assert re.fullmatch(r"fedavg \d+\.\d\d %", compared[0])
+    assert re.fullmatch(r"fedmedian \d+\.\d\d %", compared[1])
+    assert compared[0].split()[1] != compared[1].split()[1]
+    assert compared[2] == "0.1.0"
     records = sorted((folder / "fedrepro-runs").glob("*.json"))
     assert len(records) == 4
     stamps = [file.stat().st_mtime_ns for file in records]
-    assert run(folder, "compare.py").splitlines() == out
+    assert run(folder, "compare.py").splitlines() == compared
     assert [file.stat().st_mtime_ns for file in records] == stamps, "trained once"
 
 

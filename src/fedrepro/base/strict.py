@@ -20,13 +20,15 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_flag_for_a_number(cls, content: Any) -> Any:
-        if isinstance(content, dict):
-            numbers = _numbers(cls)
-            for name, value in content.items():
-                if name in numbers:
-                    for one in value if isinstance(value, list | tuple) else [value]:
-                        if isinstance(one, bool):
-                            raise ValueError(f"{name}: {str(one).lower()} is no number")
+        if not isinstance(content, dict):
+            return content
+        numbers = _numbers(cls)
+        for name, value in content.items():
+            if name not in numbers:
+                continue
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(one, bool):
+                    raise ValueError(f"{name}: {str(one).lower()} is no number")
         return content
 
 

@@ -264,8 +264,8 @@ class RunSpec(Strict):
 
     @model_validator(mode="after")
     def _numbers_are_of_float32(self) -> RunSpec:
-        for part in ("optimizer", "algorithm"):
-            for name, value in vars(getattr(self, part)).items():
+        for part, values in (("optimizer", self.optimizer), ("algorithm", self.algorithm)):
+            for name, value in vars(values).items():
                 if isinstance(value, float) and abs(value) > MOST_FLOAT32:
                     raise ValueError(f"{part}.{name}: {value} is too large for float32")
         return self

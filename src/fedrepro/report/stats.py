@@ -328,8 +328,9 @@ def summarise(frame: pd.DataFrame, value: str, by: Sequence[str], *others: str) 
     cells = frame.groupby(names, sort=False, dropna=False).ngroup()
     keys = frame.loc[~cells.duplicated(), names].itertuples(index=False, name=None)
     of_cell = defaultdict[int, list[tuple[int, float, str | tuple[str, ...]]]](list)
-    for cell, *run in zip(cells, frame["seed"], frame[value], frame["run"], strict=True):
-        of_cell[cell].append((run[0], float(run[1]), run[2]))
+    columns = frame["seed"], frame[value], frame["run"]
+    for cell, seed, number, ids in zip(cells, *columns, strict=True):
+        of_cell[cell].append((seed, float(number), ids))
     for key, runs in zip(keys, of_cell.values(), strict=True):  # a frame a cell would be slow
         ordered = sorted(runs, key=lambda run: run[0])
         values = [v for _, v, _ in ordered]

@@ -406,8 +406,8 @@ def expand(paper: str, scale: Scale) -> tuple[PlannedRun, ...]:
                     versions[components] = component_versions(plain)
             except FedreproError as error:
                 raise FedreproError(f"{place}: {error}") from error
-            id = identity(plain, versions[components])
-            planned.append(PlannedRun(paper, name, coordinates, seed, spec, id, scale=scale))
+            found = identity(plain, versions[components])
+            planned.append(PlannedRun(paper, name, coordinates, seed, spec, found, scale=scale))
     return tuple(planned)
 
 

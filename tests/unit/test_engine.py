@@ -565,6 +565,14 @@ def test_a_state_that_is_changed_in_place_fails_its_run(tmp_path, monkeypatch):
             "Lane.optimizer_state['velocity'] has 1 numbers, and",
         ),
         (
+            lambda fed, w: Train([lane_of(fed, w, optimizer_state={"momentum": w})], 0),
+            "Lane.optimizer_state has momentum, and this optimiser needs velocity (spec field opti",
+        ),
+        (
+            lambda fed, w: Train([lane_of(fed, w, optimizer_state={})], 0),
+            "Lane.optimizer_state has nothing, and this optimiser needs velocity",
+        ),
+        (
             lambda fed, w: Train([lane_of(fed, w.clone().requires_grad_())], 0),
             "Lane.weights: weights come with a gradient; leave it with `.detach()`",
         ),
@@ -644,7 +652,8 @@ def test_a_malformed_request_fails_its_run_before_a_device_sees_it(
         yield ask(fed, state.weights)
 
     small_runs.change_algorithm(monkeypatch, "sgd", round=a_round)
-    spec = make_spec(algorithm={"name": "sgd"})
+    momentum = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
+    spec = make_spec(algorithm={"name": "sgd"}, optimizer=momentum)
     _, failures = collect([spec], tmp_path)
     message = str(*failures.values())
     assert f"run {run_id(spec)} failed: algorithm sgd: " in message

@@ -45,6 +45,22 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
         partial: make do with what is recorded, and say in the title what is left out.
 
     Raises:
+        FedreproError: as :func:`draw_figure`, or a file cannot be written.
+    """
+    figure, cells = draw_figure(runs, name, partial=partial)
+    style.save(figure, stem)
+    write_csv(stem, cells)
+
+
+def draw_figure(runs: RunSet, name: str, *, partial: bool = False) -> tuple[Figure, pd.DataFrame]:
+    """Return a paper's figure, and the plotted data.
+
+    Args:
+        runs: the paper's runs at a scale.
+        name: of the figure.
+        partial: make do with what is recorded, and say in the title what is left out.
+
+    Raises:
         FedreproError: the paper has no such figure, or a record is missing that it cannot do
             without.
     """
@@ -57,8 +73,7 @@ def write_figure(runs: RunSet, name: str, stem: Path, *, partial: bool = False) 
     figure.set_figheight(figure.get_figheight() + _TITLE_LINE * len(missing))
     text = "\n".join([title, _under_title(runs, name, cells), *missing])
     figure.suptitle(text, parse_math=False)  # a plan's title may have dollars
-    style.save(figure, stem)
-    write_csv(stem, cells)
+    return figure, cells
 
 
 def _under_title(runs: RunSet, name: str, cells: pd.DataFrame) -> str:

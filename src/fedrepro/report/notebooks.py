@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import pandas as pd
 from IPython.display import HTML, Image, Markdown
 
-from fedrepro.report import score
+from fedrepro.report import score, style
 from fedrepro.report.artefacts import frame, markdown
 from fedrepro.report.checks import DECIDED, Check, remarks, shown, tolerance
-from fedrepro.report.drawings import write_figure
+from fedrepro.report.drawings import draw_figure
 from fedrepro.runs.runset import MissingRunsError, RunSet
 
 COLOURS = {
@@ -106,16 +103,13 @@ def _html(table: pd.DataFrame, name: str, below: str = "") -> HTML:
 
 def show_figure(runs: RunSet, name: str) -> Image | Markdown:
     """Draw one figure of the plan from the runs that are recorded; say why, if that cannot be."""
-    with TemporaryDirectory() as folder:
-        try:
-            write_figure(runs, name, Path(folder) / name, partial=True)
-        except MissingRunsError as error:
-            return Markdown(str(error))  # type: ignore[no-untyped-call]
-        return Image(  # type: ignore[no-untyped-call]
-            (Path(folder) / f"{name}.png").read_bytes(),
-            width=760,
-            alt=runs.plan.artefact(name).title,
-        )
+    try:
+        figure, _ = draw_figure(runs, name, partial=True)
+    except MissingRunsError as error:
+        return Markdown(str(error))  # type: ignore[no-untyped-call]
+    return Image(  # type: ignore[no-untyped-call]
+        style.rendered(figure, "png")["png"], width=760, alt=runs.plan.artefact(name).title
+    )
 
 
 def show_table(runs: RunSet, name: str) -> Markdown:

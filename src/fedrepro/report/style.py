@@ -63,14 +63,30 @@ def save(figure: matplotlib.figure.Figure, stem: Path) -> None:
     Raises:
         FedreproError: a file cannot be written.
     """
-    for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, metadata=metadata)
-        content = buffer.getvalue()
-        if kind == "svg":
-            content = _shortened(content)
+    for kind, content in rendered(figure, "svg", "png").items():
         write_bytes(stem.with_name(f"{stem.name}.{kind}"), content)
+
+
+_METADATA = {"svg": {"Date": None}, "png": {"Software": None}}
+
+
+def rendered(figure: matplotlib.figure.Figure, *kinds: str) -> dict[str, bytes]:
+    """Return what a figure's files hold, of each kind, and close it.
+
+    The figure is laid out once, for the first of them, since that takes as long as drawing it.
+
+    Args:
+        figure: one of pyplot's.
+        kinds: ``svg`` or ``png``.
+    """
+    files = {}
+    for kind in kinds:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata=_METADATA[kind])
+        figure.set_layout_engine("none")
+        files[kind] = _shortened(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
     plt.close(figure)
+    return files
 
 
 _COORDINATES = re.compile(rb' (?:d|x|y)="[^"]*"|translate\([^)]*\)')

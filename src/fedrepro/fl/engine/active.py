@@ -365,7 +365,7 @@ class ActiveRun:
             request = self._steps.send(answer)
         except StopIteration:
             return
-        check_request(self.spec.algorithm.name, request, self.dataset, self.fed.layout)
+        check_request(self.spec, request, self.dataset, self.fed.layout)
         self._ask = Ask(self.spec, self.dataset, request)
         self.idle = max(self.idle, sum(not job.sizes for job in self._ask.jobs))
 

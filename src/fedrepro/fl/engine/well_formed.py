@@ -7,7 +7,7 @@ that the algorithm does not declare would not be part of a run's identity.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,25 @@ import torch
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import ALGORITHMS
 from fedrepro.fl.data import Dataset
+from fedrepro.fl.engine import optim
 from fedrepro.fl.layout import Layout
-from fedrepro.fl.requests import IntArray, Lane, Objective, Predict, Request, Train
+from fedrepro.fl.requests import (
+    IntArray,
+    Lane,
+    Objective,
+    OptimizerState,
+    Predict,
+    Request,
+    Train,
+)
+from fedrepro.fl.spec import Adam, RunSpec, Sgd
 
 
-def check_request(name: str, request: Request, dataset: Dataset, layout: Layout) -> None:
+def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Layout) -> None:
     """Refuse a request that is malformed.
 
     Args:
-        name: of the algorithm that makes it.
+        spec: of the run whose algorithm makes it.
         request: the request.
         dataset: of the run.
         layout: of its network's weights.
@@ -34,7 +44,7 @@ def check_request(name: str, request: Request, dataset: Dataset, layout: Layout)
     """
     try:
         if isinstance(request, Train):
-            _check_training(name, request, len(dataset.train_y), layout)
+            _check_training(spec, request, len(dataset.train_y), layout)
         elif isinstance(request, Predict):
             _check_prediction(request, dataset, layout)
         else:
@@ -43,15 +53,17 @@ def check_request(name: str, request: Request, dataset: Dataset, layout: Layout)
                 "`yield from`"
             )
     except FedreproError as error:
-        raise FedreproError(f"algorithm {name}: {error}") from error
+        raise FedreproError(f"algorithm {spec.algorithm.name}: {error}") from error
 
 
-def _check_training(name: str, request: Train, examples: int, layout: Layout) -> None:
+def _check_training(spec: RunSpec, request: Train, examples: int, layout: Layout) -> None:
     lanes = request.lanes
     if not (isinstance(lanes, Sequence) and all(isinstance(lane, Lane) for lane in lanes)):
         raise FedreproError(f"Train.lanes is {lanes!r:.50}, not a list of Lane")
     _check_objective(request.objective)
-    undeclared = {term for term, _ in request.objective.terms} - set(ALGORITHMS[name].terms)
+    undeclared = {term for term, _ in request.objective.terms} - set(
+        ALGORITHMS[spec.algorithm.name].terms
+    )
     if undeclared:
         raise FedreproError(
             f"uses the loss term {min(undeclared)}, which its Algorithm.loss_terms lacks: name it "
@@ -72,14 +84,32 @@ def _check_training(name: str, request: Train, examples: int, layout: Layout) ->
         _check_vector("Lane.weights", lane.weights, layout.size)
         if lane.linear is not None:
             _check_vector("Lane.linear", lane.linear, layout.parameters)
-        for moment, vector in (lane.optimizer_state or {}).items():
-            if moment != "step":
-                _check_vector(f"Lane.optimizer_state['{moment}']", vector, layout.parameters)
+        if lane.optimizer_state is not None:
+            _check_moments(spec.optimizer, lane.optimizer_state, layout)
         _check_positions("Lane.examples", lane.examples, examples)
         if lane.lr is not None:
             _check_number("Lane.lr", lane.lr, least=0)
         _check_count("Lane.batch", lane.batch, least=1)
         _check_count("Lane.epochs", lane.epochs, least=0)
+
+
+def _check_moments(optimizer: Sgd | Adam, state: OptimizerState, layout: Layout) -> None:
+    needed = optim.fresh_state(optimizer, torch.empty(0))
+    if state.keys() != needed.keys():
+        raise FedreproError(
+            f"Lane.optimizer_state has {_listed(state)}, and this optimiser needs "
+            f"{_listed(needed)} (spec field optimizer); None starts fresh"
+        )
+    for moment, value in state.items():
+        what = f"Lane.optimizer_state['{moment}']"
+        if moment == "step":
+            _check_count(what, value, least=0)
+        else:
+            _check_vector(what, value, layout.parameters)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
 
 
 def _check_objective(objective: Objective) -> None:

@@ -33,15 +33,15 @@ unit: $(READY)  ## The fast tests only
 	$(PYTEST) $(PARALLEL) tests/unit
 
 .PHONY: floors
-floors: envs/floors.lock  ## The fast tests with the oldest versions that pyproject.toml allows
+floors: envs/floors.lock  ## All tests with the oldest versions that pyproject.toml allows
 
 .PHONY: newest
-newest: build/newest.lock  ## The fast tests with the newest versions that it allows (needs uv)
+newest: build/newest.lock  ## All tests with the newest versions that it allows (needs uv)
 
 floors newest:
 	FEDREPRO_LOCK=$< bash envs/install.sh .venv-$@
 	PATH="$(CURDIR)/.venv-$@/bin:$$PATH" OMP_NUM_THREADS=1 \
-		pytest $(PARALLEL) --override-ini filterwarnings=default tests/unit \
+		pytest $(PARALLEL) --override-ini filterwarnings=default tests \
 		--ignore tests/unit/test_packaging.py  # which holds what is installed against the lock
 
 .PHONY: build/newest.lock

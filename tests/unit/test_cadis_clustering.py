@@ -10,7 +10,7 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.fl.algorithms import classifier, clustering
 from fedrepro.fl.layout import Layout
 
-APART, EQUAL = np.nan, 1.0
+APART = np.nan
 
 
 def vectors(*rows):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -63,8 +64,9 @@ def test_arguments_are_those_of_commands() -> None:
     assert GIVEN.keys() <= COMMANDS.keys()
 
 
-def _values(parameter: Any) -> list[str]:
-    kind = str(parameter.type_descriptor.annotation)
+def _values(command: Any, parameter: Any) -> list[str]:
+    declared = inspect.signature(command.callback, eval_str=True).parameters[parameter.name]
+    kind = str(get_args(declared.annotation)[0])
     if "Path" in kind:
         return PATHS
     return NUMBERS if "int" in kind or "float" in kind else TEXTS
@@ -73,7 +75,7 @@ def _values(parameter: Any) -> list[str]:
 @pytest.mark.trials("command line", 40)
 def test_value(trial: Trial, server: Server, whole: Undisturbed, tmp_path: Path) -> None:
     name, parameter = trial.draw.choice(PLACES)
-    value = trial.draw.choice(_values(parameter))
+    value = trial.draw.choice(_values(COMMANDS[name], parameter))
     option = max(parameter.opts, key=len)
     trial.done = name
     folder = whole.copy(tmp_path)

@@ -271,7 +271,7 @@ DEEP = {
         {"name": "feddyn", "alpha": 0.1},
         lambda c: c["state"]["gradients"].update({0: b"x"}),
     ),
-    "in a lane": (
+    "in a request": (
         {"name": "fedavg", "optimizer_state": "keep"},
         lambda c: c["state"]["moments"].update({0: {"step": "many"}}),
     ),

@@ -21,7 +21,7 @@ from fedrepro.fl.engine.host_copy import HostCopier, HostCopy, mapped, on_device
 from fedrepro.fl.engine.jobs import AlgorithmFailed, Ask, ProgramFailed
 from fedrepro.fl.engine.saved import Part
 from fedrepro.fl.engine.state import CheckedState
-from fedrepro.fl.engine.well_formed import check_request
+from fedrepro.fl.engine.well_formed import MalformedRequest, check_request
 from fedrepro.fl.federation import CPU, Federation
 from fedrepro.fl.requests import Steps, Train
 from fedrepro.fl.spec import RunSpec, canonical_json, component_versions, run_id, spec_dict
@@ -283,7 +283,7 @@ class ActiveRun:
         round of its own, it is rather the algorithm's code that fails.
         """
         first = self.resumed_at and self.progress.round == self.resumed_at
-        if not (first and isinstance(error, ProgramFailed)):
+        if not (first and isinstance(error, ProgramFailed | MalformedRequest)):
             return error
         last = str(error).splitlines()[-1]
         return checkpoint.unusable(

@@ -30,6 +30,10 @@ from fedrepro.fl.requests import (
 from fedrepro.fl.spec import Adam, RunSpec, Sgd
 
 
+class MalformedRequest(FedreproError):
+    """What an algorithm asks for cannot be done; the message names the algorithm."""
+
+
 def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Layout) -> None:
     """Refuse a request that is malformed.
 
@@ -40,7 +44,7 @@ def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Lay
         layout: of its network's weights.
 
     Raises:
-        FedreproError: it is; the message names the algorithm.
+        MalformedRequest: it is.
     """
     try:
         if isinstance(request, Train):
@@ -48,12 +52,12 @@ def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Lay
         elif isinstance(request, Predict):
             _check_prediction(request, dataset, layout)
         else:
-            raise FedreproError(
+            raise MalformedRequest(
                 f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
                 "`yield from`"
             )
     except FedreproError as error:
-        raise FedreproError(f"algorithm {spec.algorithm.name}: {error}") from error
+        raise MalformedRequest(f"algorithm {spec.algorithm.name}: {error}") from error
 
 
 def _check_training(spec: RunSpec, request: Train, examples: int, layout: Layout) -> None:

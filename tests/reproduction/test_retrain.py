@@ -24,7 +24,7 @@ def newest(group: str) -> PlannedRun:
 
 def train(run: PlannedRun, folder: Path, backend: str) -> RunRecord:
     here = dataclasses.replace(run, folder=folder)
-    options = TrainOptions(backend=backend, workers=1, checkpoints=folder / "checkpoints")
+    options = TrainOptions(backend=backend, checkpoints=folder / "checkpoints")
     assert session.train([here], options) == 1
     return records.read(run.id, folder)
 

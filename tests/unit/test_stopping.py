@@ -16,10 +16,11 @@ from small_runs import planned
 from fedrepro.base import files
 from fedrepro.fl.engine.jobs import Answer
 from fedrepro.fl.engine.loop import LoopBackend
-from fedrepro.runs import command, records, session, transfer
+from fedrepro.runs import command, records, session, training, transfer
 from fedrepro.runs.locks import Claims
 from fedrepro.runs.messages import Messages
-from fedrepro.runs.options import TrainOptions
+from fedrepro.runs.options import TrainArguments, TrainOptions
+from fedrepro.runs.plan import PlannedRun
 from fedrepro.runs.stopping import STOPPING, Stopped, interrupting, signal_of
 
 
@@ -183,3 +184,16 @@ def test_a_signal_in_a_finalizer_ends_a_training(
     assert stopped.value.signal == signal.SIGTERM
     assert not run.recorded
     others.release_all()
+
+
+def test_a_signal_while_plans_are_read_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pydantic drops what a handler raises while Python code answers whether 200 is a mapping."""
+
+    def interrupted(*_: object) -> list[PlannedRun]:
+        Preempted()
+        return [planned()]
+
+    monkeypatch.setattr(command, "selected", interrupted)
+    with pytest.raises(Stopped) as stopped:
+        training.train(TrainArguments(pending=True))
+    assert stopped.value.signal == signal.SIGTERM

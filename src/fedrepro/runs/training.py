@@ -40,12 +40,16 @@ def train(arguments: TrainArguments, *, next_step: bool = False) -> int:
             "without a record, of one paper with --paper, at one scale with --scale; such as "
             "`fedrepro train --pending --paper emd --scale quick`"
         )
-    if arguments.paper is not None:
-        arguments = dataclasses.replace(arguments, paper=command.known_paper(arguments.paper))
-    planned = _planned(arguments)
-    if arguments.allow_other_data:
-        planned = _on_data_here(planned, arguments.data_root)
     with stopping.interrupting():
+        with stopping.held():  # pydantic drops what is raised while it looks at a plan
+            if arguments.paper is not None:
+                arguments = dataclasses.replace(
+                    arguments, paper=command.known_paper(arguments.paper)
+                )
+            planned = _planned(arguments)
+        stopping.check()
+        if arguments.allow_other_data:
+            planned = _on_data_here(planned, arguments.data_root)
         try:
             if arguments.runs and arguments.out is not None:
                 _hand_over(arguments.out, planned)

@@ -31,7 +31,13 @@ def verdict(runs: RunSet, name: str) -> Verdict:
     return check_entry(runs, entry).verdict
 
 
-def check_any_subset(whole: RunSet, name: str, share: float, of_pairs: Container[str] = ()) -> None:
+def check_any_subset(
+    whole: RunSet,
+    name: str,
+    share: float,
+    of_pairs: Container[str] = (),
+    of_ratios: Container[str] = (),
+) -> None:
     """Check that a table or figure is made of some of its runs, and drawn, unless there are none.
 
     Args:
@@ -39,6 +45,7 @@ def check_any_subset(whole: RunSet, name: str, share: float, of_pairs: Container
         name: of the table or figure.
         share: of its runs.
         of_pairs: tables whose cells are made of several runs each, of which some may not do.
+        of_ratios: tables whose cells of the unit ratio may be undefined.
     """
     ids = sorted({run.id for run in whole.planned(whole.plan.artefact(name).runs)})
     kept = random.Random(name).sample(ids, math.ceil(share * len(ids)))
@@ -50,8 +57,10 @@ def check_any_subset(whole: RunSet, name: str, share: float, of_pairs: Container
         return
     assert len(cells)
     if "mean" in cells and name not in of_pairs:
-        of_runs = cells["n"] > 0 if "n" in cells else slice(None)
-        assert not cells.loc[of_runs, "mean"].isna().any()
+        defined = cells["unit"] != "ratio" if name in of_ratios else pd.Series(True, cells.index)
+        if "n" in cells:
+            defined &= cells["n"] > 0
+        assert not cells.loc[defined, "mean"].isna().any()
     if name in whole.plan.figures:
         plt.close(drawings.of_paper(whole.paper)[name](cells))
     else:

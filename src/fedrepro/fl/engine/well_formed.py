@@ -52,7 +52,7 @@ def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Lay
         elif isinstance(request, Predict):
             _check_prediction(request, dataset, layout)
         else:
-            raise MalformedRequest(
+            raise FedreproError(
                 f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
                 "`yield from`"
             )

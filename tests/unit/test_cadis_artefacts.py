@@ -446,6 +446,7 @@ def test_clusters_and_partitions(paper):
         "share of pairs known": 0.97,
     }
     assert cell(table, "CADIS as run, CIFAR-10 MC", "clusters")["mean"] == 5
+    assert cell(table, "CADIS, CIFAR-10 BC", "clusters")["n"] == 1  # of a group with PA and UC
     assert dict(zip(table["column"], table["unit"], strict=True)) == {
         "clusters": "count",
         "share of pairs wrong": "fraction",

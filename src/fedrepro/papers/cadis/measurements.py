@@ -54,9 +54,10 @@ def kind_of(runs: RunSet, run: PlannedRun) -> str:
 def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     """Return the runs of the groups, one row a run, in plan order.
 
-    Columns: ``group`` and its ``title``, its labels (``dataset``, ``kind`` and ``method``) as they
-    are printed, the grid coordinates, ``clients`` (``10/100``: clients a round of all; empty for
-    central training), ``seed``, ``run`` and ``record``.
+    Columns: ``group`` and its ``title`` (where that names several partitions, the run's alone), its
+    labels (``dataset``, ``kind`` and ``method``) as they are printed, the grid coordinates,
+    ``clients`` (``10/100``: clients a round of all; empty for central training), ``seed``, ``run``
+    and ``record``.
 
     Raises:
         MissingRunsError: a record is missing, or all are, where the runs are partial; or there are
@@ -70,9 +71,13 @@ def results(runs: RunSet, groups: Iterable[str]) -> pd.DataFrame:
     for run in members:
         group, record, drawn = runs.plan.runs[run.group], runs.record(run), participants(run)
         labels = group.labels | {"kind": kind_of(runs, run)}
+        names = {name: called(runs.paper, label) for name, label in labels.items()}
+        title = group.title
+        if "lists" in run.coordinates:
+            title = f"{names['method']}, {names['dataset']} {names['kind']}"
         rows.append(
-            {"group": run.group, "title": group.title, **run.coordinates}
-            | {name: called(runs.paper, label) for name, label in labels.items()}
+            {"group": run.group, "title": title, **run.coordinates}
+            | names
             | {"clients": f"{drawn}/{len(record.partition.counts)}" if drawn else ""}
             | {"seed": run.seed, "run": run.id, "record": record}
         )

@@ -47,17 +47,21 @@ def check_request(spec: RunSpec, request: Request, dataset: Dataset, layout: Lay
         MalformedRequest: it is.
     """
     try:
-        if isinstance(request, Train):
-            _check_training(spec, request, len(dataset.train_y), layout)
-        elif isinstance(request, Predict):
-            _check_prediction(request, dataset, layout)
-        else:
-            raise FedreproError(
-                f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
-                "`yield from`"
-            )
+        _check(spec, request, dataset, layout)
     except FedreproError as error:
         raise MalformedRequest(f"algorithm {spec.algorithm.name}: {error}") from error
+
+
+def _check(spec: RunSpec, request: Request, dataset: Dataset, layout: Layout) -> None:
+    if isinstance(request, Train):
+        _check_training(spec, request, len(dataset.train_y), layout)
+    elif isinstance(request, Predict):
+        _check_prediction(request, dataset, layout)
+    else:
+        raise FedreproError(
+            f"yields {request!r:.50}, neither a Train nor a Predict; another generator needs "
+            "`yield from`"
+        )
 
 
 def _check_training(spec: RunSpec, request: Train, examples: int, layout: Layout) -> None:

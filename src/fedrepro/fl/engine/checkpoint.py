@@ -21,7 +21,6 @@ from fedrepro.base.files import sync, temporary_name
 
 FORMAT = 3
 _FIRST = b"fedrepro checkpoint "
-_WITHOUT_HASH = b"PK"  # formats 1 and 2 are files of torch.save
 
 
 class NotSaved(FedreproError):
@@ -130,8 +129,6 @@ def _header(digest: str) -> bytes:
 
 def _problem(header: bytes) -> str:
     """Return what is wrong with a file whose header is not the one of its content."""
-    if header.startswith(_WITHOUT_HASH):
-        return "has no content hash (train on with the earlier version that wrote it)"
     if header.startswith(_FIRST) and not header.startswith(b"%s%d\n" % (_FIRST, FORMAT)):
         return "belongs to another version"
     return "is damaged (its content does not have the SHA-256 it was written with)"

@@ -207,7 +207,7 @@ def test_tables_show_what_is_recorded(tmp_path):
     with pytest.raises(MissingRunsError):
         TABLES["table1"](runs)
     with pytest.raises(MissingRunsError, match="plans no run"):
-        results(RunSet("cadis", "lite", tmp_path), ["cifar100_kinds_cadis"])
+        results(RunSet("cadis", "lite", tmp_path), ["cifar100_mc_cadis_k"])
 
 
 def test_central_training_alone_is_in_all_its_rows(tmp_path):

@@ -46,7 +46,7 @@ def test_verdicts_may_be_added_up_by_the_first_parts_of_a_place(document):
 def test_costs_leave_out_groups_without_runs_at_the_scale(document):
     text = document("cost cadis lite")
     assert "FedAvg, MNIST MC " in text
-    assert "FedAvg, CIFAR-100 PA, BC, UC" not in text
+    assert "FedAvg, CIFAR-100 MC, more clients a round" not in text
 
 
 def test_costs_tell_groups_of_one_title_apart(document):

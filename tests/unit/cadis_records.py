@@ -188,7 +188,10 @@ class World:
             firsts = [next(i for i, count in enumerate(row) if count) for row in counts]
             alone = self.apart.get(run.group, 0)
             names = [i if i < alone else firsts.index(first) for i, first in enumerate(firsts)]
-            final = {"cluster_of": names}
+            cosines = {"other": [-0.5, -0.1, 0.4]}
+            if run.coordinates.get("lists") != "cifar100_pa":  # each client has its own labels
+                cosines["same"] = [0.3, 0.8, 0.9]
+            final = {"cluster_of": names, "cosines": cosines}
         partition = {
             "counts": counts,
             "emd": [0.0] * len(counts),

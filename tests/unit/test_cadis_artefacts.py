@@ -444,7 +444,11 @@ def test_clusters_and_partitions(paper):
         "error of the similarities": 0.05,
         "share of pairs met": 0.3,
         "share of pairs known": 0.97,
+        "mean cosine, same labels": 0.8,
+        "mean cosine, other labels": -0.1,
     }
+    alone = table[table["row"] == "CADIS, CIFAR-100 PA"]
+    assert {*found.index} - {*alone["column"]} == {"mean cosine, same labels"}
     assert cell(table, "CADIS as run, CIFAR-10 MC", "clusters")["mean"] == 5
     assert cell(table, "CADIS, CIFAR-10 BC", "clusters")["n"] == 1  # of a group with PA and UC
     assert dict(zip(table["column"], table["unit"], strict=True)) == {
@@ -453,6 +457,8 @@ def test_clusters_and_partitions(paper):
         "error of the similarities": "number",
         "share of pairs met": "fraction",
         "share of pairs known": "fraction",
+        "mean cosine, same labels": "number",
+        "mean cosine, other labels": "number",
     }
     facts = artefacts.frame(paper, "partitions")
     assert cell(facts, "MNIST BC", "largest cluster")["mean"] == 60

@@ -333,17 +333,20 @@ LEARNT = {
 }
 
 
+COSINES_MET = {"same": "mean cosine, same labels", "other": "mean cosine, other labels"}
+
+
 def clusters(runs: RunSet) -> pd.DataFrame:
     """Show what CADIS knows of the clusters after its last round."""
     found = results(runs, runs.groups_of("clusters"))
     last = [
         {column: record.metrics[metric][-1] for metric, column in LEARNT.items()}
+        | {COSINES_MET[pairs]: mean for pairs, (_, mean, _) in record.final["cosines"].items()}
         for record in found["record"]
     ]
     shares = [column for column in LEARNT.values() if column.startswith("share")]
-    return _each(
-        found, found["title"], last, "count", fraction=shares, number=[LEARNT["similarity_error"]]
-    )
+    numbers = [LEARNT["similarity_error"], *COSINES_MET.values()]
+    return _each(found, found["title"], last, "count", fraction=shares, number=numbers)
 
 
 def partition_facts(counts: Sequence[Sequence[int]]) -> dict[str, float]:

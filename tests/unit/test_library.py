@@ -265,7 +265,14 @@ def test_a_partition_without_a_seed_is_drawn_for_each_run(data: fr.Dataset, tmp_
         ),
     ],
 )
-def test_a_wrong_value_is_named(data: fr.Dataset, call: object, text: str) -> None:
+def test_a_wrong_value_is_named(
+    data: fr.Dataset,
+    call: object,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)  # for the folder of runs that are refused late
     with pytest.raises(FedreproError, match=text):
         call(data)  # type: ignore[operator]
 

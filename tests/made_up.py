@@ -24,7 +24,6 @@ def content(run: PlannedRun, **changes: Any) -> dict[str, Any]:
         "final": {"accuracy": 0.5},
         "partition": {
             "counts": [[client + 1, 2] for client in range(clients)],
-            "emd": [0.25] * clients,
             "sha256": "0" * 64,
         },
         "provenance": {

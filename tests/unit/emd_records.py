@@ -77,9 +77,9 @@ class World:
     Divergence is in proportion to the step size, or to 1 over it of the data sets ``contrary``.
     ``rise`` is by ``<dataset>/<layer>``, and so is ``peak``, the EMD at which the divergence is by
     0.2 larger; ``emd`` is by group, ``stretch`` of the measured distance of
-    the runs for Proposition 3.1 by EMD, ``odd`` what is added to the EMD of one client of ten that
-    share data, ``start`` what pre-training reaches above the pre-trained
-    rows of the paper.
+    the runs for Proposition 3.1 by EMD, ``start`` what pre-training reaches above the pre-trained
+    rows of the paper. Of the ten clients that share data each has, in place of a share
+    ``astray`` of its own class, examples of another class; the last client of a share ``odd`` more.
     """
 
     paper: ClassVar[str] = "emd"
@@ -90,7 +90,7 @@ class World:
     stretch: dict[float, float] = field(default_factory=dict)
     contrary: tuple[str, ...] = ()
     start: float = 0.02
-    skew: float = 1.8
+    astray: float = 0.0
     odd: float = 0.0
     jitter: float = 1
 
@@ -117,10 +117,11 @@ class World:
         made = content(run, metrics=metrics, final=final)
         if run.spec.partition.scheme == "data_sharing":
             cut = run.spec.partition
-            share = round(cut.alpha * cut.beta * cut.per_class)
-            counts = np.full((10, 10), share) + np.eye(10, dtype=int) * cut.per_class
-            emd = self.skew / (1 + 10 * cut.alpha * cut.beta)
-            made["partition"] |= {"counts": counts.tolist(), "emd": [*[emd] * 9, emd + self.odd]}
+            own, astray = np.eye(10), self.astray * np.ones((10, 1))
+            astray[-1] += self.odd
+            held = cut.alpha * cut.beta + own * (1 - astray) + np.roll(own, 1, axis=1) * astray
+            examples = cut.per_class * (10_000 if astray.any() else 1)  # for whole numbers of them
+            made["partition"]["counts"] = np.rint(examples * held).astype(int).tolist()
         return made
 
     def _divergence(self, run: PlannedRun) -> dict[str, dict[str, float]]:

@@ -112,11 +112,7 @@ class World:
             "sent_models": [2 * value for value in trained],
             "sample_passes": [value * per_model for value in trained],
         }
-        partition = {
-            "counts": self._counts(run),
-            "emd": [0.5] * devices,
-            "sha256": "0" * 64,
-        }
+        partition = {"counts": self._counts(run), "sha256": "0" * 64}
         return content(run, metrics=metrics, final=final, partition=partition)
 
     def _accuracy(self, run: PlannedRun, t: int, a: int) -> float:

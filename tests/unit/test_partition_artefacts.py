@@ -49,11 +49,7 @@ def record_all(paper: str, write_record: Any) -> None:
     """Write a record for every run, with the partition as it is built from data."""
     for name, runs in PARTITIONS[paper].items():
         made = built(paper, name)
-        content = {
-            "counts": made.counts.tolist(),
-            "emd": made.emd.tolist(),
-            "sha256": made.sha256,
-        }
+        content = {"counts": made.counts.tolist(), "sha256": made.sha256}
         for run in runs:
             write_record(run, records.FOLDER, partition=content)
 
@@ -114,7 +110,7 @@ def test_the_servers_examples_are_among_the_indices(
 @pytest.mark.parametrize("folder", [records.FOLDER, records.OWN_FOLDER])
 def test_indices_agree_with_records(write_record: Any, folder: Path) -> None:
     name, (run, *_) = next(iter(PARTITIONS["emd"].items()))
-    good = {"counts": [[1]], "emd": [0.0], "sha256": built("emd", name).sha256}
+    good = {"counts": [[1]], "sha256": built("emd", name).sha256}
     write_record(run, folder, partition=good)
     write_indices("emd", "smoke", name, Path("p.npz"), None)
     Path("p.npz").unlink()
@@ -196,7 +192,7 @@ def test_overview_needs_no_data(write_record: Any, monkeypatch: pytest.MonkeyPat
 def test_runs_of_one_partition_must_agree(write_record: Any) -> None:
     record_all("selective", write_record)
     members = next(runs for runs in PARTITIONS["selective"].values() if len(runs) > 1)
-    wrong = {"counts": [[1]], "emd": [0.0], "sha256": "1" * 64}
+    wrong = {"counts": [[1]], "sha256": "1" * 64}
     write_record(members[1], records.FOLDER, partition=wrong)
     with pytest.raises(FedreproError, match=f"{members[1].id}.json was trained on"):
         overview(overviewed("selective", "smoke"))
@@ -214,7 +210,7 @@ def test_an_overview_makes_do_with_the_recorded_runs(
 ) -> None:
     (name, (first, *_)), *_ = PARTITIONS["selective"].items()
     counts = [[3, 5], [4, 4]]
-    partition = {"counts": counts, "emd": [0.1, 0.0], "sha256": "1" * 64}
+    partition = {"counts": counts, "sha256": "1" * 64}
     write_record(first, records.FOLDER, partition=partition)
     words = ["partitions", "selective", "--scale", "smoke", "--out", "out/some"]
     assert main(words) == 1

@@ -12,6 +12,8 @@ import made_up
 import numpy as np
 import pytest
 import small_runs
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedrepro.base.errors import FedreproError
 from fedrepro.fl.data import Dataset
@@ -92,6 +94,58 @@ def test_a_spec_keeps_all_digits(tmp_path: Path) -> None:
     assert records.read(run.id, tmp_path).typed_spec().optimizer.lr == 0.123456789
 
 
+def partition(counts: Any) -> dict[str, Any]:
+    return {"counts": counts, "sha256": "0" * 64}
+
+
+def test_zeros_in_a_row_are_one_number_in_the_file(tmp_path: Path, write_record: Any) -> None:
+    counts = [[0, 0, 5, 0, 7], [1, 0, 0, 0, 0], [1, 2, 3, 4, 5]]
+    file = write_record(RUN, tmp_path, partition=partition(counts))
+    assert '"counts": [[-2,5,0,7],[1,-4],[1,2,3,4,5]]' in file.read_text()
+    assert records.read(RUN.id, tmp_path).partition.counts == counts
+
+
+@given(st.data(), st.integers(1, 12))
+def test_class_counts_are_read_as_they_were(data: st.DataObject, classes: int) -> None:
+    count = st.one_of(st.just(0), st.integers(0, 10**6))
+    row = st.lists(count, min_size=classes, max_size=classes).filter(any)
+    counts = data.draw(st.lists(row, min_size=1, max_size=5))
+    short = records.shortened(counts)
+    assert records.PartitionRecord(**partition(short)).counts == counts
+    assert len(str(short)) <= len(str(counts))
+
+
+def test_a_record_of_schema_1_is_read(file: Path, tmp_path: Path) -> None:
+    counts = [[0, 0, 1], [2, 2, 0]]
+    old = partition(counts) | {"emd": [1.6, 0.4]}
+    content = json.loads(file.read_text()) | {"schema_version": 1, "partition": old}
+    edit(file, **content | {"checksum": records.checksum(content)})
+    found = records.read(RUN.id, tmp_path).partition
+    assert found.counts == counts
+    assert found.emd == old["emd"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "problem"),
+    [
+        ([[1, -(10**9)]], "partition.counts: more than 100,000,000 counts"),
+        ([[1, 2], [1, -2]], "partition.counts: clients have different numbers of classes"),
+        ([], "there are none"),
+        ([[1, 2], [0, 0]], "partition.counts: a client has no examples"),
+        ([[1, 0.5]], "partition.counts.0.1: "),
+    ],
+)
+def test_class_counts_that_cannot_be(
+    file: Path, tmp_path: Path, counts: list[Any], problem: str
+) -> None:
+    content = json.loads(file.read_text()) | {"partition": partition(counts)}
+    edit(file, **content | {"checksum": records.checksum(content)})
+    with pytest.raises(FedreproError, match="not a valid run record") as error:
+        records.read(RUN.id, tmp_path)
+    assert str(file) in str(error.value)
+    assert problem in str(error.value)
+
+
 def test_no_record(tmp_path: Path) -> None:
     assert not records.is_recorded(RUN.id, tmp_path)
     with pytest.raises(FedreproError, match=f"no record; `fedrepro train {RUN.id}` trains it"):
@@ -166,8 +220,8 @@ def test_edited(file: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
     ("changes", "problem"),
     [
         ({"status": "running"}, "incomplete"),
-        ({"schema_version": 2}, "has schema_version 2, and this fedrepro reads 1; read it with"),
-        ({"schema_version": 0}, "has schema_version 0, and this fedrepro reads 1; read it with"),
+        ({"schema_version": 3}, "has schema_version 3, and this fedrepro reads up to 2; read it"),
+        ({"schema_version": 0}, "has schema_version 0, and this fedrepro reads up to 2; read it"),
         ({"run_id": "0" * 12}, "record of another run"),
     ],
 )

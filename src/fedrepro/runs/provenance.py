@@ -40,11 +40,7 @@ def content(run: ActiveRun, started: datetime.datetime) -> dict[str, Any]:
         "versions": component_versions(plain),
         "metrics": dict(run.progress.metrics),
         "final": run.progress.final,
-        "partition": {
-            "counts": partition.counts.tolist(),
-            "emd": partition.emd.tolist(),
-            "sha256": partition.sha256,
-        },
+        "partition": {"counts": partition.counts.tolist(), "sha256": partition.sha256},
         "provenance": _provenance(run, started),
     }
 

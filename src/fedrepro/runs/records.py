@@ -2,48 +2,78 @@
 
 ``results/runs/<run id>.json`` holds the spec and component versions (from which the id is derived
 again on reading), per-round metrics, the final evaluation, the partition's class counts, and where
-the numbers come from. Floats have 6 significant digits. A record is written to a temporary name
-and, once it is on the disk, moved into place; a checksum over its content makes a damaged or edited
-file an error.
+the numbers come from. Floats have 6 significant digits; in class counts a negative number ``-k``
+stands for ``k`` zeros in a row. A record is written to a temporary name and, once it is on the
+disk, moved into place; a checksum over its content makes a damaged or edited file an error.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+import numpy as np
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedrepro.base.errors import BadFile, FedreproError, unread
 from fedrepro.base.files import write_bytes
 from fedrepro.base.strict import Strict, first_problem
 from fedrepro.fl.data import registry
+from fedrepro.fl.partition import statistics
 from fedrepro.fl.spec import RunSpec, canonical_json, identity
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of the records written; 1 has class counts in full, and the EMDs beside them."""
 FOLDER = Path("results/runs")
 """Where records lie, relative to the working directory."""
 OWN_FOLDER = Path("results/own/runs")
 """Where records lie that are not committed: of the user's own plans, and of small scales."""
+_MOST_COUNTS = 10**8
+"""Most class counts of a partition: runs of zeros of a damaged file must not fill the memory."""
 
 
 class PartitionRecord(Strict):
     """The partition a run trained on.
 
     Attributes:
-        counts: examples of each class, [clients][classes].
-        emd: of each client, 0..2.
+        counts: examples of each class, [clients][classes]; read as :func:`shortened` writes them.
         sha256: digest of the index lists.
     """
 
     counts: list[list[int]]
-    emd: list[float]
     sha256: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_emd(cls, content: Any) -> Any:
+        """Leave out what schema 1 has and the counts say."""
+        if not isinstance(content, dict):
+            return content
+        return {key: value for key, value in content.items() if key != "emd"}
+
+    @field_validator("counts")
+    @classmethod
+    def _in_full(cls, counts: list[list[int]]) -> list[list[int]]:
+        if sum(max(1, -count) for row in counts for count in row) > _MOST_COUNTS:
+            raise ValueError(f"more than {_MOST_COUNTS:,} counts")
+        rows = [[n for count in row for n in ([0] * -count or [count])] for row in counts]
+        if len(set(map(len, rows))) != 1:
+            raise ValueError("clients have different numbers of classes, or there are none")
+        if not all(map(sum, rows)):
+            raise ValueError("a client has no examples")
+        return rows
+
+    @functools.cached_property
+    def emd(self) -> list[float]:
+        """EMD of each client, as :func:`fedrepro.fl.partition.statistics.emd`, 6 digits of it."""
+        found: list[float] = rounded(statistics.emd(np.array(self.counts)).tolist())
+        return found
 
 
 class Origin(Strict):
@@ -125,7 +155,7 @@ class RunRecord(Strict):
         checksum: as of :func:`checksum`.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     run_id: str
     status: Literal["complete"]
     spec: dict[str, Any]
@@ -191,6 +221,17 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def shortened(counts: list[list[int]]) -> list[list[int]]:
+    """Return class counts, [clients][classes], with ``-k`` in place of ``k > 1`` zeros in a row."""
+    rows = []
+    for row in counts:
+        rows.append(short := list[int]())
+        for held, group in itertools.groupby(row, key=bool):
+            run = list(group)
+            short += run if held or len(run) == 1 else [-len(run)]
+    return rows
+
+
 def checksum(content: dict[str, Any]) -> str:
     """Return the SHA-256, hexadecimal, of a record's content without its own checksum."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
@@ -201,7 +242,8 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     """Write a record atomically; its checksum is added here.
 
     Args:
-        content: the fields of :class:`RunRecord` but for ``checksum``, as plain JSON values.
+        content: the fields of :class:`RunRecord` but for ``checksum``, as plain JSON values;
+            class counts in full.
         folder: where to.
 
     Returns:
@@ -212,6 +254,7 @@ def write(content: dict[str, Any], folder: Path = FOLDER) -> Path:
     """
     exact = ("spec", "versions")  # the identity is derived from these again
     plain = {key: value if key in exact else rounded(value) for key, value in content.items()}
+    plain["partition"]["counts"] = shortened(plain["partition"]["counts"])
     plain = json.loads(canonical_json(plain))  # keys are text, as they are read again
     plain["checksum"] = checksum(plain)
     record = RunRecord.model_validate(plain)
@@ -318,8 +361,8 @@ def _took(found: bytes, file: Path) -> TrainingTime:
         raise _bad(file, f"holds the record of another run (its spec gives the id {derived})")
     if not complete or not intact:
         raise _bad(file, "was edited or is incomplete (its checksum does not match)")
-    if version != SCHEMA:
-        problem = f"has schema_version {version!r:.50}, and this fedrepro reads {SCHEMA}"
+    if version not in range(1, SCHEMA + 1):
+        problem = f"has schema_version {version!r:.50}, and this fedrepro reads up to {SCHEMA}"
         raise BadFile(file, problem, "read it with the fedrepro that wrote it")
     return took
 

@@ -222,7 +222,8 @@ def train(
         local_epochs: epochs a client and round.
         width: share of the network's hidden units and channels kept, in (0, 1]; unused where
             ``model`` says it.
-        transform: how pixels reach the network: ``unit``, ``standard`` or ``tutorial24``.
+        transform: how pixels reach the network: ``unit``, ``centred``, ``standard`` or
+            ``tutorial24``.
         augment: whether training examples are augmented.
         downsample: each block of so many pixels squared becomes one, their mean.
         optimizer: as in a plan: ``{"name": "adam", "lr": 0.001}``.

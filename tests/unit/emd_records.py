@@ -48,7 +48,7 @@ def claimed(run: PlannedRun) -> float:
         beta, alpha = (float(run.coordinates[key]) for key in ("beta", "alpha"))
         best = {0.1: 0.7312, 0.2: 0.7708}[beta]
         return best - 0.01 * (1 - max(alpha, 0.5)) - 0.05 * max(0.5 - alpha, 0)
-    if run.group in ("bound", "choice_divergence", "choice_divergence_start"):
+    if run.group == "bound" or run.group.startswith("choice_divergence"):
         return 0.5
     if labels.get("training") == "sweep":
         return published("emd", "table2")[row, f"{run.coordinates['emd']:g}"]

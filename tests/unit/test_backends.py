@@ -1132,7 +1132,7 @@ def test_runs_on_images_of_other_sizes_do_not_share_them(make):
 
 
 def test_prepared_inputs_have_the_bits_of_those_of_each_batch():
-    for transform in ("unit", "standard", "tutorial24"):
+    for transform in ("unit", "centred", "standard", "tutorial24"):
         spec = make_spec(dataset=RGB | {"transform": transform, "augment": True}).dataset
         plain, ready = (data_of(spec) for _ in range(2))
         ready.prepare("test", 1 << 30)

@@ -290,11 +290,12 @@ def test_runs_of_the_committed_reading_alone_are_no_comparison_of_choices(lite):
 def test_the_rise_of_the_divergence_is_shown_by_pixels_and_initial_weights(smoke):
     frame = artefacts.frame(smoke, "choice_divergence")
     rows = frame["row"].unique()
-    assert len(rows) == 6 + 4
+    assert len(rows) == 6 + 1 + 4
+    assert "pixels in [-0.5, 0.5], TensorFlow's tutorial weights" in rows
     assert rows[0] == "standardised pixels, Glorot's weights"
     assert rows[-1] == "standardised pixels, Glorot's weights, other draw 4"
     assert list(frame["column"].unique()) == ["conv1", "conv2", "fc1", "fc2"]
-    found = cell(frame, "pixels in [0, 1], TensorFlow's tutorial weights", "fc2")
+    found = cell(frame, "pixels in [0, 1], truncated normal weights", "fc2")
     assert found["mean"] == pytest.approx(1.8 * rise("mnist", "fc2"))
     assert found["n"] == 2
     pairs = [run for run in smoke.members(["choice_divergence"]) if run.id in found["runs"]]

@@ -28,9 +28,19 @@ def test_input_shapes():
         transform: DatasetSpec.model_validate(
             {"name": "synthetic_rgb", "transform": transform}
         ).input_shape((3, 32, 32))
-        for transform in ("unit", "standard", "tutorial24")
+        for transform in ("unit", "centred", "standard", "tutorial24")
     }
-    assert shapes == {"unit": (3, 32, 32), "standard": (3, 32, 32), "tutorial24": (3, 24, 24)}
+    whole = dict.fromkeys(("unit", "centred", "standard"), (3, 32, 32))
+    assert shapes == whole | {"tutorial24": (3, 24, 24)}
+
+
+def test_centred_pixels_reach_from_minus_to_plus_one_half():
+    stored = data.load("synthetic_rgb")
+    images, _ = device_data(name="synthetic_rgb", transform="centred").batch(
+        "test", torch.arange(len(stored.test_x))
+    )
+    expected = (stored.test_x.astype(np.float64) - 127.5) / 255
+    np.testing.assert_allclose(images.numpy(), expected, rtol=0, atol=1e-7)
 
 
 def test_downsampled_pixels_are_means_of_blocks():
@@ -57,7 +67,7 @@ def test_images_are_augmented_before_they_are_downsampled():
 def test_what_cannot_be_downsampled_is_a_clear_error():
     with pytest.raises(FedreproError, match=r"32x32 pixels, which blocks of 3x3 do not fill"):
         device_data(name="synthetic_rgb", downsample=3)
-    with pytest.raises(ValueError, match="downsample goes with transform unit or standard"):
+    with pytest.raises(ValueError, match="downsample goes with every transform but tutorial24"):
         DatasetSpec(name="synthetic_rgb", transform="tutorial24", downsample=2)
 
 
@@ -193,7 +203,7 @@ def windows(image):
             yield window[:, :, ::-1]
 
 
-@pytest.mark.parametrize("transform", ["unit", "standard", "tutorial24"])
+@pytest.mark.parametrize("transform", ["unit", "centred", "standard", "tutorial24"])
 def test_the_key_and_the_place_in_the_batch_decide(transform):
     augmented = device_data(transform=transform, augment=True)
     chosen = torch.tensor([5, 6, 5, 7, 1, 2])
@@ -208,7 +218,7 @@ def test_the_key_and_the_place_in_the_batch_decide(transform):
     assert torch.equal(plain, device_data(transform=transform).batch("train", chosen, one)[0])
 
 
-@pytest.mark.parametrize("transform", ["unit", "standard", "tutorial24"])
+@pytest.mark.parametrize("transform", ["unit", "centred", "standard", "tutorial24"])
 @pytest.mark.parametrize("augment", [False, True])
 def test_lanes_side_by_side_get_what_each_gets_alone(transform, augment):
     examples = torch.tensor([[5, 6, 7], [5, 6, 7], [0, 0, 9], [1, 2, 3]])

@@ -336,11 +336,14 @@ def test_glorots_weights_in_place_of_the_networks_own():
         assert not weights[f"{name}.bias"].any()
 
 
+@pytest.mark.parametrize(
+    ("init", "first_bias"), [("truncated_normal", 0.1), ("tensorflow_mnist", 0)]
+)
 @pytest.mark.parametrize("width", [1, 0.25])
-def test_the_tutorials_weights_in_place_of_the_networks_own(width):
+def test_truncated_normal_weights_in_place_of_the_networks_own(width, init, first_bias):
     torch.manual_seed(0)
     net = build("mnist_cnn", (1, 28, 28), 10, width)
-    initial.draw(net, "truncated_normal", width)
+    initial.draw(net, init, width)
     weights = net.state_dict()
     for name in ("conv1", "conv2", "fc1", "fc2"):
         std = 0.1 if name == "conv1" else 0.1 / width**0.5
@@ -349,7 +352,7 @@ def test_the_tutorials_weights_in_place_of_the_networks_own(width):
         # The part of a normal distribution within 2 standard deviations has 0.8796 of them.
         assert float(kernel.std()) == pytest.approx(0.8796 * std, rel=0.15), name
         bias = weights[f"{name}.bias"]
-        assert bias.tolist() == pytest.approx([0.1] * len(bias))
+        assert bias.tolist() == pytest.approx([first_bias if name == "conv1" else 0.1] * len(bias))
 
 
 def test_initial_weights_leave_batch_normalisation_as_it_is():

@@ -81,23 +81,25 @@ class DatasetSpec(Strict):
     """A data set and how its pixels reach the network."""
 
     name: DatasetName
-    transform: Literal["unit", "standard", "tutorial24"] = Field(
+    transform: Literal["unit", "centred", "standard", "tutorial24"] = Field(
         default="unit",
-        description="unit: uint8 pixels / 255; standard: unit, then (x - mean) / std with the "
-        "constants of the data set; tutorial24: central 24x24 crop, then each image to "
-        "mean 0 and standard deviation 1 (the TensorFlow CIFAR-10 tutorial, used by Zhao et al.)",
+        description="unit: uint8 pixels / 255; centred: unit, then x - 0.5 (the TensorFlow MNIST "
+        "tutorial); standard: unit, then (x - mean) / std with the constants of the data set; "
+        "features are standardised when read, and unit, centred and standard leave them as they "
+        "are; tutorial24: central 24x24 crop, then each image to mean 0 and standard deviation 1 "
+        "(the TensorFlow CIFAR-10 tutorial, used by Zhao et al.)",
     )
     augment: bool = Field(
         default=False,
-        description="training examples only. unit, standard: random crop after padding by 4 zero "
-        "pixels, random horizontal flip; tutorial24: random 24x24 crop, random horizontal flip, "
-        "random contrast between 0.2 and 1.8",
+        description="training examples only. All but tutorial24: random crop after padding by 4 "
+        "zero pixels, random horizontal flip; tutorial24: random 24x24 crop, random horizontal "
+        "flip, random contrast between 0.2 and 1.8",
     )
     downsample: int = Field(
         default=1,
         ge=1,
-        description="unit and standard: each block of so many pixels squared becomes one, their "
-        "mean, after augmentation and before the scaling",
+        description="all transforms but tutorial24: each block of so many pixels squared becomes "
+        "one, their mean, after augmentation and before the scaling",
     )
 
     content: str | None = Field(
@@ -135,14 +137,14 @@ class DatasetSpec(Strict):
         if min(height, width) < TUTORIAL_CROP:
             raise FedreproError(
                 f"dataset.transform: tutorial24 crops 24x24 pixels, but {self.name} has examples "
-                f"of {height}x{width}; choose unit or standard"
+                f"of {height}x{width}; choose another"
             )
         return channels, TUTORIAL_CROP, TUTORIAL_CROP
 
     @model_validator(mode="after")
     def _tutorial_has_its_own_size(self) -> DatasetSpec:
         if self.transform == "tutorial24" and self.downsample > 1:
-            raise ValueError("downsample goes with transform unit or standard, not tutorial24")
+            raise ValueError("downsample goes with every transform but tutorial24")
         return self
 
 
@@ -153,11 +155,12 @@ class ModelSpec(Strict):
     width: float = Field(
         default=1.0, gt=0, le=1, description="share of the hidden units and channels kept"
     )
-    init: Literal["own", "glorot", "truncated_normal"] = Field(
+    init: Literal["own", "glorot", "truncated_normal", "tensorflow_mnist"] = Field(
         default="own",
         description="initial weights. own: as the network draws them; glorot: kernels uniform "
         "(Glorot and Bengio 2010), biases 0, as Keras does; truncated_normal: kernels normal, "
-        "standard deviation 0.1, cut at two of them, biases 0.1, as in TensorFlow's MNIST tutorial",
+        "standard deviation 0.1, cut at two of them, biases 0.1; tensorflow_mnist: the same, but "
+        "biases of the first layer 0, as in the TensorFlow MNIST tutorial with this network",
     )
 
 

@@ -65,6 +65,8 @@ class DeviceData:
         self._mean = self._std = None
         if spec.transform == "standard":
             self._mean, self._std = tensors["mean"].to(device), tensors["std"].to(device)
+        elif spec.transform == "centred" and self._scale != 1.0:
+            self._mean, self._std = torch.tensor([0.5, 1.0], device=device)
 
     @property
     def bytes(self) -> int:

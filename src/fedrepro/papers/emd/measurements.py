@@ -52,21 +52,27 @@ CHOICES = {
     "pixels": "pixels in [0, 1]",
     "init": "PyTorch's initial weights",
     "both": "pixels in [0, 1], PyTorch's weights",
-    "tutorial_weights": "TensorFlow's tutorial weights",
-    "tutorial": "pixels in [0, 1], TensorFlow's tutorial weights",
+    "truncated": "truncated normal weights",
+    "truncated_unit": "pixels in [0, 1], truncated normal weights",
+    "tutorial": "pixels and weights of TensorFlow's tutorial",
     "start": "other initial weights",
     "examples": "a ninth of the examples fewer",
     "decay": "step size decays by epoch",
 }
 """Choices by label."""
 
-PIXELS = {"standard": "standardised pixels", "unit": "pixels in [0, 1]"}
+PIXELS = {
+    "standard": "standardised pixels",
+    "unit": "pixels in [0, 1]",
+    "centred": "pixels in [-0.5, 0.5]",
+}
 """Transforms of MNIST, and how our table of their divergence calls them."""
 
 INITIAL_WEIGHTS = {
     "glorot": "Glorot's weights",
     "own": "PyTorch's weights",
-    "truncated_normal": "TensorFlow's tutorial weights",
+    "truncated_normal": "truncated normal weights",
+    "tensorflow_mnist": "TensorFlow's tutorial weights",
 }
 """Initial weights by ``model.init``, in the same table."""
 

@@ -17,9 +17,10 @@ def draw(module: nn.Module, init: str, width: float) -> None:
     Args:
         module: the network.
         init: ``glorot``, kernels as Glorot and Bengio 2010 draw them, uniformly (their eq. 16),
-            and biases 0, as Keras has it; or ``truncated_normal``, kernels of standard deviation
-            0.1, cut at two of them, and biases 0.1, as TensorFlow's tutorial "Deep MNIST for
-            Experts" has it.
+            and biases 0, as Keras has it; ``truncated_normal``, kernels of standard deviation
+            0.1, cut at two of them, and biases 0.1; or ``tensorflow_mnist``, the same with biases
+            0 in the first layer, as in ``tutorials/image/mnist/convolutional.py`` of TensorFlow's
+            models.
         width: share of the network's full width. Below 1 the standard deviations of all layers but
             the first are divided by its root, so that signals keep their size. Glorot's do so
             by themselves.
@@ -31,7 +32,7 @@ def draw(module: nn.Module, init: str, width: float) -> None:
             bias = 0.0
         else:
             draw_truncated_normal(layer.weight, 0.1 / math.sqrt(width if place else 1))
-            bias = 0.1
+            bias = 0.0 if init == "tensorflow_mnist" and place == 0 else 0.1
         if layer.bias is not None:
             nn.init.constant_(layer.bias, bias)
 

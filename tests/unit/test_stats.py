@@ -63,13 +63,13 @@ def test_the_error_that_accuracies_have_from_their_test_examples() -> None:
 
 
 def test_the_error_of_a_mean_over_rounds() -> None:
-    assert error_of_mean([1, 2, 3, 4]) == Error(pytest.approx(math.sqrt(5 / 3 / 4)), 3)
+    assert error_of_mean([1, 2, 3, 4]) == Error(0, pytest.approx(math.sqrt(5 / 3 / 4)), 3)
     assert error_of_mean([0.5]) == NO_ERROR
 
 
 def test_many_rounds_that_are_like_the_one_before_are_averaged_by_tens() -> None:
     slow = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 10)
-    assert error_of_mean(slow) == Error(pytest.approx(math.sqrt(2.5 / 5)), 4)
+    assert error_of_mean(slow) == Error(0, pytest.approx(math.sqrt(2.5 / 5)), 4)
     assert error_of_mean([9.0, *slow]) == error_of_mean(slow), "the first ones are left out"
     turning = np.tile([1.0, 2.0, 3.0, 4.0, 5.0], 10)
     assert error_of_mean(turning).freedom == 49, "tens scatter less than the rounds themselves"
@@ -77,22 +77,34 @@ def test_many_rounds_that_are_like_the_one_before_are_averaged_by_tens() -> None
 
 def test_a_mean_over_the_last_rounds_has_the_scatter_of_such_means() -> None:
     """Three windows of two rounds, with the means 1, 3 and 2; the first round is left out."""
-    assert error_of_mean([9, 0, 2, 3, 3, 1, 3], last=2) == Error(pytest.approx(1.0), 2)
-    assert error_of_mean([0, 2, 3, 3], last=2) == Error(pytest.approx(math.sqrt(2)), 1)
+    assert error_of_mean([9, 0, 2, 3, 3, 1, 3], last=2) == Error(0, pytest.approx(1.0), 2)
+    assert error_of_mean([0, 2, 3, 3], last=2) == Error(0, pytest.approx(math.sqrt(2)), 1)
     assert error_of_mean([9, 1, 3], last=2) == error_of_mean([1, 3]), "one window tells nothing"
 
 
 def test_an_error_of_few_values_reaches_as_far_as_their_t_quantile() -> None:
     assert Error(2.0).reach == pytest.approx(2 * 1.959964)
-    assert Error(2.0, 2).reach == pytest.approx(2 * 4.302653)
-    assert Error(2.0, 2).times(-3) == Error(6.0, 2)
+    assert Error(0, 2.0, 2).reach == pytest.approx(2 * 4.302653)
+    assert Error(1.0, 2.0, 2).times(-3) == Error(3.0, 6.0, 2)
 
 
 def test_the_error_of_a_sum_has_the_freedom_of_what_counts_in_it() -> None:
     assert total([Error(3.0), Error(4.0)]) == Error(5.0)
-    assert total([Error(3.0, 2), Error(3.0, 2)]) == Error(pytest.approx(math.sqrt(18)), 4)
-    assert total([Error(3.0, 2), NO_ERROR]) == Error(3.0, 2)
+    assert total([Error(0, 3.0, 2)] * 2) == Error(0, pytest.approx(math.sqrt(18)), 4)
+    assert total([Error(0, 3.0, 2), NO_ERROR]) == Error(0, 3.0, 2)
     assert total([]) == NO_ERROR
+
+
+def test_a_known_error_widens_an_interval_which_holds_as_often_as_it_says() -> None:
+    """Standard deviations 2.6 and 0.1 of three values each, and a known one of 0.6."""
+    estimates = [Error(0, 2.6, 2), Error(0, 0.1, 2)]
+    assert total([*estimates, Error(0.6)]).reach > total(estimates).reach
+    rng, draws = np.random.default_rng(0), 2_000
+    held = 0
+    for sds in np.array([2.6, 0.1]) * np.sqrt(rng.chisquare(2, (draws, 2)) / 2):
+        off = rng.normal(0, math.hypot(2.6, 0.1, 0.6))
+        held += abs(off) < total([Error(0.6), *(Error(0, sd, 2) for sd in sds)]).reach
+    assert held / draws > 0.94
 
 
 def test_the_interval_of_a_standard_deviation() -> None:

@@ -58,7 +58,7 @@ AGAINST = {
     "OG1": World(accuracy={"other": 0.87}),
     "OC1": World(conflicts={"server_training": 0.95}),
     "OC2": World(projected_products=FAR),
-    "OC3": World(agreement={"iid": 0.3}),
+    "OC3": World(cancelled={"iid": 0.3}),
     "OC4-5": World(step={"momentum_5": 0.6}),
     "OC4-9": World(step={"momentum_9": 0.6}),
 }

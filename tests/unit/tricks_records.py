@@ -85,7 +85,7 @@ class World:
     spread: dict[Kind, float] = field(default_factory=dict)
     held_out: dict[Kind, float] = field(default_factory=dict)
     conflicts: dict[Kind, float] = field(default_factory=dict)
-    agreement: dict[Kind, float] = field(default_factory=dict)
+    cancelled: dict[Kind, float] = field(default_factory=dict)
     step: dict[Kind, float] = field(default_factory=dict)
     moved: dict[Kind, float] = field(default_factory=lambda: {"signed_vote": 0.2})
     projected_products: Sequence[Sequence[float]] = tuple(map(tuple, PROJECTED_PRODUCTS))
@@ -109,13 +109,14 @@ class World:
             final["accuracy_validation"] = self.held_out.get(what, level - 0.005)
         if run.spec.algorithm.name == "fedopt":
             conflicts = ({"server_training": 0.5} | self.conflicts).get(what, 0.9)
-            agreement = ({"iid": 0.6} | self.agreement).get(what, 0.4)
+            agreement = {"iid": 0.6}.get(what, 0.4)
+            lost = ({"iid": 0.1} | self.cancelled).get(what, 0.25)
             metrics |= {
                 "conflicts": [0.99] * (before - 1) + [conflicts, conflicts],
                 "agreement": [0.9] * (rounds // 2) + [agreement] * (rounds - rounds // 2),
                 "moved": [self.moved.get(what, 1.0)] * rounds,
                 "update_norm": [2.0] * rounds,
-                "mean_update_norm": [1.5] * rounds,
+                "mean_update_norm": [1.5] * (rounds // 2) + [2 - 2 * lost] * (rounds - rounds // 2),
                 "weight_norm": [8.5] * rounds,
             }
             if run.spec.algorithm.update_rounds:

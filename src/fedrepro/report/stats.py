@@ -30,27 +30,35 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class Error:
-    """The standard error of a value for another reason than the seed.
+    """The standard error of a value for other reasons than the seed.
 
     Attributes:
-        value: it; 0: none, or not known.
-        freedom: degrees of freedom it is known on, such as 2 where it is of three values.
+        known: the part that is known, such as the binomial error of test examples; 0: none.
+        estimated: the part that is estimated from few values; 0: none.
+        freedom: degrees of freedom of the estimate, such as 2 where it is of three values.
     """
 
-    value: float = 0.0
+    known: float = 0.0
+    estimated: float = 0.0
     freedom: float = math.inf
 
     @property
     def reach(self) -> float:
-        """Half of the 95 % interval."""
+        """Half of the 95 % interval, or of one of more: each part has its own quantile.
+
+        One quantile for both would make the interval narrower where a known part is added to an
+        estimate on two degrees of freedom, and it would hold too rarely.
+        """
         from scipy.special import ndtri, stdtrit  # quantiles; scipy is slow to import
 
-        known = math.isinf(self.freedom)
-        return self.value * float(ndtri(1 - LEVEL) if known else stdtrit(self.freedom, 1 - LEVEL))
+        known = self.known * float(ndtri(1 - LEVEL))
+        if not self.estimated:
+            return known
+        return math.hypot(known, self.estimated * float(stdtrit(self.freedom, 1 - LEVEL)))
 
     def times(self, weight: float) -> Error:
         """Return the error of a multiple of the value."""
-        return Error(abs(weight) * self.value, self.freedom)
+        return Error(abs(weight) * self.known, abs(weight) * self.estimated, self.freedom)
 
 
 NO_ERROR = Error()
@@ -58,10 +66,11 @@ NO_ERROR = Error()
 
 def total(errors: Iterable[Error]) -> Error:
     """Return the error of a sum of independent values (Satterthwaite 1946, Welch 1947)."""
-    each = [error for error in errors if error.value]
-    square = sum(error.value**2 for error in each)
-    lost = sum(error.value**4 / error.freedom for error in each)
-    return Error(math.sqrt(square), square**2 / lost if lost else math.inf)
+    each = list(errors)
+    known = math.sqrt(sum(error.known**2 for error in each))
+    square = sum(error.estimated**2 for error in each)
+    lost = sum(error.estimated**4 / error.freedom for error in each)
+    return Error(known, math.sqrt(square), square**2 / lost if lost else math.inf)
 
 
 def first_reaching(curve: Mapping[int, float], least: float) -> int | None:
@@ -121,7 +130,7 @@ def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
     each = np.asarray(values, dtype=float)
     if last and len(each) >= 2 * last:
         windows = _means(each, last)
-        return Error(float(windows.std(ddof=1)), len(windows) - 1)
+        return Error(0.0, float(windows.std(ddof=1)), len(windows) - 1)
     kinds = [each[-last:]]
     if len(each) >= LEAST_BATCHES * BATCH:
         kinds.append(_means(each, BATCH))
@@ -131,7 +140,7 @@ def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
 def _independent(values: np.ndarray) -> Error:
     """Return the error of the mean of independent values [n]."""
     n = len(values)
-    return Error(float(values.std(ddof=1)) / math.sqrt(n), n - 1) if n > 1 else NO_ERROR
+    return Error(0.0, float(values.std(ddof=1)) / math.sqrt(n), n - 1) if n > 1 else NO_ERROR
 
 
 def _means(values: np.ndarray, size: int) -> np.ndarray:

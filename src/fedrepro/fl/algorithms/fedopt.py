@@ -11,7 +11,7 @@ Reddi et al. 2021):
    without noise on their gradients.
 
 Without any of them, and with eta = 1, this is FedAvg. The paper prints ``w <- v + eta w`` (eq. 3),
-which is the same at its eta of 1.
+which is the same where eta_theta is 1; where it is 0, the printed form would replace w by v.
 """
 
 from __future__ import annotations

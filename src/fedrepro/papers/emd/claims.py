@@ -653,27 +653,36 @@ def distance_follows_emd(runs: RunSet, *, m: int) -> Finding:
 
 
 @RULES.add
-def distance_accumulates(runs: RunSet, *, high: float, low: float) -> Finding:
-    """At the higher EMD every synchronisation adds to the distance, which is above the lower's."""
-    table = synchronisations(runs)
-    skewed, even = (
-        [
-            Sample.of(f"EMD {emd:g}, m = {m}", of, "distance")
-            for m, of in table[table["emd"] == emd].groupby("m")
-        ]
-        for emd in (high, low)
-    )
-    if not skewed or not even:
-        raise not_planned(runs, BOUND, f"EMD {high:g} and {low:g}")
-    steps = itertools.pairwise(skewed)
-    margins = [less(after, before, strict=True) for before, after in steps]
-    margins += [less(*pair, strict=True) for pair in zip(skewed, even, strict=True)]
-    told = (
-        f"EMD {emd:g}: {', '.join(f'{sample.mean:.3g}' for sample in samples)}"
-        for emd, samples in ((high, skewed), (low, even))
-    )
-    evidence = f"distance after each synchronisation, {'; '.join(told)}"
+def distance_is_larger(runs: RunSet, *, high: float, low: float) -> Finding:
+    """After every synchronisation the distance at the higher EMD is above that at the lower."""
+    skewed, even = (_distances(runs, emd) for emd in (high, low))
+    margins = [less(*pair, strict=True) for pair in zip(skewed, even, strict=True)]
+    evidence = f"distance after each synchronisation, {_told(high, skewed)}; {_told(low, even)}"
     return compared([*skewed, *even], margins, None, evidence)
+
+
+@RULES.add
+def distance_accumulates(runs: RunSet, *, emd: float) -> Finding:
+    """Every synchronisation adds to the distance."""
+    found = _distances(runs, emd)
+    pairs = itertools.pairwise(found)
+    margins = [less(after, before, strict=True) for before, after in pairs]
+    return compared(
+        found, margins, None, f"distance after each synchronisation, {_told(emd, found)}"
+    )
+
+
+def _distances(runs: RunSet, emd: float) -> list[Sample]:
+    """Return the distances from SGD at an EMD, a sample a synchronisation."""
+    table = synchronisations(runs)
+    table = table[table["emd"] == emd]
+    if table.empty:
+        raise not_planned(runs, BOUND, f"EMD {emd:g}")
+    return [Sample.of(f"EMD {emd:g}, m = {m}", of, "distance") for m, of in table.groupby("m")]
+
+
+def _told(emd: float, samples: Sequence[Sample]) -> str:
+    return f"EMD {emd:g}: {', '.join(f'{sample.mean:.3g}' for sample in samples)}"
 
 
 @RULES.add

@@ -18,9 +18,9 @@ from fedrepro.base.errors import FedreproError
 from fedrepro.papers.tricks.conflicts import EVERYTHING, POINTS, VOTES, grid, hypotheses
 from fedrepro.papers.tricks.measurements import (
     ACCURACY,
+    CANCELLED,
     CONFLICTS,
     GRID,
-    SAME_SIGN,
     TEST,
     cell_name,
     chosen,
@@ -60,7 +60,7 @@ def accuracy(runs: RunSet, what: str) -> Sample:
     sample, cell = final_accuracy(runs, what), printed(runs.paper).get(what)
     if cell is None:
         return sample
-    return dataclasses.replace(sample, error=Error(cell["sd"], cell["n"] - 1))
+    return dataclasses.replace(sample, error=Error(0.0, cell["sd"], cell["n"] - 1))
 
 
 RULES = Rules()
@@ -147,7 +147,7 @@ def _over_rounds(title: str, runs: Sequence[PlannedRun], table: pd.DataFrame) ->
     return Sample.over_rounds(title, runs, rounds, fraction=True)
 
 
-RULES.add(leads(in_the_end(SAME_SIGN)), "signs_agree_more")
+RULES.add(leads(in_the_end(CANCELLED)), "cancel_more")
 
 
 @RULES.add

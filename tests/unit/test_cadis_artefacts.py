@@ -288,7 +288,9 @@ def test_the_ends_of_runs_stand_beside_their_best(lite):
         "FedAvg's weights, with distillation",
         "weights inverse to the true cluster sizes",
         "CADIS, as run, without distillation",
-        "FedAvg's weights, with distillation, as run",
+        "equal weights, with distillation, as run",
+        "equal weights, as run",
+        "FedAvg, as run, last batches dropped",
     }
     assert set(table["row"]) == {*written} | {f"{name}, as run" for name in written} | parts
     assert dict(zip(table["column"], table["unit"], strict=True)) == {

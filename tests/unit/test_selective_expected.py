@@ -115,14 +115,18 @@ def test_damaged_rows_are_no_targets():
     assert len([name for name in damaged if name.startswith("fig5.federated.as_run@")]) == 19
     assert {"fig3.selective.as_run@2", "fig5.selective.as_written@72", "fig5.local@45"} <= damaged
     assert {"fig8.selective.as_run@4", "fig8.selective.as_run@18"} <= damaged
-    assert not damaged & {"fig5.federated.as_run@0", "fig8.federated.as_run@22", "fig4.local@65"}
+    assert {"fig8.federated.as_run@22", "fig7.local@65", "fig7.local@80"} <= damaged
+    assert {f"fig5.selective.as_written@{n}" for n in (22, 24)} <= damaged
+    assert {f"fig8.selective.as_run@{n}" for n in (20, 22, 28, 34, 42, 50)} <= damaged
+    assert not damaged & {"fig5.federated.as_run@0", "fig8.federated.as_run@24", "fig4.local@65"}
+    assert not damaged & {"fig7.local@60", "fig7.local@100", "fig8.selective.as_run@52"}
     by_figure = Counter(name.split(".")[0] for name in damaged)
     assert by_figure == {
         "fig3": 2 * 2 + 1,  # N = 0 of selective and local averaging
         "fig4": 2 + 2 + 1,  # N = 0
-        "fig5": 2 * 19 + 2 * (11 + 1) + 1 + 1,
-        "fig7": 2,
-        "fig8": 2 * 13,
+        "fig5": 2 * 19 + 2 * (13 + 1) + 1 + 1,
+        "fig7": 2 + 7,
+        "fig8": 2 * 1 + 2 * 19,
         "validation": 3 * 2 + 2 * 2,  # N = 0 of selective averaging, and of federated Model 2
     }
 

@@ -3,7 +3,8 @@
 conv 3x3 1->32, conv 3x3 32->64, max-pool 2, conv 3x3 64->128, max-pool 2, padding 1, each with
 batch normalisation and ReLU -> dropout 0.5, fc 6272->128 -> dropout 0.5, fc 128->64, each with
 batch normalisation and ReLU -> dropout 0.5, fc 10: 905,354 parameters and 29,938,816 multiply-adds
-on 28x28 images with 10 classes at width 1. PyTorch's default initialisation, as their code ran.
+on 28x28 images with 10 classes at width 1. PyTorch's default initialisation. That of PyTorch 1.0.0,
+which their code ran with, draws the weights of batch normalisation from U(0, 1); here they are 1.
 """
 
 from __future__ import annotations

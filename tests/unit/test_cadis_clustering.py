@@ -114,7 +114,7 @@ def test_opposite_bridges_do_not_join():
 
 @given(seed=st.integers(0, 2**32 - 1), eps=st.sampled_from([0.1, 0.3, 2.0]))
 def test_bridges_join_no_more_clients_than_connected_components_do(seed, eps):
-    # What the explanation of claim NF1-clusters says. Two negative cosines make at most 0.25.
+    # Why claim NF1-clusters is no test. Two negative cosines make at most 0.25.
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.uniform(-0.5, 1, (8, 8)), 1)
     drawn = np.triu(rng.random((8, 8)) < 0.5, 1)

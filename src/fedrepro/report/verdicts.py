@@ -14,7 +14,7 @@ Where runs are missing, a claim about every N may still deviate by those that ar
 
 The others say why there is none: ``not run`` where a record is missing, ``not decidable`` at this
 scale, ``not reproducible`` for want of data or machines, ``no target`` for values that cannot be
-right and claims that cannot fail. :mod:`fedrepro.report.score` counts.
+right and claims that cannot fail or cannot hold. :mod:`fedrepro.report.score` counts.
 """
 
 from __future__ import annotations

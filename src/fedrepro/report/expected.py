@@ -194,7 +194,9 @@ class Claim(Strict):
     )
     explanation: str = ""
     shown_by: _ShownBy = Field(default_factory=list)
-    unusable: str = Field(default="", description="why it is no test: what makes it always hold, or never")
+    unusable: str = Field(
+        default="", description="why it is no test: what makes it always hold, or never"
+    )
 
     def cases(self, names: Mapping[str, str]) -> list[Claim]:
         """Return the single claims, with id and statement filled in.

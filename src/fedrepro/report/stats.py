@@ -130,7 +130,7 @@ def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
     each = np.asarray(values, dtype=float)
     if last and len(each) >= 2 * last:
         windows = _means(each, last)
-        return Error(0.0, float(windows.std(ddof=1)), len(windows) - 1)
+        return Error(estimated=float(windows.std(ddof=1)), freedom=len(windows) - 1)
     kinds = [each[-last:]]
     if len(each) >= LEAST_BATCHES * BATCH:
         kinds.append(_means(each, BATCH))
@@ -140,7 +140,9 @@ def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
 def _independent(values: np.ndarray) -> Error:
     """Return the error of the mean of independent values [n]."""
     n = len(values)
-    return Error(0.0, float(values.std(ddof=1)) / math.sqrt(n), n - 1) if n > 1 else NO_ERROR
+    if n == 1:
+        return NO_ERROR
+    return Error(estimated=float(values.std(ddof=1)) / math.sqrt(n), freedom=n - 1)
 
 
 def _means(values: np.ndarray, size: int) -> np.ndarray:

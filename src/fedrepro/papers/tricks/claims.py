@@ -60,7 +60,7 @@ def accuracy(runs: RunSet, what: str) -> Sample:
     sample, cell = final_accuracy(runs, what), printed(runs.paper).get(what)
     if cell is None:
         return sample
-    return dataclasses.replace(sample, error=Error(0.0, cell["sd"], cell["n"] - 1))
+    return dataclasses.replace(sample, error=Error(estimated=cell["sd"], freedom=cell["n"] - 1))
 
 
 RULES = Rules()

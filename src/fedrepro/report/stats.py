@@ -140,7 +140,7 @@ def error_of_mean(values: ArrayLike, last: int = 0) -> Error:
 def _independent(values: np.ndarray) -> Error:
     """Return the error of the mean of independent values [n]."""
     n = len(values)
-    if n == 1:
+    if n < 2:
         return NO_ERROR
     return Error(estimated=float(values.std(ddof=1)) / math.sqrt(n), freedom=n - 1)
 
@@ -200,7 +200,7 @@ def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int])
         seeds: all of them.
     """
     whole, n = statistic(seeds), len(seeds)
-    if n == 1:
+    if n < 2:
         return [whole]
     without = [statistic([other for other in seeds if other != seed]) for seed in seeds]
     middle = float(np.mean(without))

@@ -31,6 +31,7 @@ class World:
         rough: half the change of FedCD before it is calm.
         fedavg_swing: half the change of FedAvg.
         fedavg_calm_from: round from which FedAvg changes no more.
+        fedavg_blip: round in which it changes once again.
         centre_swing: the same of the central hypergeometric archetypes.
         climb: accuracy that FedCD gains in a late round.
         climb_at: that round.
@@ -60,6 +61,7 @@ class World:
     rough: float = 0.015
     fedavg_swing: float = 0.1
     fedavg_calm_from: int = 1000
+    fedavg_blip: int = 1000
     centre_swing: float = 0.02
     climb: float = 0.0
     climb_at: int = 40
@@ -128,7 +130,8 @@ class World:
             return public("nine.accuracy", t)
         level = self._level(run.group, a, meta)
         if not run.spec.algorithm.milestones:
-            swing = self.fedavg_swing if t < self.fedavg_calm_from else 0
+            calm = self.fedavg_calm_from <= t != self.fedavg_blip
+            swing = 0 if calm else self.fedavg_swing
             if "hyper" in run.group and a in (2, 3):
                 swing = self.centre_swing
             return level + sign * swing

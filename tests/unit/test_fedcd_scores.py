@@ -95,6 +95,7 @@ def test_one_deviation_below_the_mean_is_not_more_than_one(accuracies):
         ((0.40, 0.35, 0.25), [2]),  # 0.15 below, sd 0.0764; 0.05 is not
         ((0.40, 0.30, 0.30), [1, 2]),  # 0.10 below, sd 0.0577
         ((0.40, 0.355, 0.30), [2]),  # 0.045 and 0.10 below, sd 0.0501; the population's is 0.0409
+        ((0.5, 0.3, 0.1, 0.1), [1, 2, 3]),  # 0.2 and 0.4 below, sd 0.1915: one is left
         ((0.9, 0.1), []),
         ((1 / 3, 1 / 3, 1 / 3), []),
         ((1.0,), []),

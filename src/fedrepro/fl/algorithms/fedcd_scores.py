@@ -63,9 +63,9 @@ def dropped(scores: Scores, rule: Literal["code", "paper"], created: int) -> lis
     """Return the models that a device deletes (equation 4).
 
     Taken literally, ``max - c >= sd`` deletes one of any two models, and even a single one.
-    ``paper`` is strict and needs three models. ``code`` deletes where ``mean - c > sd``, which
-    never holds for two; and, once more than three models were created, where ``10 c < max``. The
-    standard deviation is the sample's.
+    ``paper`` is strict and needs three models, of which it may leave one. ``code`` deletes where
+    ``mean - c > sd``, which never holds for two; and, once more than three models were created,
+    where ``10 c < max``. The standard deviation is the sample's.
 
     Args:
         scores: of the device's models.

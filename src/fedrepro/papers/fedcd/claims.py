@@ -23,11 +23,13 @@ from fedrepro.papers.fedcd.measurements import (
     Log,
     by_rising_bias,
     changes_of,
+    common_rounds,
     converged,
     hypergeometric_law,
     logs,
     megabytes,
     params,
+    rounds_trained,
 )
 from fedrepro.report.expected import load_expected, published
 from fedrepro.report.finding import SLACK, Finding, Margin, in_percent, in_points, not_planned
@@ -217,14 +219,18 @@ def converges(found: list[Log], *, about: int, within: int, points: float, windo
 def converges_sooner(
     runs: RunSet, *, what: str, than: str, points: float, window: int, **where: Any
 ) -> Finding:
-    """One method converges in an earlier round than the other, which need not within its runs."""
+    """One method converges in an earlier round than the other, which need not converge.
+
+    Both are looked at in the rounds that all of their runs have.
+    """
     used = {name: _logs(runs, name, **where) for name in (what, than)}
+    both = common_rounds(itertools.chain(*used.values()))
     rounds = {
-        name: [converged(log.change, points, window) for log in of] for name, of in used.items()
+        name: [converged(log.change[:both], points, window) for log in of]
+        for name, of in used.items()
     }
-    end = max(len(log.change) for log in used[than])  # of runs that do not, so that none is sooner
-    early, late = (
-        _sample(name, of, (t or end for t in rounds[name]), fraction=False)
+    early, late = (  # a run that does not converge counts as later than any that does
+        _sample(name, of, (both if t is None else t for t in rounds[name]), fraction=False)
         for name, of in used.items()
     )
     evidence = "; ".join(f"{name}: {', '.join(_rounds_told(of))}" for name, of in rounds.items())
@@ -443,15 +449,18 @@ def _costs_less(
     points: float,
     window: int,
 ) -> Finding:
-    """Decide on what so many rounds of FedAvg cost, over what FedCD costs until it has converged.
+    """Decide on what FedAvg costs until it has converged, over what FedCD does.
+
+    Both are looked at in the rounds that all of their runs have. The round of convergence is paid
+    for, too. FedAvg need not converge.
 
     Args:
         runs: of the plan.
         cost: of every round.
         edges: the margins of that ratio.
         experiments: each of which has to meet them.
-        rounds: of FedAvg.
-        points: below which the mean change of ``window`` rounds is where FedCD has converged.
+        rounds: of FedAvg that count if it does not.
+        points: below which the mean change of ``window`` rounds is where a run has converged.
         window: rounds.
     """
     ratios: dict[str, Sample] = {}
@@ -462,11 +471,18 @@ def _costs_less(
             for method in (FEDCD, FEDAVG)
         )
         used += [*fedcd.values(), *fedavg.values()]
-        ends = {seed: converged(log.change, points, window) for seed, log in fedcd.items()}
-        costs = {seed: cost(fedcd[seed])[:end].sum() for seed, end in ends.items() if end}
-        if len(costs) == len(fedcd):
-            common = tuple(seed for seed in costs if seed in fedavg)
-            ratio = tuple(cost(fedavg[seed])[:rounds].sum() / costs[seed] for seed in common)
+        both = common_rounds([*fedcd.values(), *fedavg.values()])
+        met, theirs = (
+            {seed: converged(log.change[:both], points, window) for seed, log in of.items()}
+            for of in (fedcd, fedavg)
+        )
+        if None not in met.values():
+            common = tuple(seed for seed in fedcd if seed in fedavg)
+            ratio = tuple(
+                cost(fedavg[seed])[: rounds_trained(theirs[seed], rounds)].sum()
+                / cost(fedcd[seed])[: rounds_trained(met[seed], both)].sum()
+                for seed in common
+            )
             ratios[name] = Sample(f"ratio, {name}", ratio, (), common)
     means = {name: ratio.mean for name, ratio in ratios.items()}
     missing = "".join(f"; {name}: not converged" for name in experiments if name not in ratios)
@@ -478,12 +494,12 @@ def _costs_less(
 
 
 def is_cheaper(runs: RunSet, *, low: float, high: float, **values: Any) -> Finding:
-    """So many rounds of FedAvg take so many times the images of FedCD until it has converged."""
+    """FedAvg takes so many times the images of FedCD, each until it has converged."""
     return _costs_less(runs, _passes, lambda it: [it.above(low), it.below(high)], **values)
 
 
 def sends_less(runs: RunSet, *, low: float, **values: Any) -> Finding:
-    """So many rounds of FedAvg send more than ``low`` times what FedCD does until convergence."""
+    """FedAvg sends more than ``low`` times what FedCD does, each until it has converged."""
     return _costs_less(runs, _sent, lambda it: [it.above(low, strict=True)], **values)
 
 

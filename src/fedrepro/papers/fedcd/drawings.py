@@ -369,7 +369,7 @@ _PANELS: dict[str, dict[str, tuple[str, Ink]]] = {
     "accuracy, 18 devices (%)": {
         f"{method}, {OF_18}": (method, ink) for method, ink in _INKS.items()
     },
-    "accuracy, 9 devices (%)": {f"{FEDCD}, {OF_9}": (FEDCD, _INKS[FEDCD])},
+    "accuracy, 9 devices (%)": {f"{FEDAVG}, {OF_9}": (FEDAVG, _INKS[FEDAVG])},
 }
 """Titles of the panels -> series -> what it is called, and its ink."""
 

@@ -299,6 +299,19 @@ def converged(change: Sequence[float] | Floats, points: float = 2, window: int =
     return None if calm == len(means) else calm + window
 
 
+def common_rounds(found: Iterable[Log]) -> int:
+    """Return how many rounds all the runs have: those in which their convergence is compared.
+
+    A run that goes on for longer has more rounds in which its change may rise again.
+    """
+    return min(len(log.change) for log in found)
+
+
+def rounds_trained(t: int | None, otherwise: int) -> int:
+    """Return how many rounds a run trains until round t, included; or otherwise if t is None."""
+    return otherwise if t is None else t + 1
+
+
 def passes_until(log: Log, t: int) -> float:
     """Return the images trained on in the rounds before round t."""
     return float(log.passes[:t].sum())
@@ -365,7 +378,8 @@ ROUNDS, PASSES_RATIO = "rounds, {}", "FedAvg : FedCD, sample passes"
 def table1(runs: RunSet) -> Iterator[Row]:
     """Build Table 1: rounds to convergence, and what FedAvg costs beside FedCD until then.
 
-    A run that does not converge counts with all its rounds, as FedAvg's "300*" does in the paper;
+    Rounds are those trained until convergence, that round included. A run that does not converge in
+    the rounds that both have counts with all its rounds, as FedAvg's "300*" does in the paper;
     ``FedCD converged`` and ``FedAvg converged`` are then 0, and 1 for a run that does. The cost is
     the number of sample passes, which no machine changes; beside it the seconds that the runs took,
     in proportion to the passes until convergence.
@@ -379,8 +393,9 @@ def table1(runs: RunSet) -> Iterator[Row]:
 
 def _costs(runs: RunSet, experiment: str, *pair: Log) -> Iterator[Row]:
     """Yield the cells of FedCD and FedAvg of one seed."""
-    met = [converged(log.change) for log in pair]
-    ends = [len(log.accuracy) if t is None else t for log, t in zip(pair, met, strict=True)]
+    both = common_rounds(pair)
+    met = [converged(log.change[:both]) for log in pair]
+    ends = [rounds_trained(t, len(log.accuracy)) for log, t in zip(pair, met, strict=True)]
     passes = [passes_until(log, end) for log, end in zip(pair, ends, strict=True)]
     seconds = [
         runs.record(log.run).provenance.seconds * part / log.passes.sum()

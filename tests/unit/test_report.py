@@ -347,7 +347,7 @@ def test_runs_of_a_partition_share_its_page(folder: Path) -> None:
     two = [item for item in recorded(folder).values() if item.run.spec.partition.clients == 2]
     (page,) = {item.partition_page for item in two}
     text = (folder / "report" / page).read_text()
-    assert '<tr><th scope="row">1</th><td>2</td><td>2</td><td>0.250</td></tr>' in text
+    assert '<tr><th scope="row">1</th><td>2</td><td>2</td><td>0.143</td></tr>' in text
     linked = re.findall(r'href="\.\./(runs/[^"]+)"', text)
     assert sorted(linked) == sorted(item.address for item in two)
     for item in two:

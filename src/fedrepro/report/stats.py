@@ -44,10 +44,10 @@ class Error:
 
     @property
     def reach(self) -> float:
-        """Half of the 95 % interval, or of one of more: each part has its own quantile.
+        """Half of an interval that holds in 95 % of all cases, or in more.
 
-        One quantile for both would make the interval narrower where a known part is added to an
-        estimate on two degrees of freedom, and it would hold too rarely.
+        Each part has its own quantile. One for both would make the interval narrower where a known
+        part is added to an estimate on two degrees of freedom, and it would hold too rarely.
         """
         from scipy.special import ndtri, stdtrit  # quantiles; scipy is slow to import
 
@@ -200,7 +200,7 @@ def jackknife(statistic: Callable[[Sequence[int]], float], seeds: Sequence[int])
         seeds: all of them.
     """
     whole, n = statistic(seeds), len(seeds)
-    if n < 2:
+    if n == 1:
         return [whole]
     without = [statistic([other for other in seeds if other != seed]) for seed in seeds]
     middle = float(np.mean(without))

@@ -78,8 +78,8 @@ class World:
     ``rise`` is by ``<dataset>/<layer>``, and so is ``peak``, the EMD at which the divergence is by
     0.2 larger; ``emd`` is by group, ``stretch`` of the measured distance of
     the runs for Proposition 3.1 by EMD, ``start`` what pre-training reaches above the pre-trained
-    rows of the paper. Of the ten clients that share data each has, in place of a share
-    ``astray`` of its own class, examples of another class; the last client of a share ``odd`` more.
+    rows of the paper. Each of the ten clients that share data has examples of another class in
+    place of a share ``astray`` of its own, the last client in place of a share ``odd`` more.
     """
 
     paper: ClassVar[str] = "emd"

@@ -453,11 +453,8 @@ def test_a_kill_while_features_are_made_leaves_nothing(
 
 def test_features_reach_the_keyword_network(at_hand: Path) -> None:
     dataset = data.load("kws_mfcc")
-    for transform in (
-        "unit",
-        "centred",
-        "standard",
-    ):  # the same: features are standardised when read
+    # All the same: features are standardised when read.
+    for transform in ("unit", "centred", "standard"):
         spec = make_spec(
             dataset={"name": "kws_mfcc", "transform": transform},
             model={"name": "kws_cnn"},
